@@ -35,11 +35,11 @@ from activities.contracts.episodes import (
     FindRequest,
     FoundOpen,
     NameRequest,
+    NewsRequest,
     Opened,
     OpenOutcome,
     OpenRequest,
     OpenResult,
-    TellRequest,
     TellResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
@@ -58,7 +58,7 @@ from policy.episode.messages import (
     RemediationInput,
 )
 from policy.episode.observation import Observation
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.preservation.book import PreservationNeed
 
 QUERY_TIMEOUT = timedelta(seconds=5)
@@ -252,7 +252,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         )
 
     @activity.defn(name="episodes.tell")
-    async def tell(self, request: TellRequest) -> TellResult:
+    async def tell(self, request: NewsRequest) -> TellResult:
         """Side by side."""
         told = await asyncio.gather(*(self._tell(request.cluster, seen) for seen in request.observations))
         return TellResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
@@ -300,11 +300,11 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             )
             return answer
         except WorkflowUpdateFailedError as error:
-            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner refused the request: {error.cause}")
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner refused the request: {error.cause}")
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
-                return PermitAnswer(decision=Decision.REFUSED, reason=reason)
+                return PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
             raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
 
     @activity.defn(name="episodes.ask-portion")

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from activities.power import fence_agent_metadata, ipmi, redfish
-from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.fork_server import ForkServer
 from activities.power.registry import driver_for, factory_of
 from benchmarks.stage.figures import Spread, number, table
@@ -135,7 +135,7 @@ class Devices:
 
 def _driver(name: str, parameters: dict[str, str], credentials: dict[str, str]) -> PowerDriver:
     device = PowerDevice(driver=name, endpoint=factory_of(name).endpoint_of(parameters), parameters=parameters)
-    return driver_for(device, Credentials(values=credentials))
+    return driver_for(device, DeviceCredentials(values=credentials))
 
 
 def _forget_client() -> None:

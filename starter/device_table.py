@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from policy.fence.device_check import Answer, DeviceReport, DeviceRow
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from starter import wording
 from starter.table import columns
 
@@ -23,9 +23,9 @@ def as_table(report: DeviceReport) -> RenderableType:
 
 
 def _state(row: DeviceRow) -> Text:
-    if row.answer is Answer.ANSWERS:
+    if row.answer is Reachability.ANSWERS:
         return Text(row.state.value, style="yellow" if row.warning else "green")
-    return Text("silent", style="red") if row.answer is Answer.SILENT else Text("not read", style="yellow")
+    return Text("silent", style="red") if row.answer is Reachability.SILENT else Text("not read", style="yellow")
 
 
 def _latency(row: DeviceRow) -> str:

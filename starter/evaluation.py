@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from activities.cluster.watch.offline import Mistake
+from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.brakes import Closed
 from policy.checks.targets import SICKNESS
 from policy.remediation.remedies import Action
@@ -32,7 +32,7 @@ ROOM_FOR_REASONS = 40
 """With fewer columns left, reasons stand below the table: one word a line is no sentence."""
 
 
-def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[Mistake]) -> dict[str, Any]:
+def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[ManifestMistake]) -> dict[str, Any]:
     """The whole answer. A check that can't be used is among the checks, with nothing allowed, and among the errors."""
     found = [check_as_json(check) for check in checks]
     found += [_bad(mistake.ref, mistake.message) for mistake in mistakes if mistake.ref is not None and mistake.field]
@@ -107,7 +107,7 @@ def verdict_as_json(each: TargetEvaluation) -> dict[str, Any]:
     }
 
 
-def error_as_json(mistake: Mistake) -> dict[str, Any]:
+def error_as_json(mistake: ManifestMistake) -> dict[str, Any]:
     """One object or file that could not be used."""
     ref = mistake.ref
     return {
@@ -131,7 +131,7 @@ def _seconds(wait: timedelta | None) -> int | float | None:
 # For people -----------------------------------------------------------------------------------------------------------
 
 
-def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[Mistake], *, now: datetime) -> RenderableType:
+def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[ManifestMistake], *, now: datetime) -> RenderableType:
     """A block for each check: its brake, then its targets, the sickest first. Mistakes go last, where they are seen."""
     parts: list[RenderableType] = []
     for check in checks:
@@ -142,7 +142,7 @@ def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[Mistake], *, 
     return Group(*(Padding(part, (0, 0, 1 if isinstance(part, _Targets) else 0, 0)) for part in parts))
 
 
-def described(mistake: Mistake) -> str:
+def described(mistake: ManifestMistake) -> str:
     """One mistake in a line: where, what about which object, and what was expected."""
     about = f"{mistake.ref.key}: " if mistake.ref is not None else ""
     return f"{mistake.source}: {about}{mistake.message}"

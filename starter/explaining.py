@@ -15,11 +15,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from activities.cluster.watch.offline import Mistake
+from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.permits import PermitState
 from policy.remediation.remedies import Action
-from policy.scan.explanation import Explanation, Opinion
+from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.outlook import Outlook
 from starter import outlooks, wording
 from starter.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
@@ -30,7 +30,7 @@ JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class NodeExplanation:
     """All that is known of one node. cluster, scanner, episodes: None where nobody was asked; `problems`: who did not answer."""
 
     node: str
@@ -38,7 +38,7 @@ class Answer:
     explanation: Explanation | None = None
     scanner: ScannerStatus | None = None
     episodes: NodeEpisodes | None = None
-    mistakes: Sequence[Mistake] = ()
+    mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
 
     @property
@@ -82,7 +82,7 @@ def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
     return said
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: NodeExplanation) -> dict[str, Any]:
     """The whole answer; the checks and verdicts are spelled as in `nodewarden evaluate`."""
     explanation, episodes = answer.explanation, answer.episodes
     opinions = explanation.opinions if explanation is not None else ()
@@ -142,7 +142,7 @@ def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
 # For people -----------------------------------------------------------------------------------------------------------
 
 
-def as_text(answer: Answer) -> RenderableType:
+def as_text(answer: NodeExplanation) -> RenderableType:
     """A page: the conclusion first, then check by check, then the scanner and the episodes."""
     parts: list[RenderableType] = [_head(answer)]
     explanation = answer.explanation
@@ -164,7 +164,7 @@ def as_text(answer: Answer) -> RenderableType:
     return Group(*parts)
 
 
-def _head(answer: Answer) -> Text:
+def _head(answer: NodeExplanation) -> Text:
     head = Text.assemble((answer.node, "bold"))
     explanation = answer.explanation
     if explanation is not None and not explanation.found:
@@ -176,7 +176,7 @@ def _head(answer: Answer) -> Text:
     return head
 
 
-def conclusion(answer: Answer) -> str:
+def conclusion(answer: NodeExplanation) -> str:
     """The one sentence that most people want."""
     if answer.episodes is not None and (episode := answer.episodes.episode) is not None:
         rung = f", step {episode.rung}" if episode.rung else ""
@@ -200,7 +200,7 @@ def conclusion(answer: Answer) -> str:
     return JUDGED[Health.HEALTHY]
 
 
-def _due(opinion: Opinion, outlook: Outlook | None) -> str:
+def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
     action, key = opinion.target.action.value, opinion.check.check.ref.key
     if outlook is None or outlook.check != key or outlook.plain:
@@ -215,7 +215,7 @@ def _due(opinion: Opinion, outlook: Outlook | None) -> str:
     return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
 
 
-def _opinion(opinion: Opinion) -> RenderableType:
+def _opinion(opinion: CheckOpinion) -> RenderableType:
     check, target = opinion.check, opinion.target
     verdict, brake = target.verdict, check.brake
     table = Table.grid(padding=(0, 1))
@@ -239,7 +239,7 @@ def _opinion(opinion: Opinion) -> RenderableType:
     return Group(head, table)
 
 
-def _outlook(found: Outlook, answer: Answer) -> RenderableType:
+def _outlook(found: Outlook, answer: NodeExplanation) -> RenderableType:
     head = (
         "\nRemediation" if any(row.target.verdict.health is Health.UNHEALTHY for row in _opinions(answer)) else "\nIf it failed"
     )
@@ -249,7 +249,7 @@ def _outlook(found: Outlook, answer: Answer) -> RenderableType:
     )
 
 
-def _opinions(answer: Answer) -> tuple[Opinion, ...]:
+def _opinions(answer: NodeExplanation) -> tuple[CheckOpinion, ...]:
     return answer.explanation.opinions if answer.explanation is not None else ()
 
 

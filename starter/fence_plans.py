@@ -25,7 +25,7 @@ from activities.errors import ErrorType, error_type
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
-from policy.fence.config import INSTANCE, FenceConfig, Step
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep
 from policy.fence.shown import shown_parameters
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
@@ -55,7 +55,7 @@ async def planned(
     if known is None:
         unknown = f"Node/{node}: there is no such Node here, so its labels and its providerID are taken as empty"
         found = replace(found, warnings=(unknown, *found.warnings))
-        return found if any(method.driver == INSTANCE for step in Step for method in found.step(step)) else _compiled(found)
+        return found if any(method.driver == INSTANCE for step in FenceStep for method in found.step(step)) else _compiled(found)
     return _compiled(found)
 
 
@@ -78,7 +78,7 @@ def as_table(config: FenceConfig) -> RenderableType:
     """The steps in their order, then what is wrong and what is doubtful."""
     head = f"{config.node}: {config.name} ({config.source})" if config.name else f"{config.node}: no fence configuration"
     lines = [Text(head)]
-    for step in Step:
+    for step in FenceStep:
         lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
         for method in config.step(step):
             template = f" of {method.template}" if method.template else ""

@@ -14,7 +14,7 @@ from rich.table import Table
 from policy.checks.retries import RetryRules
 from policy.episode.permits import Permit, PermitState
 from policy.remediation.memory import LastRemediation, NextRemediation
-from policy.scan.outlook import InFlight, Outlook, OwnersOwn, PlannedStep
+from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersOwn, PlannedStep
 from policy.values.durations import format_duration
 from policy.values.moments import written
 
@@ -63,7 +63,7 @@ def due_in_words(turn: NextRemediation) -> str:
     return turn.why or "at once"
 
 
-def in_flight_in_words(limit: InFlight, permits: Collection[Permit] = ()) -> str:
+def in_flight_in_words(limit: ConcurrencyLimit, permits: Collection[Permit] = ()) -> str:
     """How many at once, and who is under way now where the scanner has said."""
     share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
     busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not PermitState.PARKED)

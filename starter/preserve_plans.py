@@ -27,10 +27,10 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import pools as pool_objects
 from policy.preservation.automatic import Queue
-from policy.preservation.deciding import Decision
+from policy.preservation.deciding import PreservationDecision
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import Pool
-from policy.preservation.survey import Deployment, Survey, deployment_name, survey
+from policy.preservation.survey import DeploymentPool, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
@@ -45,7 +45,7 @@ class _World:
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
     machines: list[MachineView] = field(default_factory=list)
-    deployments: dict[str, Deployment] = field(default_factory=dict)
+    deployments: dict[str, DeploymentPool] = field(default_factory=dict)
     above: dict[str, str] = field(default_factory=dict)
     """Kind and name of what controls a MachineSet, by the same of that."""
     pools: list[Pool] = field(default_factory=list)
@@ -141,7 +141,7 @@ def as_table(plan: PreservePlan) -> RenderableType:
     return Group(*lines)
 
 
-def _machine_as_json(decision: Decision) -> dict[str, Any]:
+def _machine_as_json(decision: PreservationDecision) -> dict[str, Any]:
     held = decision.held
     return {
         "name": held.name,

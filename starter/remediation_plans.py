@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from activities.cluster.watch.offline import Mistake, OfflineCluster
-from policy.remediation.escalation import Step
+from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.ladder import Body
 from policy.scan.outlook import Outlook, outlook, outlook_by_hand
 from starter import outlooks
@@ -29,10 +29,10 @@ class RemediationPlan:
     by_hand: Outlook | None
     by_scanner: Outlook | None
     named: bool = False
-    mistakes: Sequence[Mistake] = ()
+    mistakes: Sequence[ManifestMistake] = ()
 
 
-def planned(cluster: OfflineCluster, node: str, named: tuple[Step, ...] | None, body: Body | None) -> RemediationPlan:
+def planned(cluster: OfflineCluster, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
     """Of objects that were read. named: the steps that a person wants. body: as a look at the cluster has found it."""
     known = cluster.ledger.known(cluster.now)
     return RemediationPlan(

@@ -19,7 +19,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-ROOMS = ("policy", "workflows", "activities", "workers", "starter", "simulator", "demo")
+PRODUCT = ("policy", "workflows", "activities", "workers", "starter")
+ROOMS = (*PRODUCT, "simulator", "demo")
 
 WRONG_ARROWS = {
     "rooms": ("policy.values.planted_arrow", "workflows.kit.ids"),
@@ -211,3 +212,14 @@ def test_workflows_are_bound_to_what_the_whole_house_is() -> None:
         everywhere = everywhere[part]
     own = tomllib.loads((ROOT / "workflows/ruff.toml").read_text(encoding="utf-8"))["lint"]["flake8-tidy-imports"]["banned-api"]
     assert everywhere.keys() <= own.keys()
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    meanings: dict[str, list[str]] = {}
+    for room in PRODUCT:
+        for file in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    meanings.setdefault(node.name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert meanings["Preflight"], "nothing was found"
+    assert {name: places for name, places in meanings.items() if len(places) > 1} == {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from activities.errors import ErrorType, failure
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from policy.fence.plan import CredentialKind
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
@@ -46,12 +46,12 @@ class WorkerCredentials:
         self._directory = directory
         self._environment = os.environ if environment is None else environment
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
         """The credentials now; a later reference wins, parameter by parameter."""
         values: dict[str, str] = {}
         for reference in references:
             values |= await self._values(cluster, reference)
-        return Credentials(values=values)
+        return DeviceCredentials(values=values)
 
     async def _values(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
         match reference.kind:

@@ -24,7 +24,7 @@ from workers.setting_sources import SettingsError
 from workers.settings import Settings, TemporalSettings
 from workers.state_directory import Endpoint
 from workers.together import alongside
-from workers.worker import Deployment, Role, build, run_until
+from workers.worker import Role, WorkerDeployment, build, run_until
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ async def work(
     *,
     clusters: Mapping[str, ClusterSettings],
     role: Role = Role.ALL,
-    deployment: Deployment | None = None,
+    deployment: WorkerDeployment | None = None,
 ) -> None:
     """Serve until `running.stop` is set; then drain."""
     created = await search_attributes.ensure(running.client, create=settings.temporal.register_search_attributes)

@@ -30,7 +30,15 @@ from pydantic_settings import (
 
 from policy.checks.fence_policies import MOST_PER_MINUTE, FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.checks.overlaps import Overlap
-from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, EXPONENTIAL, LONGEST_PERIOD, MOST_RETRIES, NONE, Backoff, RetryRules
+from policy.checks.retries import (
+    DEFAULT_MIN_HEALTHY_PERIOD,
+    EXPONENTIAL,
+    LONGEST_PERIOD,
+    MOST_RETRIES,
+    NONE,
+    RetryBackoff,
+    RetryRules,
+)
 from policy.objects.scopes import CLUSTER, is_scope
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.preservation.pools import Pool, pool_of
@@ -369,11 +377,11 @@ class BackoffSettings(_Section):
             raise ValueError(message)
         return self
 
-    def pause(self) -> Backoff | None:
+    def pause(self) -> RetryBackoff | None:
         """For the rules; None where there is none."""
         if self.type == NONE:
             return None
-        return Backoff() if self.limit is None else Backoff(limit=self.limit)
+        return RetryBackoff() if self.limit is None else RetryBackoff(limit=self.limit)
 
 
 class RemediationSettings(_Section):

@@ -53,7 +53,7 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class WorkerDeployment:
     """A worker deployment version. Episodes stay on the build they began on; the behaviour is set here and never on the
     workflow classes, where it would break every unversioned worker."""
 
@@ -75,7 +75,7 @@ def activities_of(*services: object) -> list[Callable[..., Any]]:
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
 
 
-def build(client: Client, serving: Serving, settings: WorkerSettings, *, deployment: Deployment | None = None) -> Worker:
+def build(client: Client, serving: Serving, settings: WorkerSettings, *, deployment: WorkerDeployment | None = None) -> Worker:
     """The SDK's worker for one queue."""
     return Worker(
         client,

@@ -111,7 +111,7 @@ class FoundOpen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellRequest:
+class NewsRequest:
     """What open episodes are to hear of their nodes."""
 
     cluster: str
@@ -170,7 +170,7 @@ class EpisodeActivities(ABC):
 
     @activity.defn(name="episodes.tell")
     @abstractmethod
-    async def tell(self, request: TellRequest) -> TellResult:
+    async def tell(self, request: NewsRequest) -> TellResult:
         """Signal the open episodes of these nodes. A level, and a hint: a repetition is harmless. Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")

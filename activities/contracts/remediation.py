@@ -16,8 +16,8 @@ from activities.contracts.target import ActResult, Target
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need
 from policy.episode.observation import Observation
-from policy.remediation.escalation import Step
-from policy.remediation.volumes import Failure, Said
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.volumes import Failure, VolumeMessage
 from policy.values.object_refs import ObjectRef
 
 
@@ -33,7 +33,7 @@ class RemediationPin:
 
     pinned: Pinned
     need: Need
-    ladder: tuple[Step, ...]
+    ladder: tuple[EscalationStep, ...]
     check_uid: str = ""
     machine: ObjectRef | None = None
     machine_uid: str = ""
@@ -90,7 +90,7 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class FollowedMachine:
     """The Machine as it is now. `gone`: there is none of that uid. deleting: its deletion has been asked for, by whomever.
 
     waits: what holds its deletion up, in words. owner_status, owner_reason, owner_message: its condition OwnerRemediated.
@@ -135,7 +135,7 @@ class RemediationActivities(ABC):
 
     @activity.defn(name="remediation.follow-machine")
     @abstractmethod
-    async def follow(self, request: FollowRequest) -> Followed:
+    async def follow(self, request: FollowRequest) -> FollowedMachine:
         """Look live, and put the memory on the successor where there is one and it has none yet. Idempotent."""
 
     @activity.defn(name="remediation.request-owner")
@@ -259,7 +259,7 @@ class FailedVolumes:
 
     failure: Failure
     eviction_timeout: timedelta
-    said: tuple[Said, ...] = ()
+    said: tuple[VolumeMessage, ...] = ()
 
 
 class VolumeActivities(ABC):

@@ -14,7 +14,7 @@ from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class OpenEpisode:
     """An open episode as a policy's status shows it."""
 
     node: str
@@ -58,7 +58,7 @@ class ScanRequest:
     wait: timedelta = timedelta(seconds=60)
     check_versions: tuple[SeenVersion, ...] = ()
     begun: tuple[str, ...] = ()
-    in_flight: tuple[InFlight, ...] | None = None
+    in_flight: tuple[OpenEpisode, ...] | None = None
     refusals: tuple[Refusal, ...] = ()
     number: int = 0
 

@@ -14,7 +14,7 @@ from temporalio import activity
 
 from activities.contracts.news import News
 from policy.episode.drain import DrainOptions
-from policy.episode.fencing_requests import Answer
+from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
 from policy.episode.needs import Need
 from policy.episode.observation import Observation
@@ -157,7 +157,7 @@ class AnswerRequest:
     """Tell the object that asks for the node how far its wish has come."""
 
     target: Target
-    answer: Answer
+    answer: RequestAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

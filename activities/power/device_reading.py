@@ -17,11 +17,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
 from activities.errors import ErrorType, error_type
-from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
-from policy.fence.device_check import Answer, DeviceAnswer, DeviceToCheck
+from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 
@@ -35,7 +35,7 @@ class DeviceReadings(DeviceReadingActivities):
     """Served by the workers of a site, beside `PowerService`."""
 
     def __init__(
-        self, credentials: CredentialSource, *, drivers: Callable[[PowerDevice, Credentials], PowerDriver] = driver_for
+        self, credentials: CredentialSource, *, drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for
     ) -> None:
         self._credentials = credentials
         self._drivers = drivers
@@ -69,7 +69,7 @@ class DeviceReadings(DeviceReadingActivities):
         answers = reading.state is not PowerState.UNKNOWN
         return DeviceAnswer(
             endpoint=device.endpoint,
-            answer=Answer.ANSWERS if answers else Answer.UNREAD,
+            answer=Reachability.ANSWERS if answers else Reachability.UNREAD,
             at=reading.at,
             state=reading.state,
             latency=timedelta(seconds=clock() - asked),
@@ -78,5 +78,5 @@ class DeviceReadings(DeviceReadingActivities):
 
 
 def _unanswered(device: PowerDevice, problem: str, *, silent: bool = True) -> DeviceAnswer:
-    answer = Answer.SILENT if silent else Answer.UNREAD
+    answer = Reachability.SILENT if silent else Reachability.UNREAD
     return DeviceAnswer(endpoint=device.endpoint, answer=answer, at=datetime.now(UTC), problem=problem)

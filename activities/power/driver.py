@@ -41,7 +41,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
+class DeviceCredentials:
     """Secret parameters of a device by their names, as read at the moment of use. None of them shows in `repr` (S12)."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -161,5 +161,5 @@ class DriverFactory(Protocol):
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
         """The endpoint that these parameters lead to; InvalidConfig where they are not usable."""
 
-    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> PowerDriver:
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> PowerDriver:
         """The driver for one device; InvalidConfig where parameters or credentials are not usable."""

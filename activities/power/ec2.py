@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.ec2_calls import Ec2Api
 from activities.power.ec2_quarantine import give_back, shut_off
-from activities.power.ec2_refusals import WRONG_STATE, RefusedError
+from activities.power.ec2_refusals import WRONG_STATE, Ec2RefusedError
 from activities.power.errors import PowerError, invalid, parameters_of
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
@@ -43,7 +43,7 @@ class Ec2Factory:
         """The endpoint to pin."""
         return _parsed(parameters).endpoint
 
-    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> Ec2Driver:
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> Ec2Driver:
         """The driver of one instance. Without keys it acts as the worker itself."""
         place = _parsed(parameters)
         given = {name for name, value in credentials.values.items() if value}
@@ -100,7 +100,7 @@ class Ec2Driver:
                 SkipOsShutdown=True,
                 Hibernate=False,
             )
-        except RefusedError as error:
+        except Ec2RefusedError as error:
             if error.code not in WRONG_STATE or await self._state_after(error, deadline) not in GOING_OFF:
                 raise
             return
@@ -110,7 +110,7 @@ class Ec2Driver:
         """Start it. One that is still stopping can't be started yet: Transient, and nothing was carried out."""
         try:
             answer = await self.api.command("on", "start_instances", deadline, InstanceIds=[self.place.instance])
-        except RefusedError as error:
+        except Ec2RefusedError as error:
             state = await self._state_after(error, deadline) if error.code in WRONG_STATE else ""
             if state in GONE:
                 text = f"{self.endpoint}: 'on': the instance is {state}: it can never be started again"
@@ -139,7 +139,7 @@ class Ec2Driver:
         wanted = {"InstanceId": self.place.instance}
         try:
             answer = await self.api.ask("console", "get_console_output", deadline, **wanted, Latest=True)
-        except RefusedError as error:
+        except Ec2RefusedError as error:
             if error.type is not ErrorType.NOT_SUPPORTED:
                 raise
             answer = await self.api.ask("console", "get_console_output", deadline, **wanted)
@@ -177,7 +177,7 @@ class Ec2Driver:
             answer = await self.api.command(
                 "detach", "detach_volume", deadline, VolumeId=volume, InstanceId=self.place.instance, Force=True
             )
-        except RefusedError as error:
+        except Ec2RefusedError as error:
             if error.code not in WRONG_STATE and not error.code.startswith("InvalidAttachment"):
                 raise
             await self._refuse_elsewhere(volume, error, deadline)
@@ -212,7 +212,7 @@ class Ec2Driver:
     async def _instance(self, act: str, deadline: Deadline) -> dict[str, Any]:
         return await self.api.instance(act, self.place.instance, deadline)
 
-    async def _state_after(self, refused: RefusedError, deadline: Deadline) -> str:
+    async def _state_after(self, refused: Ec2RefusedError, deadline: Deadline) -> str:
         """The state for which a command was refused; the refusal itself stands where that cannot be read."""
         try:
             return _state(await self._instance("read", deadline))
@@ -224,7 +224,7 @@ class Ec2Driver:
         self._check_volume(volume)
         try:
             answer = await self.api.ask(act, "describe_volumes", deadline, VolumeIds=[volume])
-        except RefusedError as error:
+        except Ec2RefusedError as error:
             if error.code != "InvalidVolume.NotFound":
                 raise
             return VolumeState.UNKNOWN, "EC2 knows no such volume", frozenset()
@@ -240,7 +240,7 @@ class Ec2Driver:
             return VolumeState.AVAILABLE, detail, holders
         return VolumeState.UNKNOWN, detail, holders
 
-    async def _refuse_elsewhere(self, volume: str, refused: RefusedError, deadline: Deadline) -> None:
+    async def _refuse_elsewhere(self, volume: str, refused: Ec2RefusedError, deadline: Deadline) -> None:
         """Raise, unless the volume is free, or is being detached from here already."""
         try:
             state, detail, holders = await self._volume("detach", volume, deadline)

@@ -34,7 +34,7 @@ import aiohttp
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
-from botocore.credentials import Credentials as BotoCredentials
+from botocore.credentials import DeviceCredentials as BotoCredentials
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import (
     BotoCoreError,
@@ -50,7 +50,7 @@ from botocore.utils import get_environ_proxies
 from yarl import URL
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials, Deadline
+from activities.power.driver import Deadline, DeviceCredentials
 from activities.power.ec2_refusals import refusal
 from activities.power.errors import PowerError
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
@@ -78,7 +78,7 @@ class Ec2Api:
     device: str
     region: str
     endpoint_url: str | None = None
-    credentials: Credentials = field(default_factory=Credentials, repr=False)
+    credentials: DeviceCredentials = field(default_factory=DeviceCredentials, repr=False)
     """Keys of a user; empty: the worker's own identity (its environment, profile, pod or instance)."""
 
     async def ask(self, act: str, operation: str, deadline: Deadline, **parameters: Any) -> dict[str, Any]:
@@ -173,8 +173,8 @@ class Ec2Api:
         return PowerError(kind, f"{self.device}: {act!r}: {text}")
 
 
-def _secrets(keys: ReadOnlyCredentials) -> Credentials:
-    return Credentials(values={"id": keys.access_key or "", "secret": keys.secret_key or "", "token": keys.token or ""})
+def _secrets(keys: ReadOnlyCredentials) -> DeviceCredentials:
+    return DeviceCredentials(values={"id": keys.access_key or "", "secret": keys.secret_key or "", "token": keys.token or ""})
 
 
 class _LateError(Exception):

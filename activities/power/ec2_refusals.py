@@ -5,7 +5,7 @@ from __future__ import annotations
 from botocore.exceptions import ClientError
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.errors import PowerError
 
 UNAUTHORIZED = frozenset(
@@ -51,7 +51,7 @@ UNUSABLE = ("Invalid", "Missing", "Malformed", "Unknown")
 CLOCK_HINT = frozenset({"RequestExpired", "SignatureDoesNotMatch"})
 
 
-class RefusedError(PowerError):
+class Ec2RefusedError(PowerError):
     """EC2 answered, and not with what was wanted. code: its own word, whose meaning may depend on what was asked."""
 
     def __init__(self, error_type: ErrorType, message: str, *, code: str) -> None:
@@ -59,7 +59,7 @@ class RefusedError(PowerError):
         self.code = code
 
 
-def refusal(error: ClientError, *, device: str, act: str, secrets: Credentials, command: bool) -> RefusedError:
+def refusal(error: ClientError, *, device: str, act: str, secrets: DeviceCredentials, command: bool) -> Ec2RefusedError:
     """The answer as an error of ours, without any of the secrets: a refusal may repeat what was sent."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -73,7 +73,7 @@ def refusal(error: ClientError, *, device: str, act: str, secrets: Credentials, 
         text += ": wrong keys, or a wrong clock on this worker"
     if kind is ErrorType.AMBIGUOUS:
         text += "; it may have been carried out"
-    return RefusedError(kind, f"{device}: {act!r}: {text}", code=code)
+    return Ec2RefusedError(kind, f"{device}: {act!r}: {text}", code=code)
 
 
 def _kind(code: str, status: int, *, command: bool) -> ErrorType:

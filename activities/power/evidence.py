@@ -14,7 +14,7 @@ from temporalio import activity
 from activities.bundle import EvidenceDirectory, newest
 from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
 from activities.errors import ErrorType, failure
-from activities.power.driver import CloudDriver, Credentials, Deadline, EventLogDriver, PowerDriver
+from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
@@ -34,7 +34,7 @@ class DeviceEvidence(DeviceEvidenceActivities):
         directory: EvidenceDirectory | None,
         credentials: CredentialSource,
         *,
-        drivers: Callable[[PowerDevice, Credentials], PowerDriver] = driver_for,
+        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
     ) -> None:
         self._directory = directory
         self._credentials = credentials

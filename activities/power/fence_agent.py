@@ -20,7 +20,7 @@ from activities.errors import ErrorType
 from activities.power import child_process
 from activities.power import fence_agent_answers as answers
 from activities.power.child_process import Ended
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of
 from activities.power.fence_agent_input import agent_input
 from activities.power.fence_agent_metadata import SEARCH_PATH, InstalledAgent, installed
@@ -52,7 +52,7 @@ class FenceAgentFactory:
         with parameters_of(self.agent):
             return fence_agents.endpoint(self.agent, parameters)
 
-    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> FenceAgentDriver:
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> FenceAgentDriver:
         """The driver of one plug."""
         self._refuse_what_is_not_allowed()
         endpoint = self.endpoint_of(parameters)
@@ -93,7 +93,7 @@ class FenceAgentDriver:
     endpoint: str
     parameters: Mapping[str, str]
     secrets: Mapping[str, str] = field(repr=False)
-    credentials: Credentials = field(repr=False)
+    credentials: DeviceCredentials = field(repr=False)
     search_path: str = SEARCH_PATH
 
     @property

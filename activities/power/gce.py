@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of
-from activities.power.gce_act import Act, NotThereError, Stage, perform
+from activities.power.gce_act import ComputeRequest, ComputeStage, NotThereError, perform
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
 from policy.fence.power import PowerCapability, PowerState, VolumeState
@@ -99,7 +99,7 @@ class GceFactory:
         """The endpoint to pin."""
         return _parsed(parameters).endpoint
 
-    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> GceDriver:
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> GceDriver:
         """The driver of one instance."""
         instance, key = _parsed(parameters), credentials.values.get(SERVICE_ACCOUNT, "")
         if key:
@@ -253,10 +253,10 @@ class GceDriver:
         return await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
 
     async def _ask(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
-        return await self._perform(Act(self.endpoint, operation, deadline, command=False), ask)
+        return await self._perform(ComputeRequest(self.endpoint, operation, deadline, command=False), ask)
 
     async def _command(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Any]) -> None:
-        act = Act(self.endpoint, operation, deadline, command=True)
+        act = ComputeRequest(self.endpoint, operation, deadline, command=True)
         accepted = await self._perform(act, ask)
         # Mostly an operation that only begins: how it ends is read from the instance. One that failed already is a refusal.
         failed = getattr(accepted, "error", None)
@@ -264,13 +264,13 @@ class GceDriver:
             said = "; ".join(f"{error.code}: {error.message}" for error in failed.errors)
             raise act.failure(ErrorType.TRANSIENT, f"the operation failed ({act.told(said)})")
 
-    async def _perform(self, act: Act, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
+    async def _perform(self, act: ComputeRequest, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
         # The worker's own token never goes out in clear, not even to a test endpoint.
         key = None if self.instance.api_is_plain and not self.key else self.key
         target = {"project": self.instance.project, "zone": self.instance.zone, "instance": self.instance.instance}
 
         def call() -> Result:
-            act.stage = Stage.LOADING
+            act.stage = ComputeStage.LOADING
             from activities.power import gce_client
 
             return gce_client.call(act, self.instance.api, key, lambda api: ask(api, target))

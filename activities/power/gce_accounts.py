@@ -17,7 +17,7 @@ from google.oauth2 import service_account
 
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
-from activities.power.gce_act import Act
+from activities.power.gce_act import ComputeRequest
 from activities.power.gce_session import ActSession, reason_of
 
 SCOPE = "https://www.googleapis.com/auth/compute"
@@ -26,7 +26,7 @@ SCOPE = "https://www.googleapis.com/auth/compute"
 class _TokenRequest(TokenTransport):
     """How google-auth asks for a token: within the act's time, however often it tries."""
 
-    def __init__(self, act: Act, session: ActSession) -> None:
+    def __init__(self, act: ComputeRequest, session: ActSession) -> None:
         super().__init__(session)
         self._act = act
 
@@ -42,7 +42,7 @@ class Account:
         self._info = info
         self._credentials: GoogleCredentials | None = None
 
-    def authorization(self, act: Act) -> str:
+    def authorization(self, act: ComputeRequest) -> str:
         """A bearer token for `act`. Acts that need a new one at the same time all ask: none waits for another's hang."""
         act.secrets = self.secrets
         with ActSession(act, sends=False) as session:
@@ -87,7 +87,7 @@ class Account:
         )
         return account
 
-    def _refused(self, act: Act, error: auth_errors.GoogleAuthError) -> PowerError:
+    def _refused(self, act: ComputeRequest, error: auth_errors.GoogleAuthError) -> PowerError:
         if isinstance(error.__cause__, auth_errors.TransportError):
             return act.broken(f"the token endpoint can't be reached ({reason_of(error)})")
         answer = next((item for item in error.args if isinstance(item, Mapping)), {})

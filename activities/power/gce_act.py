@@ -1,6 +1,6 @@
 """One request to a cloud's API through a client that blocks: run in a thread, over by its deadline, and how far it had come.
 
-The loop's side. What runs in the thread is `gce_client.py`; both share an `Act`. The reason for the pair is S34: a thread can't
+The loop's side. What runs in the thread is `gce_client.py`; both share a `ComputeRequest`. Why a pair: S34: a thread can't
 be killed, so its socket is, and nothing is sent without asking the act. What remains after the deadline:
 
 - a name that is being resolved holds its thread until the resolver gives up; nothing is sent then, because the last check comes
@@ -35,7 +35,7 @@ THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="gce")
 _DROP, _KEEP = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 
-class Stage(Enum):
+class ComputeStage(Enum):
     """How far an act has come; the value says what was missing when it ended there."""
 
     WAITING = "no thread was free"
@@ -49,14 +49,14 @@ class NotThereError(PowerError):
     """The API answered that there is no such thing (404): never a state, and nothing was carried out."""
 
 
-class Act:
+class ComputeRequest:
     """One request to `endpoint`, called `operation`. A `command` changes something; anything else only asks."""
 
     def __init__(self, endpoint: str, operation: str, deadline: Deadline, *, command: bool) -> None:
         self.endpoint = endpoint
         self.operation = operation
         self.command = command
-        self.stage = Stage.WAITING
+        self.stage = ComputeStage.WAITING
         self.deadline = deadline
         self.secrets: list[str] = []
         """What no failure may show."""
@@ -75,7 +75,7 @@ class Act:
 
     def broken(self, problem: str) -> PowerError:
         """What may be concluded when the client failed at the stage that was reached."""
-        if self.stage is not Stage.SENT:
+        if self.stage is not ComputeStage.SENT:
             return self.failure(ErrorType.UNREACHABLE, f"{problem}; nothing was commanded")
         if self.command:
             return self.failure(ErrorType.AMBIGUOUS, f"it was sent, but {problem}; it may have been carried out")
@@ -84,7 +84,7 @@ class Act:
     def silence(self) -> PowerError:
         """What may be concluded when the time is over at the stage that was reached."""
         missing = f"{self.stage.value} within {self._limit:.1f} s"
-        if self.stage in {Stage.WAITING, Stage.LOADING}:
+        if self.stage in {ComputeStage.WAITING, ComputeStage.LOADING}:
             # Ours to blame and soon over: the next try finds the library loaded.
             return self.failure(ErrorType.TRANSIENT, f"{missing}; nothing was sent")
         return self.broken(missing)
@@ -118,7 +118,7 @@ class Act:
         with self._lock:
             self.remaining()
             self._refuse_late()
-            self.stage = Stage.SENT
+            self.stage = ComputeStage.SENT
 
     def answered(self) -> None:
         """The answer is there in full: its connection is closed in the ordinary way."""
@@ -144,7 +144,7 @@ class Act:
             raise self.failure(ErrorType.EXPIRED, "the time by which it was to be sent was over, so it was not sent")
 
 
-async def perform(act: Act, call: Callable[[], Result]) -> Result:
+async def perform(act: ComputeRequest, call: Callable[[], Result]) -> Result:
     """Run `call` in a thread until it ends or the deadline does. However this is left, nothing more is sent."""
     act.begin()
     running = asyncio.get_running_loop().run_in_executor(THREADS, call)

@@ -1,4 +1,4 @@
-"""What runs in the thread of an `Act`: Google's client on a session of ours, with a token in hand before anything is sent.
+"""What runs in the thread of a `ComputeRequest`: Google's client on our session, with a token before anything is sent.
 
 Imported where it is needed only: the client library takes more than a second of a core and 110 MB. It is used for its requests,
 paths and types; what it does around them is not ours to have:
@@ -27,7 +27,7 @@ from google.auth.credentials import AnonymousCredentials
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
 from activities.power.gce_accounts import account_of
-from activities.power.gce_act import Act, Stage
+from activities.power.gce_act import ComputeRequest, ComputeStage
 from activities.power.gce_session import ActSession, reason_of
 
 KEPT_CLIENTS = 64
@@ -78,7 +78,7 @@ _session = _SessionOfTheThread()
 class Api:
     """The clients, for one act. They hold an endpoint and no credentials: tokens and connections are the act's own."""
 
-    def __init__(self, act: Act, url: str) -> None:
+    def __init__(self, act: ComputeRequest, url: str) -> None:
         self._act, self._url = act, url
 
     @property
@@ -115,15 +115,15 @@ def client_for(client_class: Any, transport_class: Any, url: str) -> Any:
     return client_class(transport=transport)
 
 
-def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
+def call(act: ComputeRequest, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
     """Put the one request of an act. key: a service account's, "" for the worker's own identity, None for no token at all."""
     account = account_of(key) if key is not None else None
     try:
         with ActSession(act, sends=True) as session:
             if account is not None:
-                act.stage = Stage.AUTHORIZING
+                act.stage = ComputeStage.AUTHORIZING
                 session.headers["Authorization"] = account.authorization(act)
-            act.stage = Stage.CONNECTING
+            act.stage = ComputeStage.CONNECTING
             _session.act = session
             return ask(Api(act, url))
     except PowerError as error:

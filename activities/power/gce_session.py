@@ -1,4 +1,4 @@
-"""One HTTP request of an `Act`, on a connection that the act can cut: within its time, sent once, its refusal typed.
+"""One HTTP request of a `ComputeRequest`, on a connection that the act can cut: within its time, sent once, its refusal typed.
 
 A connection is made for each act and closed after it, so that a stale one never leaves open whether a command has arrived.
 """
@@ -16,7 +16,7 @@ from urllib3.poolmanager import PoolManager
 from urllib3.util import Timeout
 
 from activities.errors import ErrorType
-from activities.power.gce_act import Act, NotThereError
+from activities.power.gce_act import ComputeRequest, NotThereError
 
 RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded"})
 
@@ -24,7 +24,7 @@ RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaEx
 class _Watched(HTTPConnection):
     """A connection that its act can cut, and that asks its act before the first byte of a request."""
 
-    def __init__(self, *arguments: Any, act: Act, sends: bool, **options: Any) -> None:
+    def __init__(self, *arguments: Any, act: ComputeRequest, sends: bool, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._act = act
         self._sends = sends
@@ -53,7 +53,7 @@ class _Secure(_Watched, HTTPSConnection):
 class _Adapter(HTTPAdapter):
     """Makes connections of the act, straight or through the proxy of the environment. Repeats nothing."""
 
-    def __init__(self, act: Act, *, sends: bool) -> None:
+    def __init__(self, act: ComputeRequest, *, sends: bool) -> None:
         self._act, self._sends = act, sends
         super().__init__(max_retries=0)
 
@@ -82,7 +82,7 @@ class _Adapter(HTTPAdapter):
 class ActSession(requests.Session):
     """One request of the act. `sends`: it is the act's own request, and not one for a token."""
 
-    def __init__(self, act: Act, *, sends: bool) -> None:
+    def __init__(self, act: ComputeRequest, *, sends: bool) -> None:
         super().__init__()
         self._act, self._sends = act, sends
         # A `.netrc` of the worker would else replace our token by its own idea of a login.
@@ -112,7 +112,7 @@ def _leave_as_it_is(request: requests.PreparedRequest) -> requests.PreparedReque
     return request
 
 
-def _raise_for(act: Act, response: requests.Response) -> None:
+def _raise_for(act: ComputeRequest, response: requests.Response) -> None:
     """The one place where an answer other than 2xx becomes an error of ours."""
     status = response.status_code
     if status < 300:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.errors import invalid, parameters_of
 from activities.power.fork_server import ForkServer
 from activities.power.staged_child import StagedChild, StagedDriver
@@ -30,7 +30,7 @@ class IpmiFactory:
         """The endpoint to pin."""
         return _address(parameters).endpoint
 
-    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> IpmiDriver:
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> IpmiDriver:
         """The driver of one BMC."""
         for what, text, limit in (
             ("username", credentials.username, USERNAME_BYTES),

@@ -79,7 +79,7 @@ def resolve(host: str, port: int) -> str:
 
 
 def log_in(request: dict[str, Any]) -> Any:
-    class Session(simplesession.Session):  # type: ignore[misc]
+    class RepeatingSession(simplesession.Session):  # type: ignore[misc]
         """The library's session, with the repetition that it leaves out and commands that are sent exactly once."""
 
         repeat_at: float | None = None
@@ -132,7 +132,7 @@ def log_in(request: dict[str, Any]) -> Any:
     address = resolve(request["host"], request["port"])
     try:
         # Bytes, because with text a wrong password can go unnoticed by the library.
-        session = Session(
+        session = RepeatingSession(
             bmc=address,
             userid=request["username"].encode(),
             password=request["password"].encode(),

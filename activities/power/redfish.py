@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.errors import invalid, parameters_of
 from activities.power.fork_server import ForkServer
 from activities.power.staged_child import StagedChild, StagedDriver
@@ -27,7 +27,7 @@ class RedfishFactory:
         """The endpoint to pin."""
         return _address(parameters).endpoint
 
-    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> RedfishDriver:
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> RedfishDriver:
         """The driver of one system."""
         for what, text in (("username", credentials.username), ("password", credentials.password)):
             if not text:

@@ -28,7 +28,7 @@ UNSUPPORTED_MESSAGES = ("ActionNotSupported", "ActionParameter", "NotInList")
 NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
 
-class Operation:
+class RedfishOperation:
     """One operation on one system."""
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -180,7 +180,7 @@ def known_uuid(value: Any) -> str | None:
 
 
 def perform(request: dict[str, Any]) -> None:
-    say(answer=Operation(request).answer())
+    say(answer=RedfishOperation(request).answer())
 
 
 def main() -> None:

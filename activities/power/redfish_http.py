@@ -41,7 +41,7 @@ REFUSALS = {
 }
 
 
-class Answer:
+class RedfishResponse:
     """What came back, in the form that sushy's resources read."""
 
     def __init__(self, status: int, headers: dict[str, str], content: bytes) -> None:
@@ -92,7 +92,7 @@ class Service:
         self._secrets = credentials_in(request)
         self._tls = trust(request) if request["scheme"] == "https" else None
 
-    def get(self, path: str = "", **_: Any) -> Answer:
+    def get(self, path: str = "", **_: Any) -> RedfishResponse:
         """Ask for a resource; sushy's name for it."""
         path = self._within(path)
         for _attempt in range(REDIRECTS + 1):
@@ -116,12 +116,12 @@ class Service:
         """What the service said, fit to be repeated: on one line, with an end, and without credentials that it may repeat."""
         return excerpt(str(value), self._secrets)
 
-    def told(self, answer: Answer, reason: str) -> str:
+    def told(self, answer: RedfishResponse, reason: str) -> str:
         """The reason of a refusal, with the service's own words where there are any."""
         _, text = answer.told()
         return f"{reason} (HTTP {answer.status_code}{f': {self.excerpt(text)}' if text else ''})"
 
-    def post_once(self, path: str, document: dict[str, str]) -> Answer:
+    def post_once(self, path: str, document: dict[str, str]) -> RedfishResponse:
         """Send a command, and whatever comes of it never send it again."""
         path = self._within(path)
         content = json.dumps(document).encode()
@@ -134,13 +134,13 @@ class Service:
         response = connection.getresponse()
         if response.status < 300:
             # Accepted; whatever else it would say is not worth waiting for, since a wait in vain would make it ambiguous.
-            return Answer(response.status, {}, b"")
+            return RedfishResponse(response.status, {}, b"")
         try:
-            return Answer(response.status, {}, response.read(ANSWER_BYTES))
+            return RedfishResponse(response.status, {}, response.read(ANSWER_BYTES))
         except (OSError, http.client.HTTPException):
-            return Answer(response.status, {}, b"")  # the number alone says what it did
+            return RedfishResponse(response.status, {}, b"")  # the number alone says what it did
 
-    def _ask(self, path: str) -> Answer:
+    def _ask(self, path: str) -> RedfishResponse:
         connection = self._connect()
         try:
             connection.request("GET", path, headers=self._headers)
@@ -154,7 +154,7 @@ class Service:
             connection.close()
         if len(content) > ANSWER_BYTES:
             raise OperationError("Transient", f"the service answered with more than {ANSWER_BYTES} bytes")
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+        return RedfishResponse(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
 
     def _connect(self) -> http.client.HTTPConnection:
         _, host, port = self._origin

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials, DriverFactory, PowerDriver
+from activities.power.driver import DeviceCredentials, DriverFactory, PowerDriver
 from activities.power.errors import PowerError, invalid
 from policy.fence.drivers.fence_agents import canonical
 from policy.fence.plan import PowerDevice
@@ -55,7 +55,9 @@ def load(name: str) -> None:
         import_module(LIBRARIES[name])
 
 
-def driver_for(device: PowerDevice, credentials: Credentials, *, further_agents: frozenset[str] = frozenset()) -> PowerDriver:
+def driver_for(
+    device: PowerDevice, credentials: DeviceCredentials, *, further_agents: frozenset[str] = frozenset()
+) -> PowerDriver:
     """The driver for a device of a plan. Refuses one whose parameters no longer lead to its pinned endpoint (S9).
 
     further_agents: fence agents that this worker takes besides the published ones.

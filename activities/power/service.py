@@ -25,7 +25,7 @@ from activities.contracts.power import (
     VolumesResult,
 )
 from activities.errors import ErrorType, failure
-from activities.power.driver import CloudDriver, Credentials, Deadline, PowerDriver
+from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
@@ -47,7 +47,7 @@ READ_BACK_PAUSE = timedelta(milliseconds=200)
 class CredentialSource(Protocol):
     """Where references to credentials are resolved: the cluster's API, or a source mounted on a site's worker."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
         """The credentials now. Raises an ApplicationError of `activities.errors` that names the object, never its content."""
 
 
@@ -59,7 +59,7 @@ class PowerService(PowerActivities):
         credentials: CredentialSource,
         *,
         own_node: str = "",
-        drivers: Callable[[PowerDevice, Credentials], PowerDriver] = driver_for,
+        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
     ) -> None:
         self._credentials = credentials
         self._own_node = own_node

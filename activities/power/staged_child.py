@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Protocol
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError
 from activities.power.fork_server import ForkServer
 from policy.episode.messages import Reading
@@ -53,7 +53,7 @@ class StagedChild:
     silence: str
 
     async def perform(
-        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: Credentials, deadline: Deadline
+        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: DeviceCredentials, deadline: Deadline
     ) -> Any:
         """Have one operation done by a child that is gone by the deadline. Returns its answer or raises PowerError.
 
@@ -85,7 +85,7 @@ class StagedChild:
         return PowerError(ErrorType.UNREACHABLE, f"{endpoint}: {missing} within {limit:.1f} s; nothing was commanded")
 
 
-def _request(operation: str, address: Mapping[str, Any], credentials: Credentials, deadline: Deadline) -> bytes:
+def _request(operation: str, address: Mapping[str, Any], credentials: DeviceCredentials, deadline: Deadline) -> bytes:
     return json.dumps(
         {
             "operation": operation,
@@ -131,7 +131,7 @@ class StagedDriver:
     operations: ClassVar[StagedChild]
 
     address: DeviceAddress
-    credentials: Credentials = field(repr=False)
+    credentials: DeviceCredentials = field(repr=False)
 
     @property
     def endpoint(self) -> str:

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from policy.checks.retries import AUTOSCALER_PATIENCE, RetryRules
 from policy.checks.storms import Storm
-from policy.objects.remediations import Remediation, kind_of
+from policy.objects.remediations import RemediationObject, kind_of
 from policy.values.machine_apis import MachineApi, named
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Selector
@@ -103,12 +103,12 @@ class HealthCheck:
         """Whether it says how a failed remediation is to be tried again."""
         return self.retry is not None
 
-    def makes(self, remediation: Remediation) -> bool:
+    def makes(self, remediation: RemediationObject) -> bool:
         """Whether the object is of a kind that one of its templates makes."""
         made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
         return any(kind_of(rung.template) == made for rung in self.rungs)
 
-    def owns(self, remediation: Remediation) -> bool:
+    def owns(self, remediation: RemediationObject) -> bool:
         """Whether it created the object. A uid that both know decides; without one the name does."""
         return any(
             owner.kind == self.ref.kind

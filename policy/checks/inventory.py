@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.objects.belonging import answers_of, claims_of, cluster_named_by, cluster_of, of_one_cluster
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
 from policy.values.machine_apis import MACHINE_APIS
 
@@ -37,7 +37,7 @@ class ControlPlane:
 class Touched:
     """A target to be judged again. relabelled: by which checks it is covered may have changed, too."""
 
-    target: Target
+    target: JudgedTarget
     relabelled: bool = False
 
 
@@ -49,20 +49,20 @@ class Inventory:
     """
 
     def __init__(self, *, sees_all_nodes: bool) -> None:
-        self.nodes: dict[str, Target] = {}
-        self.machines: dict[str, Target] = {}
-        self.machines_of: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        self.nodes: dict[str, JudgedTarget] = {}
+        self.machines: dict[str, JudgedTarget] = {}
+        self.machines_of: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
         """Machines by the name of their Node, also where that is gone."""
-        self.marked: dict[str, Target] = {}
+        self.marked: dict[str, JudgedTarget] = {}
         self.clusters: dict[str, WorkloadCluster] = {}
-        self.remediations: dict[str, Remediation] = {}
+        self.remediations: dict[str, RemediationObject] = {}
         self.groups = GroupTally()
         self.clusters_seen = 0
         """Another number whenever it changes which Clusters' Nodes are seen here."""
         self._sees_all_nodes = sees_all_nodes
-        self._claims: defaultdict[str, dict[str, Target]] = defaultdict(dict)
-        self._known_as: defaultdict[str, dict[str, Target]] = defaultdict(dict)
-        self._machines_in: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        self._claims: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
+        self._known_as: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
+        self._machines_in: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
         self._nodes_in: Counter[str] = Counter()
         self._names: list[str] | None = None
         self._members = 0
@@ -84,7 +84,7 @@ class Inventory:
         target = self.nodes.get(node.name)
         before = target.node if target is not None else None
         if target is None:
-            target = Target(node.name, node=node)
+            target = JudgedTarget(node.name, node=node)
             self.nodes[node.name] = target
             if self._names is not None:
                 insort(self._names, node.name)
@@ -103,7 +103,7 @@ class Inventory:
         touched = [Touched(target, relabelled=before is None or before.labels != node.labels)]
         return [*touched, *self._move(before, node), *self._seen_by_machines(claims)]
 
-    def remove_node(self, name: str) -> tuple[Target | None, list[Touched]]:
+    def remove_node(self, name: str) -> tuple[JudgedTarget | None, list[Touched]]:
         """A Node object that is gone: its target, and who else is touched."""
         target = self.nodes.pop(name, None)
         if target is None:
@@ -119,7 +119,7 @@ class Inventory:
         """A Machine as last seen."""
         target = self.machines.get(machine.key)
         if target is None:
-            target = Target(machine.key, machine=machine)
+            target = JudgedTarget(machine.key, machine=machine)
             self.machines[machine.key] = target
             self._tie(target, machine)
             return [Touched(target, relabelled=True)]
@@ -134,7 +134,7 @@ class Inventory:
         relabelled = (before.labels, before.cluster_name) != (machine.labels, machine.cluster_name)
         return [Touched(target, relabelled=relabelled)]
 
-    def remove_machine(self, key: str) -> Target | None:
+    def remove_machine(self, key: str) -> JudgedTarget | None:
         """A Machine object that is gone: its target."""
         target = self.machines.pop(key, None)
         if target is not None:
@@ -153,7 +153,7 @@ class Inventory:
         """A Cluster that is gone; None where it was not known."""
         return self._in_cluster(key) if self.clusters.pop(key, None) is not None else None
 
-    def put_remediation(self, remediation: Remediation) -> list[Touched] | None:
+    def put_remediation(self, remediation: RemediationObject) -> list[Touched] | None:
         """A remediation object as last seen; None where nothing has changed."""
         known = self.remediations.get(remediation.ref.key)
         if known == remediation:
@@ -169,7 +169,7 @@ class Inventory:
 
     # Nodes
 
-    def _count(self, target: Target) -> None:
+    def _count(self, target: JudgedTarget) -> None:
         """Put a Node into every count and index that its view alone decides."""
         node = target.node
         assert node is not None
@@ -179,7 +179,7 @@ class Inventory:
         if target.marked:
             self.marked[node.name] = target
 
-    def _uncount(self, target: Target) -> None:
+    def _uncount(self, target: JudgedTarget) -> None:
         node = target.node
         assert node is not None
         if node.control_plane:
@@ -205,7 +205,7 @@ class Inventory:
                 touched += self._in_cluster(cluster)
         return touched
 
-    def _know(self, target: Target, before: NodeView | None, after: NodeView | None) -> set[str]:
+    def _know(self, target: JudgedTarget, before: NodeView | None, after: NodeView | None) -> set[str]:
         """Keep by which claims of Machines the Node is found; all of them, old and new."""
         old, new = answers_of(before), answers_of(after)
         for claim in old - new:
@@ -228,7 +228,7 @@ class Inventory:
 
     # Machines
 
-    def _tie(self, target: Target, machine: MachineView) -> None:
+    def _tie(self, target: JudgedTarget, machine: MachineView) -> None:
         cluster = cluster_of(machine)
         for claim in claims_of(machine):
             self._claims[claim][target.key] = target
@@ -238,13 +238,13 @@ class Inventory:
         self._find_node(target, machine)
         target.remediations = self._about(target)
 
-    def _untie(self, target: Target, machine: MachineView) -> None:
+    def _untie(self, target: JudgedTarget, machine: MachineView) -> None:
         _forget(self.machines_of, target.node_name, target)
         _forget(self._machines_in, cluster_of(machine), target)
         for claim in claims_of(machine):
             _forget(self._claims, claim, target)
 
-    def _find_node(self, target: Target, machine: MachineView) -> None:
+    def _find_node(self, target: JudgedTarget, machine: MachineView) -> None:
         """Of several Nodes that answer to one claim none is the Machine's: nobody knows which."""
         _forget(self.machines_of, target.node_name, target)
         target.unseen = self._unseen(machine)
@@ -280,7 +280,7 @@ class Inventory:
 
     # Remediation objects
 
-    def _about(self, target: Target) -> tuple[Remediation, ...]:
+    def _about(self, target: JudgedTarget) -> tuple[RemediationObject, ...]:
         """A remediation of a Machine lives in its namespace; one of a Node may live anywhere."""
         namespace = target.machine.namespace if target.machine is not None else None
         found = [
@@ -288,7 +288,7 @@ class Inventory:
         ]
         return tuple(sorted(found, key=lambda each: each.ref.key))
 
-    def _attend(self, remediation: Remediation) -> list[Touched]:
+    def _attend(self, remediation: RemediationObject) -> list[Touched]:
         """The targets that a remediation object is about."""
         targets = [self.nodes.get(remediation.target)]
         targets += [self.machines.get(machine_key(api, remediation.ref.namespace, remediation.target)) for api in MACHINE_APIS]
@@ -300,7 +300,7 @@ class Inventory:
         return touched
 
 
-def _forget(index: defaultdict[str, dict[str, Target]], key: str, target: Target) -> None:
+def _forget(index: defaultdict[str, dict[str, JudgedTarget]], key: str, target: JudgedTarget) -> None:
     if key in index:
         index[key].pop(target.key, None)
         if not index[key]:

@@ -44,7 +44,7 @@ _MOST_DOUBLINGS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class RetryBackoff:
     """The pause after a remediation that did not last, doubled with each retry up to the limit."""
 
     base: timedelta = timedelta(seconds=30)
@@ -66,7 +66,7 @@ class RetryRules:
     max_retry: int | None = None
     retry_period: timedelta = timedelta(0)
     min_healthy_period: timedelta = DEFAULT_MIN_HEALTHY_PERIOD
-    backoff: Backoff | None = None
+    backoff: RetryBackoff | None = None
 
 
 def strictest(rules: Iterable[RetryRules]) -> RetryRules:
@@ -80,7 +80,7 @@ def strictest(rules: Iterable[RetryRules]) -> RetryRules:
         max_retry=min(limits, default=None),
         retry_period=max(each.retry_period for each in found),
         min_healthy_period=max(each.min_healthy_period for each in found),
-        backoff=Backoff(base=max(each.base for each in backoffs), limit=max(each.limit for each in backoffs))
+        backoff=RetryBackoff(base=max(each.base for each in backoffs), limit=max(each.limit for each in backoffs))
         if backoffs
         else None,
     )
@@ -97,7 +97,7 @@ def read_rules(annotations: Mapping[str, str], subject: str, defaults: RetryRule
     )
 
 
-def read_backoff(value: object, subject: str) -> Backoff | None:
+def read_backoff(value: object, subject: str) -> RetryBackoff | None:
     """`spec.backoff` of a health check as its proposal has it: `{type: exponential, limit: 10m}`. Raises PolicyError."""
     if value is None:
         return None
@@ -105,7 +105,7 @@ def read_backoff(value: object, subject: str) -> Backoff | None:
         raise PolicyError(subject, "spec.backoff", f"expected an object, got {shown(value)}")
     fields = Fields(value, subject=subject, path="spec.backoff")
     fields.only("limit", "type")
-    return _backoff(fields, "type", "limit", Backoff())
+    return _backoff(fields, "type", "limit", RetryBackoff())
 
 
 def _whole(fields: Fields, name: str, default: int | None) -> int | None:
@@ -118,7 +118,7 @@ def _whole(fields: Fields, name: str, default: int | None) -> int | None:
     return int(text)
 
 
-def _backoff(fields: Fields, kind: str, limit: str, default: Backoff | None) -> Backoff | None:
+def _backoff(fields: Fields, kind: str, limit: str, default: RetryBackoff | None) -> RetryBackoff | None:
     wanted = fields.value(kind)
     if wanted is None:
         wanted = NONE if default is None else EXPONENTIAL
@@ -128,5 +128,5 @@ def _backoff(fields: Fields, kind: str, limit: str, default: Backoff | None) -> 
         if fields.has(limit):
             raise fields.refuse(limit, f"expected none without a backoff; set {kind} to {EXPONENTIAL}")
         return None
-    found = default or Backoff()
+    found = default or RetryBackoff()
     return replace(found, limit=fields.duration(limit, found.limit, minimum=_SECOND, maximum=LONGEST_PERIOD))

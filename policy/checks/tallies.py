@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policy.checks.brakes import Counts
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 
 
@@ -21,7 +21,7 @@ class Tally:
         self._updating: set[str] = set()
         self._control_plane: set[str] = set()
 
-    def add(self, target: Target, verdict: Verdict) -> None:
+    def add(self, target: JudgedTarget, verdict: Verdict) -> None:
         """Count a verdict that is new."""
         self._standings[verdict.standing] += 1
         if _of_control_plane(target, verdict):
@@ -29,13 +29,13 @@ class Tally:
         if target.updating and verdict.standing is Standing.UNHEALTHY:
             self._updating.add(target.key)
 
-    def remove(self, target: Target, verdict: Verdict) -> None:
+    def remove(self, target: JudgedTarget, verdict: Verdict) -> None:
         """Count a verdict no more, however the target has changed since it was counted."""
         self._standings[verdict.standing] -= 1
         self._control_plane.discard(target.key)
         self._updating.discard(target.key)
 
-    def restates(self, target: Target, verdict: Verdict) -> bool:
+    def restates(self, target: JudgedTarget, verdict: Verdict) -> bool:
         """Whether the same verdict is to be counted otherwise."""
         updating = target.updating and verdict.standing is Standing.UNHEALTHY
         counted_as_member = target.key in self._control_plane
@@ -58,6 +58,6 @@ class Tally:
         )
 
 
-def _of_control_plane(target: Target, verdict: Verdict) -> bool:
+def _of_control_plane(target: JudgedTarget, verdict: Verdict) -> bool:
     """Whether it counts among the check's control-plane members: whoever is in no total is in no group either."""
     return target.control_plane and verdict.standing is not Standing.LEFT_OUT

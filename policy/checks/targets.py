@@ -12,7 +12,7 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.belonging import of_control_plane
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import MARK_ANNOTATION, NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import being_updated
 
 SICKNESS = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
@@ -22,7 +22,7 @@ MACHINE = "machine/"
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-class Target:
+class JudgedTarget:
     """One target and the verdicts on it, by the check's key.
 
     node: the Node itself, or the Machine's; None while there is none. unseen: why the Machine's Node can't be looked up, ""
@@ -49,7 +49,7 @@ class Target:
         self.key = key
         self.machine = machine
         self.cluster: WorkloadCluster | None = None
-        self.remediations: tuple[Remediation, ...] = ()
+        self.remediations: tuple[RemediationObject, ...] = ()
         self.unseen = ""
         self.verdicts: dict[str, Verdict] = {}
         self.shown_as: object = None

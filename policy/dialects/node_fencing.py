@@ -83,7 +83,7 @@ _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfig:
+class ClusterConfigCheck:
     """What `fence-cluster-config` says as a health check. names: of the policies it asks for. own: those that it states itself,
     which is the off switch. What it says about how a node is fenced is `policy/fence/configmaps/cluster_config.py`."""
 
@@ -105,7 +105,7 @@ def is_fence_policy(obj: Mapping[str, object]) -> bool:
     return _name_of(obj).startswith(POLICY_PREFIX)
 
 
-def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfig:
+def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfigCheck:
     """The cluster's fence configuration. Raises PolicyError naming every key that can't be used."""
     subject, written = _written(obj)
     keys = _Keys({key: value for key, value in written.items() if not is_common_parameter(key)}, _CLUSTER_KEYS)
@@ -118,7 +118,7 @@ def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfig:
     off = keys.read("fencing", _switch)
     groups = keys.read("fencing_off", _groups)
     metadata = Fields(obj, subject=subject).within("metadata")
-    config = ClusterConfig(
+    config = ClusterConfigCheck(
         ref=ObjectRef(
             api_version=VERSION,
             kind=KIND,

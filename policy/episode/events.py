@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 
 
 class EventReason(StrEnum):
@@ -106,7 +106,7 @@ class EpisodeEvent:
 
 def event_of(entry: RecordEntry) -> EpisodeEvent | None:
     """The Event that a line of the decision record is worth, None for the most."""
-    if entry.outcome == "skipped" and entry.act in set(Step):
+    if entry.outcome == "skipped" and entry.act in set(FenceStep):
         return EpisodeEvent(reason=EventReason.STEP_SKIPPED, message=f"{entry.act}: {entry.detail}")
     reason = _OF_RECORD.get((entry.act, entry.outcome))
     return EpisodeEvent(reason=reason, message=entry.detail) if reason is not None else None
@@ -132,6 +132,6 @@ def events_between(before: EpisodeStatus | None, after: EpisodeStatus, failure: 
 
 def _ends_well(before: Phase, after: EpisodeStatus) -> bool:
     """Whether the new phase says that the step has done its work. One that a person let go on has yet to."""
-    if after.step == Step.ISOLATION:
+    if after.step == FenceStep.ISOLATION:
         return (before, after.phase) == (Phase.NEW, Phase.RUNNING)
-    return (after.step, after.phase) in {(Step.POWER_MANAGEMENT, Phase.DONE), (Step.RECOVERY, Phase.FINAL)}
+    return (after.step, after.phase) in {(FenceStep.POWER_MANAGEMENT, Phase.DONE), (FenceStep.RECOVERY, Phase.FINAL)}

@@ -111,7 +111,7 @@ class FencingRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RequestAnswer:
     """How far a wish has come, for the object that it stands in. uid: another object of that name is told nothing."""
 
     about: ObjectRef

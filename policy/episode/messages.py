@@ -12,7 +12,7 @@ from enum import StrEnum
 from policy.episode.needs import Need
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
-from policy.remediation.escalation import Step as Rung
+from policy.remediation.escalation import EscalationStep as Rung
 from policy.values.object_refs import ObjectRef
 
 

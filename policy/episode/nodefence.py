@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 
 PREFIX = "node-fence-"
 LONGEST_NAME = 253
@@ -20,9 +20,9 @@ DIGEST_LENGTH = 16
 MAXIMUM_JOBS = 50
 
 STEPS = {
-    Step.ISOLATION.value: "Isolation",
-    Step.POWER_MANAGEMENT.value: "Power-Management",
-    Step.RECOVERY.value: "Recovery",
+    FenceStep.ISOLATION.value: "Isolation",
+    FenceStep.POWER_MANAGEMENT.value: "Power-Management",
+    FenceStep.RECOVERY.value: "Recovery",
 }
 """As the seed spells the steps."""
 
@@ -59,7 +59,7 @@ _OF_THE_EPISODE = frozenset(
         "release-lease",
         "restart",
         "resume",
-        *Step,
+        *FenceStep,
     }
 )
 """What the decision record notes that is not the work of a method."""

@@ -87,7 +87,7 @@ class PermitRequest:
     by_person: bool = False
 
 
-class Decision(StrEnum):
+class PermitDecision(StrEnum):
     """The scanner's answer."""
 
     GRANTED = "granted"
@@ -102,7 +102,7 @@ class PermitAnswer:
     `holder`: how the cluster Lease names the grantor; the last look compares it.
     """
 
-    decision: Decision
+    decision: PermitDecision
     reason: str = ""
     holder: str = ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policy.fence.config import Action
+from policy.fence.config import MethodAction
 from policy.fence.drivers import canonical as canonical_driver
 from policy.fence.drivers import parameters_of, unknown
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
@@ -21,13 +21,13 @@ NATIVE: Mapping[str, str] = {"fence_aws": "ec2", "fence_gce": "gce"}
 
 NO_FENCE: Mapping[str, str] = {"ssh": "ssh asks the node itself, which is the one that can't answer, and proves nothing"}
 
-ACTIONS: Mapping[str, Action] = {
-    "off": Action.OFF,
-    "on": Action.ON,
-    "reboot": Action.REBOOT,
-    "restart": Action.RESTART,
-    "disable": Action.OFF,
-    "enable": Action.ON,
+ACTIONS: Mapping[str, MethodAction] = {
+    "off": MethodAction.OFF,
+    "on": MethodAction.ON,
+    "reboot": MethodAction.REBOOT,
+    "restart": MethodAction.RESTART,
+    "disable": MethodAction.OFF,
+    "enable": MethodAction.ON,
 }
 
 READING = frozenset({"status", "monitor", "list", "list-status", "metadata", "manpage", "validate-all"})

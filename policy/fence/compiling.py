@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Settings, Step
+from policy.fence.config import INSTANCE, FenceConfig, FenceSettings, FenceStep, Method, MethodAction
 from policy.fence.kdump import KdumpRule
 from policy.fence.own import YES
 from policy.fence.plan import Act, FencingPlan, Freeing, PlannedMethod, PowerDevice
@@ -16,16 +16,16 @@ from policy.values.errors import PolicyError
 KDUMP_TIMES = ("window", "silence", "longest")
 
 _ACTS = {
-    Action.CORDON: Act.CORDON,
-    Action.UNCORDON: Act.UNCORDON,
-    Action.TAINT: Act.TAINT,
-    Action.DRAIN: Act.DRAIN,
-    Action.OFF: Act.CUT_PATH,
-    Action.ON: Act.RESTORE_PATH,
-    Action.DETACH_VOLUMES: Act.DETACH_VOLUMES,
-    Action.QUARANTINE: Act.QUARANTINE,
-    Action.LIFT_QUARANTINE: Act.LIFT_QUARANTINE,
-    Action.FREE_PODS: Act.FREE_CUT_PODS,
+    MethodAction.CORDON: Act.CORDON,
+    MethodAction.UNCORDON: Act.UNCORDON,
+    MethodAction.TAINT: Act.TAINT,
+    MethodAction.DRAIN: Act.DRAIN,
+    MethodAction.OFF: Act.CUT_PATH,
+    MethodAction.ON: Act.RESTORE_PATH,
+    MethodAction.DETACH_VOLUMES: Act.DETACH_VOLUMES,
+    MethodAction.QUARANTINE: Act.QUARANTINE,
+    MethodAction.LIFT_QUARANTINE: Act.LIFT_QUARANTINE,
+    MethodAction.FREE_PODS: Act.FREE_CUT_PODS,
 }
 """What methods of isolation and recovery become; of devices only those that carry paths get so far."""
 
@@ -45,12 +45,12 @@ def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_he
     freeing = _freeing(config)
     if freeing is Freeing.OUT_OF_SERVICE_TAINT and not taint_honoured:
         problem = "this cluster's controllers do not act on the out-of-service taint; expected free-pods"
-        raise PolicyError(config.subject, Step.POWER_MANAGEMENT.value, problem)
+        raise PolicyError(config.subject, FenceStep.POWER_MANAGEMENT.value, problem)
     default = FencingPlan(source=config.subject, levels=())
     plan = FencingPlan(
         source=config.subject,
         levels=_levels(config.power_management),
-        isolation=tuple(_planned(method) for method in config.isolation if method.action is not Action.KDUMP),
+        isolation=tuple(_planned(method) for method in config.isolation if method.action is not MethodAction.KDUMP),
         recovery=_recovery(config),
         wait_before_isolation=timedelta(0) if after_health_check else _or(settings.grace, default.wait_before_isolation),
         wait_before_power=_or(settings.wait_before_power, default.wait_before_power),
@@ -64,8 +64,8 @@ def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_he
         freeing=freeing,
         taint_honoured=taint_honoured,
         power_on=any(method.device is not None and method.action.has_on for method in config.power_management),
-        delete_node=_has(config, Action.DELETE_NODE),
-        terminate_instance=_has(config, Action.TERMINATE),
+        delete_node=_has(config, MethodAction.DELETE_NODE),
+        terminate_instance=_has(config, MethodAction.TERMINATE),
         kdump=_kdump(config),
         warnings=config.warnings,
     )
@@ -76,7 +76,7 @@ def _or(value: timedelta | None, default: timedelta) -> timedelta:
     return value if value is not None else default
 
 
-def _has(config: FenceConfig, action: Action) -> bool:
+def _has(config: FenceConfig, action: MethodAction) -> bool:
     return any(method.action is action for method in config.power_management)
 
 
@@ -107,7 +107,7 @@ def _planned(method: Method) -> PlannedMethod:
 
 def _recovery(config: FenceConfig) -> tuple[PlannedMethod, ...]:
     """A quarantine is lifted with what it was imposed with."""
-    quarantine = next((method for method in config.isolation if method.action is Action.QUARANTINE), None)
+    quarantine = next((method for method in config.isolation if method.action is MethodAction.QUARANTINE), None)
     found = []
     for method in config.recovery:
         planned = _planned(method)
@@ -121,21 +121,21 @@ def _freeing(config: FenceConfig) -> Freeing:
     """What is listed; where nothing is, what the cluster does best (the proposal frees everything after power management)."""
     if config.settings.freeing is not None:
         return config.settings.freeing
-    taint = _has(config, Action.OUT_OF_SERVICE_TAINT)
-    deletion = _has(config, Action.FREE_PODS) or _has(config, Action.RELEASE_VOLUMES)
+    taint = _has(config, MethodAction.OUT_OF_SERVICE_TAINT)
+    deletion = _has(config, MethodAction.FREE_PODS) or _has(config, MethodAction.RELEASE_VOLUMES)
     if taint and not deletion:
         return Freeing.OUT_OF_SERVICE_TAINT
     return Freeing.DELETION if deletion and not taint else Freeing.AUTOMATIC
 
 
-def _free_timeout(config: FenceConfig, settings: Settings, default: timedelta) -> timedelta:
-    freeing = {Action.FREE_PODS, Action.OUT_OF_SERVICE_TAINT, Action.RELEASE_VOLUMES}
+def _free_timeout(config: FenceConfig, settings: FenceSettings, default: timedelta) -> timedelta:
+    freeing = {MethodAction.FREE_PODS, MethodAction.OUT_OF_SERVICE_TAINT, MethodAction.RELEASE_VOLUMES}
     timeouts = [each.timeout for each in config.power_management if each.action in freeing and each.timeout is not None]
     return max(timeouts, default=_or(settings.free_timeout, default))
 
 
 def _kdump(config: FenceConfig) -> KdumpRule | None:
-    method = next((each for each in _all(config) if each.action is Action.KDUMP), None)
+    method = next((each for each in _all(config) if each.action is MethodAction.KDUMP), None)
     if method is None:
         return None
     told = {name: timedelta(seconds=int(method.parameters[name])) for name in KDUMP_TIMES if name in method.parameters}

@@ -21,7 +21,7 @@ INSTANCE = "instance"
 """The driver of an instance that is not known: nothing says which one, or in which cloud it is."""
 
 
-class Step(StrEnum):
+class FenceStep(StrEnum):
     """The steps of the node-fencing proposal, in their order: in the words of records and of `fence plan`."""
 
     ISOLATION = "isolation"
@@ -37,7 +37,7 @@ class Source(StrEnum):
     DEFAULT = "default"
 
 
-class Action(StrEnum):
+class MethodAction(StrEnum):
     """What a method does. The device ones first: reboot and restart are an off half and an on half, never a reset (S5)."""
 
     OFF = "off"
@@ -61,12 +61,12 @@ class Action(StrEnum):
     @property
     def has_off(self) -> bool:
         """Whether a device is switched off by it."""
-        return self in {Action.OFF, Action.REBOOT, Action.RESTART}
+        return self in {MethodAction.OFF, MethodAction.REBOOT, MethodAction.RESTART}
 
     @property
     def has_on(self) -> bool:
         """Whether a device is switched on by it."""
-        return self in {Action.ON, Action.REBOOT, Action.RESTART}
+        return self in {MethodAction.ON, MethodAction.REBOOT, MethodAction.RESTART}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Method:
     """
 
     name: str
-    action: Action
+    action: MethodAction
     driver: str = CLUSTER
     template: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class FenceSettings:
     """What holds for the whole flow; None: the default of a plan.
 
     grace: how long a node stays `new` before isolation where no health check has waited already. policies: names of fence
@@ -128,16 +128,16 @@ class FenceConfig:
     isolation: tuple[Method, ...] = ()
     power_management: tuple[Method, ...] = ()
     recovery: tuple[Method, ...] = ()
-    settings: Settings = field(default_factory=Settings)
+    settings: FenceSettings = field(default_factory=FenceSettings)
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 
-    def step(self, step: Step) -> tuple[Method, ...]:
+    def step(self, step: FenceStep) -> tuple[Method, ...]:
         """The methods of one step, in their order."""
         match step:
-            case Step.ISOLATION:
+            case FenceStep.ISOLATION:
                 return self.isolation
-            case Step.POWER_MANAGEMENT:
+            case FenceStep.POWER_MANAGEMENT:
                 return self.power_management
-            case Step.RECOVERY:
+            case FenceStep.RECOVERY:
                 return self.recovery

@@ -26,7 +26,7 @@ MOST_CHARACTERS = 1_000_000
 """What is remembered travels in one message, too: half of what Temporal takes."""
 
 
-class Answer(StrEnum):
+class Reachability(StrEnum):
     """What a reading says of the device. unread: nothing, since nobody could ask it (no worker, told to come back later), or it
     named no state (a machine that is just being started). Only silence counts as silence."""
 
@@ -72,7 +72,7 @@ class DeviceAnswer:
     """What came of reading one device. latency None where it gave no answer."""
 
     endpoint: str
-    answer: Answer
+    answer: Reachability
     at: datetime
     state: PowerState = PowerState.UNKNOWN
     latency: timedelta | None = None
@@ -90,7 +90,7 @@ class DeviceRow:
     endpoint: str = ""
     driver: str = ""
     site: str = ""
-    answer: Answer = Answer.UNREAD
+    answer: Reachability = Reachability.UNREAD
     state: PowerState = PowerState.UNKNOWN
     latency_ms: int | None = None
     last_success: datetime | None = None
@@ -209,12 +209,12 @@ class Remembered:
     def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceTidings | None:
         """Take one answer in. What there is to tell of it, until `told` says that it has been."""
         key, since = (node.node, answer.endpoint), self.last_success(node.node, answer.endpoint)
-        if answer.answer is Answer.ANSWERS:
+        if answer.answer is Reachability.ANSWERS:
             self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
-        edge = {Answer.ANSWERS: key in self._silent, Answer.SILENT: key not in self._silent and node.tells}
+        edge = {Reachability.ANSWERS: key in self._silent, Reachability.SILENT: key not in self._silent and node.tells}
         if node.held or not edge.get(answer.answer, False):
             return None
-        silent = answer.answer is Answer.SILENT
+        silent = answer.answer is Reachability.SILENT
         return DeviceTidings(
             node=node.node,
             node_uid=node.uid,
@@ -270,7 +270,7 @@ def report_of(
         ended=ended,
         nodes=nodes,
         devices=sum(1 for row in ordered if row.endpoint),
-        answering=sum(1 for row in ordered if row.answer is Answer.ANSWERS),
+        answering=sum(1 for row in ordered if row.answer is Reachability.ANSWERS),
         problems=sum(1 for row in ordered if row.problem),
         rows=tuple(ordered[:most]),
         left_out=max(0, len(ordered) - most),

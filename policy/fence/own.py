@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from policy.fence.config import Action, Step
+from policy.fence.config import FenceStep, MethodAction
 
-_ISOLATION = frozenset({Step.ISOLATION})
-_POWER = frozenset({Step.POWER_MANAGEMENT})
-_RECOVERY = frozenset({Step.RECOVERY})
+_ISOLATION = frozenset({FenceStep.ISOLATION})
+_POWER = frozenset({FenceStep.POWER_MANAGEMENT})
+_RECOVERY = frozenset({FenceStep.RECOVERY})
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 """Not NoExecute: it deletes pods, which needs the proof of off (S1)."""
@@ -26,7 +26,7 @@ _KEY = re.compile(r"([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za
 _VALUE = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 
 
-class Told(StrEnum):
+class ParameterKind(StrEnum):
     """What a parameter of ours may be."""
 
     KEY = "the key of a taint"
@@ -38,15 +38,15 @@ class Told(StrEnum):
     def takes(self, value: str) -> bool:
         """Whether the text is one."""
         match self:
-            case Told.KEY:
+            case ParameterKind.KEY:
                 return _KEY.fullmatch(value) is not None
-            case Told.VALUE:
+            case ParameterKind.VALUE:
                 return _VALUE.fullmatch(value) is not None
-            case Told.EFFECT:
+            case ParameterKind.EFFECT:
                 return value in EFFECTS
-            case Told.ANSWER:
+            case ParameterKind.ANSWER:
                 return value.lower() in YES | NO
-            case Told.SECONDS:
+            case ParameterKind.SECONDS:
                 return value.isascii() and value.isdigit() and len(value) < 9 and 1 <= int(value) <= LONGEST_SECONDS
 
 
@@ -57,16 +57,16 @@ class OwnMethod:
     of_instance: it acts on the machine that the node's providerID names, and is told what that cloud's driver takes.
     """
 
-    action: Action
-    steps: frozenset[Step]
-    parameters: Mapping[str, Told] = field(default_factory=dict)
+    action: MethodAction
+    steps: frozenset[FenceStep]
+    parameters: Mapping[str, ParameterKind] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     of_instance: bool = False
 
 
-_CORDON = OwnMethod(action=Action.CORDON, steps=_ISOLATION)
-_UNCORDON = OwnMethod(action=Action.UNCORDON, steps=_RECOVERY)
-_FREE_PODS = OwnMethod(action=Action.FREE_PODS, steps=_ISOLATION | _POWER)
+_CORDON = OwnMethod(action=MethodAction.CORDON, steps=_ISOLATION)
+_UNCORDON = OwnMethod(action=MethodAction.UNCORDON, steps=_RECOVERY)
+_FREE_PODS = OwnMethod(action=MethodAction.FREE_PODS, steps=_ISOLATION | _POWER)
 
 OWN_METHODS: Mapping[str, OwnMethod] = {
     "mark-unschedulable": _CORDON,
@@ -76,46 +76,46 @@ OWN_METHODS: Mapping[str, OwnMethod] = {
     "free-pods": _FREE_PODS,
     "clean-pods": _FREE_PODS,
     "taint": OwnMethod(
-        action=Action.TAINT,
+        action=MethodAction.TAINT,
         steps=_ISOLATION,
-        parameters={"key": Told.KEY, "value": Told.VALUE, "effect": Told.EFFECT},
+        parameters={"key": ParameterKind.KEY, "value": ParameterKind.VALUE, "effect": ParameterKind.EFFECT},
         required=("key", "effect"),
     ),
     "drain": OwnMethod(
-        action=Action.DRAIN,
+        action=MethodAction.DRAIN,
         steps=_ISOLATION,
         parameters={
-            "force": Told.ANSWER,
-            "ignore-daemonsets": Told.ANSWER,
-            "delete-emptydir-data": Told.ANSWER,
-            "grace-period": Told.SECONDS,
-            "skip-wait-for-delete-timeout": Told.SECONDS,
+            "force": ParameterKind.ANSWER,
+            "ignore-daemonsets": ParameterKind.ANSWER,
+            "delete-emptydir-data": ParameterKind.ANSWER,
+            "grace-period": ParameterKind.SECONDS,
+            "skip-wait-for-delete-timeout": ParameterKind.SECONDS,
         },
     ),
-    "out-of-service-taint": OwnMethod(action=Action.OUT_OF_SERVICE_TAINT, steps=_POWER),
-    "release-volumes": OwnMethod(action=Action.RELEASE_VOLUMES, steps=_POWER),
-    "delete-node": OwnMethod(action=Action.DELETE_NODE, steps=_POWER),
+    "out-of-service-taint": OwnMethod(action=MethodAction.OUT_OF_SERVICE_TAINT, steps=_POWER),
+    "release-volumes": OwnMethod(action=MethodAction.RELEASE_VOLUMES, steps=_POWER),
+    "delete-node": OwnMethod(action=MethodAction.DELETE_NODE, steps=_POWER),
     "kdump": OwnMethod(
-        action=Action.KDUMP,
+        action=MethodAction.KDUMP,
         steps=_ISOLATION | _POWER,
         parameters={
-            "window": Told.SECONDS,
-            "silence": Told.SECONDS,
-            "longest": Told.SECONDS,
-            "trusted": Told.ANSWER,
+            "window": ParameterKind.SECONDS,
+            "silence": ParameterKind.SECONDS,
+            "longest": ParameterKind.SECONDS,
+            "trusted": ParameterKind.ANSWER,
         },
     ),
-    "restart-instance": OwnMethod(action=Action.RESTART, steps=_POWER, of_instance=True),
-    "terminate-instance": OwnMethod(action=Action.TERMINATE, steps=_POWER, of_instance=True),
-    "detach-volumes": OwnMethod(action=Action.DETACH_VOLUMES, steps=_ISOLATION, of_instance=True),
+    "restart-instance": OwnMethod(action=MethodAction.RESTART, steps=_POWER, of_instance=True),
+    "terminate-instance": OwnMethod(action=MethodAction.TERMINATE, steps=_POWER, of_instance=True),
+    "detach-volumes": OwnMethod(action=MethodAction.DETACH_VOLUMES, steps=_ISOLATION, of_instance=True),
     "quarantine": OwnMethod(
-        action=Action.QUARANTINE,
+        action=MethodAction.QUARANTINE,
         steps=_ISOLATION,
         required=("quarantine-group",),
         of_instance=True,
     ),
-    "lift-quarantine": OwnMethod(action=Action.LIFT_QUARANTINE, steps=_RECOVERY, of_instance=True),
+    "lift-quarantine": OwnMethod(action=MethodAction.LIFT_QUARANTINE, steps=_RECOVERY, of_instance=True),
 }
 
-SLIPS: Mapping[tuple[Step, str], str] = {(Step.RECOVERY, "mark-unschedulable"): "mark-schedulable"}
+SLIPS: Mapping[tuple[FenceStep, str], str] = {(FenceStep.RECOVERY, "mark-unschedulable"): "mark-schedulable"}
 """The proposal's own default says `recovery=mark-unschedulable`; a node that has recovered is what it was isolated for."""

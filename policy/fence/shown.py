@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policy.fence.config import FenceConfig, Method, Step
+from policy.fence.config import FenceConfig, FenceStep, Method
 from policy.fence.plan import CredentialKind, CredentialRef
 
 
@@ -14,7 +14,7 @@ def as_json(config: FenceConfig) -> dict[str, Any]:
         "node": config.node,
         "config": config.name,
         "source": config.source,
-        "steps": {step.value: [_method(method) for method in config.step(step)] for step in Step},
+        "steps": {step.value: [_method(method) for method in config.step(step)] for step in FenceStep},
         "warnings": list(config.warnings),
         "errors": list(config.errors),
     }

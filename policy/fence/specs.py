@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.fence.compiling import KDUMP_TIMES
-from policy.fence.config import Action, FenceConfig, Method, Settings, Step
+from policy.fence.config import FenceConfig, FenceSettings, FenceStep, Method, MethodAction
 from policy.fence.limits import (
     LONGEST_ACT,
     LONGEST_BOOT,
@@ -61,7 +61,7 @@ KDUMP_FIELDS = (*KDUMP_TIMES, "trusted")
 _SECOND = timedelta(seconds=1)
 _LONGEST_WINDOW = timedelta(hours=1)
 
-_FREED_BY = {Freeing.DELETION: Action.FREE_PODS, Freeing.OUT_OF_SERVICE_TAINT: Action.OUT_OF_SERVICE_TAINT}
+_FREED_BY = {Freeing.DELETION: MethodAction.FREE_PODS, Freeing.OUT_OF_SERVICE_TAINT: MethodAction.OUT_OF_SERVICE_TAINT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Spec:
     isolation: tuple[Method, ...]
     power_management: tuple[Method, ...]
     recovery: tuple[Method, ...]
-    settings: Settings
+    settings: FenceSettings
     warnings: tuple[str, ...] = ()
 
     def as_config(self, node: NodeView, *, name: str, kind: str, subject: str) -> FenceConfig:
@@ -96,20 +96,20 @@ def read_spec(spec: Fields, *, node: NodeView, namespace: str, cordon: bool) -> 
     freeing = _freeing(spec)
     settings = _settings(spec, freeing)
     kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
-    cordoned = (Method(name=Action.CORDON.value, action=Action.CORDON),) if cordon else ()
-    uncordoned = (Method(name=Action.UNCORDON.value, action=Action.UNCORDON),) if cordon else ()
+    cordoned = (Method(name=MethodAction.CORDON.value, action=MethodAction.CORDON),) if cordon else ()
+    uncordoned = (Method(name=MethodAction.UNCORDON.value, action=MethodAction.UNCORDON),) if cordon else ()
     return Spec(
-        isolation=_methods(spec, "isolation", Step.ISOLATION, devices, cordoned),
+        isolation=_methods(spec, "isolation", FenceStep.ISOLATION, devices, cordoned),
         power_management=(*kdump, *_power(spec, devices, freeing)),
-        recovery=_methods(spec, "recovery", Step.RECOVERY, devices, uncordoned),
+        recovery=_methods(spec, "recovery", FenceStep.RECOVERY, devices, uncordoned),
         settings=settings,
         warnings=("freeing is none: what ran on the node stays bound to it",) if freeing is Freeing.NONE else (),
     )
 
 
-def _settings(spec: Fields, freeing: Freeing) -> Settings:
+def _settings(spec: Fields, freeing: Freeing) -> FenceSettings:
     default = FencingPlan(source="", levels=())
-    return Settings(
+    return FenceSettings(
         grace=spec.duration("waitBeforeIsolation", default.wait_before_isolation, maximum=LONGEST_WAIT),
         wait_before_power=spec.duration("waitBeforePower", default.wait_before_power, maximum=LONGEST_WAIT),
         tries=spec.whole("tries", default.tries, minimum=1, maximum=MOST_TRIES),
@@ -136,7 +136,7 @@ def _freeing(spec: Fields) -> Freeing:
 def _power(spec: Fields, devices: DeviceReader, freeing: Freeing) -> tuple[Method, ...]:
     levels = _levels(spec, devices)
     on = spec.flag("powerOn", default=not spec.flag("terminateInstance", default=False))
-    action = Action.REBOOT if on else Action.OFF
+    action = MethodAction.REBOOT if on else MethodAction.OFF
     switched = [
         Method(
             name=name or device.driver,
@@ -155,11 +155,13 @@ def _power(spec: Fields, devices: DeviceReader, freeing: Freeing) -> tuple[Metho
     if switched and freeing in _FREED_BY:
         consequences.append(Method(name=_FREED_BY[freeing].value, action=_FREED_BY[freeing]))
     if spec.flag("deleteNode", default=False):
-        consequences.append(Method(name=Action.DELETE_NODE.value, action=Action.DELETE_NODE))
+        consequences.append(Method(name=MethodAction.DELETE_NODE.value, action=MethodAction.DELETE_NODE))
     if spec.flag("terminateInstance", default=False):
         device = switched[0].device if switched else None
         driver = device.driver if device is not None else "nothing"
-        consequences.append(Method(name=Action.TERMINATE.value, action=Action.TERMINATE, driver=driver, device=device))
+        consequences.append(
+            Method(name=MethodAction.TERMINATE.value, action=MethodAction.TERMINATE, driver=driver, device=device)
+        )
     return (*switched, *consequences)
 
 
@@ -186,19 +188,19 @@ def _kdump(fields: Fields) -> Method:
             told[name] = str(int(fields.duration(name, minimum=_SECOND, maximum=_LONGEST_WINDOW).total_seconds()))
     if fields.has("trusted"):
         told["trusted"] = "yes" if fields.flag("trusted", default=False) else "no"
-    return Method(name=Action.KDUMP.value, action=Action.KDUMP, parameters=told)
+    return Method(name=MethodAction.KDUMP.value, action=MethodAction.KDUMP, parameters=told)
 
 
 # Isolation and recovery -----------------------------------------------------------------------------------------------------
 
 
-def _methods(spec: Fields, field: str, step: Step, devices: DeviceReader, default: tuple[Method, ...]) -> tuple[Method, ...]:
+def _methods(spec: Fields, field: str, step: FenceStep, devices: DeviceReader, default: tuple[Method, ...]) -> tuple[Method, ...]:
     if not spec.has(field):
         return default
     return tuple(_method(fields, step, devices) for fields in spec.each(field))
 
 
-def _method(fields: Fields, step: Step, devices: DeviceReader) -> Method:
+def _method(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:
     fields.only(*METHOD_FIELDS)
     delay = fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY)
     timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_METHOD) if fields.has("timeout") else None
@@ -218,7 +220,7 @@ def _method(fields: Fields, step: Step, devices: DeviceReader) -> Method:
     )
 
 
-def _of_ours(fields: Fields, step: Step, devices: DeviceReader) -> Method:
+def _of_ours(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:
     word = fields.text("method")
     own = OWN_METHODS.get(word)
     known = [name for name, each in OWN_METHODS.items() if step in each.steps]
@@ -256,14 +258,14 @@ def _of_path(fields: Fields, devices: DeviceReader) -> Method:
     if not fields.has("driver"):
         raise fields.refuse("method", "expected a method of ours, or the driver of a device that carries a path")
     written = fields.text("action")
-    if written not in {Action.OFF.value, Action.ON.value}:
+    if written not in {MethodAction.OFF.value, MethodAction.ON.value}:
         raise fields.refuse("action", f"expected off or on, got {shown(written)}")
     device = devices.of_path(fields)
     storage = fields.within_or_empty("storage")
     storage.only(*STORAGE_FIELDS)
     return Method(
         name=device.driver,
-        action=Action(written),
+        action=MethodAction(written),
         driver=device.driver,
         parameters=device.parameters,
         device=device,

@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from policy.fence.config import Action, FenceConfig, Method, Step
+from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.findings import Findings
 from policy.fence.own import YES
 from policy.fence.plan import CutStorage
 
 CONSEQUENCES = frozenset(
-    {Action.FREE_PODS, Action.OUT_OF_SERVICE_TAINT, Action.RELEASE_VOLUMES, Action.DELETE_NODE, Action.TERMINATE}
+    {
+        MethodAction.FREE_PODS,
+        MethodAction.OUT_OF_SERVICE_TAINT,
+        MethodAction.RELEASE_VOLUMES,
+        MethodAction.DELETE_NODE,
+        MethodAction.TERMINATE,
+    }
 )
 """What may only follow an off that is proven (S1)."""
 
@@ -36,7 +42,7 @@ def proving_paths(config: FenceConfig) -> tuple[Method, ...]:
 
 def cuts_path(method: Method) -> bool:
     """Whether the method cuts a path of the node, and that can be read back."""
-    return method.action is Action.DETACH_VOLUMES or (method.fabric and method.action is Action.OFF)
+    return method.action is MethodAction.DETACH_VOLUMES or (method.fabric and method.action is MethodAction.OFF)
 
 
 class _Judge:
@@ -50,37 +56,41 @@ class _Judge:
         self._deleted_node()
         self._dump()
         self._recovery()
-        for step in Step:
+        for step in FenceStep:
             self._twice(step)
 
-    def _refuse(self, step: Step, problem: str) -> None:
+    def _refuse(self, step: FenceStep, problem: str) -> None:
         self._findings.refuse(self._config.subject, step.value, problem)
 
-    def _warn(self, step: Step, problem: str) -> None:
+    def _warn(self, step: FenceStep, problem: str) -> None:
         self._findings.warn(self._config.subject, step.value, problem)
 
     def _isolation(self) -> None:
         cut = False
         for method in self._config.isolation:
-            if method.action is Action.FREE_PODS and not cut:
-                self._refuse(Step.ISOLATION, f"{method.name} frees pods before anything is proven: expected a path cut before it")
+            if method.action is MethodAction.FREE_PODS and not cut:
+                self._refuse(
+                    FenceStep.ISOLATION, f"{method.name} frees pods before anything is proven: expected a path cut before it"
+                )
             if method.device is not None and method.action.has_on:
-                self._refuse(Step.ISOLATION, f"{method.name} switches on: expected that in {_place_of_on(method)}")
+                self._refuse(FenceStep.ISOLATION, f"{method.name} switches on: expected that in {_place_of_on(method)}")
             elif method.device is not None and method.action.has_off and not method.fabric:
-                self._refuse(Step.ISOLATION, f"{method.name} takes the power: expected that in {Step.POWER_MANAGEMENT.value}")
-            if method.action is Action.DETACH_VOLUMES:
-                self._warn(Step.ISOLATION, f"{method.name} is forced on a running machine: what it has not written is lost")
+                self._refuse(
+                    FenceStep.ISOLATION, f"{method.name} takes the power: expected that in {FenceStep.POWER_MANAGEMENT.value}"
+                )
+            if method.action is MethodAction.DETACH_VOLUMES:
+                self._warn(FenceStep.ISOLATION, f"{method.name} is forced on a running machine: what it has not written is lost")
             cut = cut or cuts_path(method)
-        freed = next((method for method in self._config.isolation if method.action is Action.FREE_PODS), None)
+        freed = next((method for method in self._config.isolation if method.action is MethodAction.FREE_PODS), None)
         if freed is not None and cut and not any(map(_gives_up_volumes, self._config.isolation)):
-            self._warn(Step.ISOLATION, f"{freed.name} frees nothing: no method says which volumes lie behind its path")
+            self._warn(FenceStep.ISOLATION, f"{freed.name} frees nothing: no method says which volumes lie behind its path")
 
     def _power(self) -> None:
         methods = self._config.power_management
         for method in methods:
             if method.fabric:
                 self._refuse(
-                    Step.POWER_MANAGEMENT,
+                    FenceStep.POWER_MANAGEMENT,
                     f"{method.name} switches a path, which proves nothing about power: expected it in isolation and recovery",
                 )
         methods = tuple(method for method in methods if not method.fabric)
@@ -95,11 +105,12 @@ class _Judge:
         if methods:
             names = ", ".join(method.name for method in methods)
             self._refuse(
-                Step.POWER_MANAGEMENT, f"{names}: nothing is switched off before, so nothing is proven; expected an off first"
+                FenceStep.POWER_MANAGEMENT,
+                f"{names}: nothing is switched off before, so nothing is proven; expected an off first",
             )
         elif not proving_paths(self._config):
             self._refuse(
-                Step.POWER_MANAGEMENT,
+                FenceStep.POWER_MANAGEMENT,
                 "is empty, and isolation cuts no path that can be read back: nothing executed is never success",
             )
 
@@ -108,106 +119,117 @@ class _Judge:
         on: dict[str, Method] = {}
         for method in methods:
             device = method.device
-            if device is None or method.action is Action.TERMINATE:
+            if device is None or method.action is MethodAction.TERMINATE:
                 continue
             endpoint = device.endpoint
             if method.action.has_off:
                 if endpoint in on:
-                    self._refuse(Step.POWER_MANAGEMENT, f"{method.name} switches off what {on[endpoint].name} has switched on")
+                    self._refuse(
+                        FenceStep.POWER_MANAGEMENT, f"{method.name} switches off what {on[endpoint].name} has switched on"
+                    )
                 elif endpoint in off:
                     self._same_plug(off[endpoint], method)
                 elif any(not each.action.has_off for each in on.values()):
-                    self._warn(Step.POWER_MANAGEMENT, f"{method.name} comes before any on: first all devices are off")
+                    self._warn(FenceStep.POWER_MANAGEMENT, f"{method.name} comes before any on: first all devices are off")
                 off.setdefault(endpoint, method)
             if method.action.has_on:
                 if endpoint not in off:
-                    self._refuse(Step.POWER_MANAGEMENT, f"{method.name} switches on what nothing before it has switched off")
+                    self._refuse(FenceStep.POWER_MANAGEMENT, f"{method.name} switches on what nothing before it has switched off")
                 elif endpoint in on and on[endpoint] is not method:
-                    self._refuse(Step.POWER_MANAGEMENT, f"{method.name} switches on what {on[endpoint].name} has switched on")
+                    self._refuse(
+                        FenceStep.POWER_MANAGEMENT, f"{method.name} switches on what {on[endpoint].name} has switched on"
+                    )
                 on.setdefault(endpoint, method)
         left = [method.name for endpoint, method in off.items() if endpoint not in on]
         if left and len(left) < len(off):
-            self._refuse(Step.POWER_MANAGEMENT, f"{', '.join(left)}: expected an on for every device, or for none")
-        elif left and not any(method.action is Action.TERMINATE for method in self._config.power_management):
-            self._warn(Step.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
+            self._refuse(FenceStep.POWER_MANAGEMENT, f"{', '.join(left)}: expected an on for every device, or for none")
+        elif left and not any(method.action is MethodAction.TERMINATE for method in self._config.power_management):
+            self._warn(FenceStep.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
 
     def _deleted_node(self) -> None:
         """The Node's mark is what tells of a path that is cut, so both together could never be carried out (S35)."""
         noted = [each.name for each in self._config.isolation if cuts_path(each) and each.fabric]
-        noted += [each.name for each in self._config.isolation if each.action is Action.QUARANTINE]
-        if noted and any(each.action is Action.DELETE_NODE for each in self._config.power_management):
+        noted += [each.name for each in self._config.isolation if each.action is MethodAction.QUARANTINE]
+        if noted and any(each.action is MethodAction.DELETE_NODE for each in self._config.power_management):
             problem = f"delete-node would take the mark that tells of {', '.join(noted)}: expected one or the other"
-            self._refuse(Step.POWER_MANAGEMENT, problem)
+            self._refuse(FenceStep.POWER_MANAGEMENT, problem)
 
     def _dump(self) -> None:
-        for step, methods in ((Step.ISOLATION, self._config.isolation), (Step.POWER_MANAGEMENT, self._config.power_management)):
-            if any(each.action is Action.KDUMP and each.parameters.get("trusted", "no").lower() in YES for each in methods):
+        for step, methods in (
+            (FenceStep.ISOLATION, self._config.isolation),
+            (FenceStep.POWER_MANAGEMENT, self._config.power_management),
+        ):
+            if any(each.action is MethodAction.KDUMP and each.parameters.get("trusted", "no").lower() in YES for each in methods):
                 self._warn(step, "kdump: trusted: whoever can send from the node's address can have its pods freed while it runs")
 
     def _same_plug(self, first: Method, second: Method) -> None:
-        if first.device == second.device and Action.OFF in {first.action, second.action}:
-            self._warn(Step.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: it is switched off once")
+        if first.device == second.device and MethodAction.OFF in {first.action, second.action}:
+            self._warn(FenceStep.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: it is switched off once")
         else:
-            self._refuse(Step.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: expected one of them")
+            self._refuse(FenceStep.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: expected one of them")
 
     def _consequences(self, methods: tuple[Method, ...]) -> None:
         off = on = False
         for method in methods:
             if method.action in CONSEQUENCES and not off:
                 self._refuse(
-                    Step.POWER_MANAGEMENT, f"{method.name} comes before an off that could be proven: expected it behind one"
+                    FenceStep.POWER_MANAGEMENT, f"{method.name} comes before an off that could be proven: expected it behind one"
                 )
             elif method.action in CONSEQUENCES and on:
-                self._warn(Step.POWER_MANAGEMENT, f"{method.name} is done before the on: once off is proven, and while it lasts")
-            if method.action is Action.KDUMP and off:
-                self._refuse(Step.POWER_MANAGEMENT, f"{method.name} comes behind an off: a machine without power dumps nothing")
+                self._warn(
+                    FenceStep.POWER_MANAGEMENT, f"{method.name} is done before the on: once off is proven, and while it lasts"
+                )
+            if method.action is MethodAction.KDUMP and off:
+                self._refuse(
+                    FenceStep.POWER_MANAGEMENT, f"{method.name} comes behind an off: a machine without power dumps nothing"
+                )
             off = off or (method.device is not None and method.action.has_off)
-            on = on or method.action is Action.ON
-        ending = next((method for method in methods if method.action is Action.TERMINATE), None)
+            on = on or method.action is MethodAction.ON
+        ending = next((method for method in methods if method.action is MethodAction.TERMINATE), None)
         if ending is None or ending.device is None:
             return
         if any(method.device is not None and method.action.has_on for method in methods):
-            self._refuse(Step.POWER_MANAGEMENT, f"{ending.name}: what is given up can't be switched on again")
+            self._refuse(FenceStep.POWER_MANAGEMENT, f"{ending.name}: what is given up can't be switched on again")
         elif not any(
             method.device and method.device.endpoint == ending.device.endpoint for method in methods if method is not ending
         ):
-            self._refuse(Step.POWER_MANAGEMENT, f"{ending.name} is about another machine than is switched off before")
+            self._refuse(FenceStep.POWER_MANAGEMENT, f"{ending.name} is about another machine than is switched off before")
 
     def _recovery(self) -> None:
         cut = {each.device.endpoint: each for each in self._config.isolation if each.fabric and each.device is not None}
         restored = set()
         for method in self._config.recovery:
-            if method.device is None or method.action is Action.LIFT_QUARANTINE:
+            if method.device is None or method.action is MethodAction.LIFT_QUARANTINE:
                 continue
             if not method.fabric:
                 self._refuse(
-                    Step.RECOVERY,
+                    FenceStep.RECOVERY,
                     f"{method.name} switches power, but a node without it never gets here: expected it in "
-                    f"{Step.POWER_MANAGEMENT.value}",
+                    f"{FenceStep.POWER_MANAGEMENT.value}",
                 )
-            elif method.action is not Action.ON:
-                self._refuse(Step.RECOVERY, f"{method.name} cuts a path: expected that in {Step.ISOLATION.value}")
+            elif method.action is not MethodAction.ON:
+                self._refuse(FenceStep.RECOVERY, f"{method.name} cuts a path: expected that in {FenceStep.ISOLATION.value}")
             elif method.device.endpoint not in cut:
-                self._refuse(Step.RECOVERY, f"{method.name} switches on what isolation has not switched off")
+                self._refuse(FenceStep.RECOVERY, f"{method.name} switches on what isolation has not switched off")
             restored.add(method.device.endpoint)
         for endpoint, method in cut.items():
             if endpoint not in restored:
-                self._warn(Step.RECOVERY, f"nothing undoes {method.name}: the path stays cut")
-        self._undone(Action.CORDON, Action.UNCORDON, "the node stays unschedulable", needed=False)
-        self._undone(Action.QUARANTINE, Action.LIFT_QUARANTINE, "the instance stays in quarantine", needed=True)
+                self._warn(FenceStep.RECOVERY, f"nothing undoes {method.name}: the path stays cut")
+        self._undone(MethodAction.CORDON, MethodAction.UNCORDON, "the node stays unschedulable", needed=False)
+        self._undone(MethodAction.QUARANTINE, MethodAction.LIFT_QUARANTINE, "the instance stays in quarantine", needed=True)
 
-    def _undone(self, done: Action, undone: Action, otherwise: str, *, needed: bool) -> None:
+    def _undone(self, done: MethodAction, undone: MethodAction, otherwise: str, *, needed: bool) -> None:
         first = next((method for method in self._config.isolation if method.action is done), None)
         second = next((method for method in self._config.recovery if method.action is undone), None)
         if first is not None and second is None:
-            self._warn(Step.RECOVERY, f"nothing undoes {first.name}: {otherwise}")
+            self._warn(FenceStep.RECOVERY, f"nothing undoes {first.name}: {otherwise}")
         if second is not None and first is None and needed:
-            self._refuse(Step.RECOVERY, f"{second.name} undoes what isolation has not done")
+            self._refuse(FenceStep.RECOVERY, f"{second.name} undoes what isolation has not done")
 
-    def _twice(self, step: Step) -> None:
+    def _twice(self, step: FenceStep) -> None:
         seen: dict[object, Method] = {}
         for method in self._config.step(step):
-            if method.device is not None and step is Step.POWER_MANAGEMENT and method.action is not Action.TERMINATE:
+            if method.device is not None and step is FenceStep.POWER_MANAGEMENT and method.action is not MethodAction.TERMINATE:
                 continue  # by plug, above
             what = (method.action, method.device.endpoint if method.device else tuple(sorted(method.parameters.items())))
             if what in seen:
@@ -221,8 +243,8 @@ def levels_of(methods: Iterable[Method]) -> list[int]:
 
 
 def _gives_up_volumes(method: Method) -> bool:
-    return method.action is Action.DETACH_VOLUMES or (cuts_path(method) and method.storage != CutStorage())
+    return method.action is MethodAction.DETACH_VOLUMES or (cuts_path(method) and method.storage != CutStorage())
 
 
 def _place_of_on(method: Method) -> str:
-    return Step.RECOVERY.value if method.fabric else Step.POWER_MANAGEMENT.value
+    return FenceStep.RECOVERY.value if method.fabric else FenceStep.POWER_MANAGEMENT.value

@@ -31,7 +31,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remediation:
+class RemediationObject:
     """One remediation object as last seen. `target`: the Node or Machine that it is about, by name. template: the name of the
     template that it was made from, "" where it does not say. timed_out: since when its controller is told that its time is over.
     """

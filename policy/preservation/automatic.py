@@ -37,7 +37,7 @@ PLAIN = Queue()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class AutomaticChoice:
     """What the cap asks of one part of a pool. count: automatic preservations as found."""
 
     count: int = 0
@@ -54,7 +54,7 @@ def shares(cap: int, parts: Sequence[str]) -> dict[str, int]:
     return {part: each + (1 if index < rest else 0) for index, part in enumerate(ordered)}
 
 
-def choose(machines: Iterable[Held], cap: int, *, now: datetime, queue: Queue = PLAIN) -> Choice:
+def choose(machines: Iterable[Held], cap: int, *, now: datetime, queue: Queue = PLAIN) -> AutomaticChoice:
     """Which machines of one part begin to be kept, and which are released. A hold that ends by itself gives its place up."""
     count, held, candidates = 0, [], []
     for machine in machines:
@@ -67,11 +67,11 @@ def choose(machines: Iterable[Held], cap: int, *, now: datetime, queue: Queue = 
     surplus = len(held) - cap
     if surplus > 0:
         held.sort(key=lambda machine: (machine.expiry or LATEST, machine.created or _BEGINNING, machine.key))
-        return Choice(count=count, released=tuple(held[:surplus]))
+        return AutomaticChoice(count=count, released=tuple(held[:surplus]))
     candidates.sort(key=lambda machine: machine.key)
     candidates.sort(key=lambda machine: machine.failed_at or machine.created or _BEGINNING, reverse=True)
     candidates.sort(key=lambda machine: machine.key not in queue.begun)
-    return Choice(count=count, selected=tuple(candidates[:-surplus] if surplus else ()))
+    return AutomaticChoice(count=count, selected=tuple(candidates[:-surplus] if surplus else ()))
 
 
 def is_automatic(machine: Held) -> bool:

@@ -20,7 +20,7 @@ from policy.checks.targets import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.automatic import Queue, is_automatic
-from policy.preservation.deciding import Action, Automatic, Decision
+from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision
 from policy.preservation.effects import effects
 from policy.preservation.held import (
     BY_US,
@@ -36,7 +36,7 @@ from policy.preservation.mistakes import WORDS, Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.spared import NOBODY_SPARED, Spared
-from policy.preservation.survey import Deployment, deployment_name, labels_of, part_of, survey
+from policy.preservation.survey import DeploymentPool, deployment_name, labels_of, part_of, survey
 from policy.values.moments import later, moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -107,7 +107,7 @@ class PreservationBook:
         self._machines: dict[str, _Entry] = {}
         self._nodes: dict[str, NodeView] = {}
         self._machine_of: dict[str, str] = {}
-        self._deployments: dict[str, tuple[Deployment, str]] = {}
+        self._deployments: dict[str, tuple[DeploymentPool, str]] = {}
         self._given = {pool.name: pool for pool in pools}
         self._pools: dict[str, Pool] = dict(self._given)
         self._bad_pools: dict[str, str] = {}
@@ -187,7 +187,7 @@ class PreservationBook:
             self._untie(entry.held)
             self._weigh(key)
 
-    def put_deployment(self, key: str, deployment: Deployment | None, owner: str = "") -> None:
+    def put_deployment(self, key: str, deployment: DeploymentPool | None, owner: str = "") -> None:
         """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<name>`."""
         if deployment is None:
             self._deployments.pop(key, None)
@@ -279,7 +279,7 @@ class PreservationBook:
             self._settling[key] = end
         return end <= now
 
-    def _spare(self, decisions: Iterable[Decision], settling: Iterable[str]) -> Spared:
+    def _spare(self, decisions: Iterable[PreservationDecision], settling: Iterable[str]) -> Spared:
         """Of whom a pool may keep, nobody is let at those that are kept, or not decided upon (S21). What is being released is
         still kept until that is written."""
         kept, unsettled = dict[str, str](), set(settling)
@@ -299,10 +299,10 @@ class PreservationBook:
                 del self._quiet[key]
                 self._open.add(key)
 
-    def _quieten(self, decision: Decision) -> None:
+    def _quieten(self, decision: PreservationDecision) -> None:
         held = decision.held
         on_request = decision.intent in {Intent.NOW, Intent.WHEN_FAILED} and decision.preserved and held.expiry is not None
-        if held.key not in self._open or not on_request or decision.action is not Action.NONE:
+        if held.key not in self._open or not on_request or decision.action is not PreservationAction.NONE:
             return
         if effects(decision).nothing and (not held.failed or self._says_failed(held.key)):
             assert held.expiry is not None
@@ -330,17 +330,17 @@ class PreservationBook:
                 moments += [settled] if settled > now else []
         return min(moments, default=None)
 
-    def _need(self, decision: Decision) -> PreservationNeed | None:
+    def _need(self, decision: PreservationDecision) -> PreservationNeed | None:
         held, action = decision.held, decision.action
         differs = effects(decision)
         stands = decision.preserved or held.expiry is not None or held.deleting
-        if action is Action.TERMINATE and not stands:
+        if action is PreservationAction.TERMINATE and not stands:
             return None  # nobody kept it: what becomes of it is no preservation's affair
-        if action is Action.NONE and (differs.nothing or not (stands or held.ended)):
+        if action is PreservationAction.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
         told = f"{action.value} {decision.intent.value} {held.failed}"
-        if action is not Action.PRESERVE:  # the end of one that begins moves on until it is written, which is no news
+        if action is not PreservationAction.PRESERVE:  # the end of one that begins moves on until it is written, which is no news
             told += f" {decision.expiry} {differs}"
         return PreservationNeed(
             victim=held.victim,
@@ -362,7 +362,7 @@ class PreservationBook:
         need = PreservationNeed(
             victim=victim,
             machine=ref,
-            action=Action.NONE.value,
+            action=PreservationAction.NONE.value,
             reason="it is gone, and was kept",
             stamp=hashlib.sha256(f"gone {held.expiry}".encode()).hexdigest()[:12],
             going=True,
@@ -491,15 +491,21 @@ class PreservationBook:
         _, above = self._deployments.get(entry.owner, (None, ""))
         return deployment_name(entry.owner, above)
 
-    def _deployment(self, name: str) -> Deployment:
+    def _deployment(self, name: str) -> DeploymentPool:
         for kind in ("MachineDeployment", "MachineSet"):
             found = self._deployments.get(f"{kind}/{name}")
             if found is not None:
                 return found[0]
-        return Deployment(name=name)
+        return DeploymentPool(name=name)
 
 
-_ORDER = (Action.STOP, Action.TERMINATE, Action.PRESERVE, Action.DRAIN, Action.NONE)
+_ORDER = (
+    PreservationAction.STOP,
+    PreservationAction.TERMINATE,
+    PreservationAction.PRESERVE,
+    PreservationAction.DRAIN,
+    PreservationAction.NONE,
+)
 _URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
 
 

@@ -22,7 +22,7 @@ from policy.values.durations import format_duration
 from policy.values.moments import RESOLUTION, later, written
 
 
-class Action(StrEnum):
+class PreservationAction(StrEnum):
     """What is to be done."""
 
     NONE = "none"
@@ -45,7 +45,7 @@ class Automatic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PreservationDecision:
     """What holds for one machine at one moment.
 
     intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
@@ -56,7 +56,7 @@ class Decision:
     held: Held
     intent: Intent
     request: Request
-    action: Action
+    action: PreservationAction
     reason: str
     preserved: bool = False
     expiry: datetime | None = None
@@ -70,17 +70,17 @@ class Decision:
     @property
     def phase(self) -> str:
         """The phase that results, with the proposal's sub-phase: `Failed:Preserved`."""
-        if self.action is Action.TERMINATE or self.held.deleting:
+        if self.action is PreservationAction.TERMINATE or self.held.deleting:
             return MachinePhase.TERMINATING.value
         phase = self.held.phase
-        if phase is MachinePhase.FAILED and self.action is Action.STOP:
+        if phase is MachinePhase.FAILED and self.action is PreservationAction.STOP:
             phase = MachinePhase.RUNNING
         return f"{phase.value}:Preserved" if self.preserved else phase.value
 
 
 def decide(
     held: Held, *, now: datetime, timeout: timedelta, automatic: Automatic = Automatic.NOTHING, released: str = ""
-) -> Decision:
+) -> PreservationDecision:
     """What holds for this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and why."""
     return _Deciding(held, now, timeout, automatic, released).decide()
 
@@ -91,7 +91,7 @@ def keeps(held: Held, now: datetime) -> bool:
     Asked live right before a deletion as well. The same rules as everywhere: else two looks would contradict each other.
     """
     decision = decide(held, now=now, timeout=timedelta(hours=1))
-    return decision.preserved or decision.action is Action.NONE
+    return decision.preserved or decision.action is PreservationAction.NONE
 
 
 class _Deciding:
@@ -108,22 +108,26 @@ class _Deciding:
         self._timeout = own or held.timeout or timeout
         self._warnings = mistaken(held)
 
-    def decide(self) -> Decision:
+    def decide(self) -> PreservationDecision:
         held = self._held
         if held.deleting or held.phase is MachinePhase.TERMINATING:
-            return self._say(Action.NONE, "it is being deleted, which beats any preservation", ended=held.expiry is not None)
+            return self._say(
+                PreservationAction.NONE, "it is being deleted, which beats any preservation", ended=held.expiry is not None
+            )
         if held.expiry is None:
             return self._free()
         return self._kept()
 
-    def _free(self) -> Decision:
+    def _free(self) -> PreservationDecision:
         """Nothing is kept so far."""
         held, intent = self._held, self._intent
         if self._released:
-            action = Action.TERMINATE if held.failed else Action.NONE
+            action = PreservationAction.TERMINATE if held.failed else PreservationAction.NONE
             return self._say(action, self._released, withdraw=True)
         if held.failed and held.ended_well and held.well:
-            return self._say(Action.NONE, "its Node was found healthy when its time was over, and still is: it runs on")
+            return self._say(
+                PreservationAction.NONE, "its Node was found healthy when its time was over, and still is: it runs on"
+            )
         if self._automatic is Automatic.SELECTED and intent is Intent.NONE and held.failed and not held.ended:
             # Chosen a moment ago: whatever was said or has happened since goes before it.
             self._intent = Intent.AUTOMATIC
@@ -136,10 +140,12 @@ class _Deciding:
             return self._begin(f"annotated as automatically preserved, and it has failed: {held.failed}")
         if held.failed:
             # A word of the cap that no longer holds goes, or the look before the deletion would take it for somebody's.
-            return self._say(Action.TERMINATE, f"{self._why_not()}: {held.failed}", withdraw=intent is Intent.AUTOMATIC)
+            return self._say(
+                PreservationAction.TERMINATE, f"{self._why_not()}: {held.failed}", withdraw=intent is Intent.AUTOMATIC
+            )
         waiting = intent is Intent.WHEN_FAILED
         reason = "would be preserved once it fails" if waiting else "nothing keeps it, and it has not failed"
-        return self._say(Action.NONE, reason)
+        return self._say(PreservationAction.NONE, reason)
 
     def _why_not(self) -> str:
         if self._intent is Intent.FALSE:
@@ -150,7 +156,7 @@ class _Deciding:
             return "it has failed, and this failure has been preserved before"
         return "it has failed, and nothing keeps it"
 
-    def _kept(self) -> Decision:
+    def _kept(self) -> PreservationDecision:
         held, intent, now = self._held, self._intent, self._now
         assert held.expiry is not None
         if held.expired(now):
@@ -177,38 +183,42 @@ class _Deciding:
             case _:
                 return self._go_on("preserved on request")
 
-    def _automatically(self, reason: str) -> Decision:
+    def _automatically(self, reason: str) -> PreservationDecision:
         if not self._held.failed:
             return self._end("it is well again", withdraw=True, recovered=True)
         return self._go_on(reason)
 
-    def _expire(self, expiry: datetime) -> Decision:
+    def _expire(self, expiry: datetime) -> PreservationDecision:
         when = f"expired at {written(expiry)}"
         if self._held.failed and self._held.well:
-            return self._say(Action.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True, recovered=True)
+            return self._say(
+                PreservationAction.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True, recovered=True
+            )
         return self._end(when, withdraw=True)
 
-    def _end(self, reason: str, *, withdraw: bool = False, recovered: bool = False) -> Decision:
-        action = Action.TERMINATE if self._held.failed else Action.STOP
+    def _end(self, reason: str, *, withdraw: bool = False, recovered: bool = False) -> PreservationDecision:
+        action = PreservationAction.TERMINATE if self._held.failed else PreservationAction.STOP
         return self._say(action, reason, ended=True, withdraw=withdraw, recovered=recovered)
 
-    def _begin(self, reason: str) -> Decision:
+    def _begin(self, reason: str) -> PreservationDecision:
         expiry = later(self._now, self._timeout)
         if expiry.microsecond:
             expiry = later(expiry.replace(microsecond=0), RESOLUTION)  # as the API writes it, and never early
         words = f"{reason}; for {format_duration(self._timeout)}"
-        return self._say(Action.PRESERVE, words, preserved=True, expiry=expiry)
+        return self._say(PreservationAction.PRESERVE, words, preserved=True, expiry=expiry)
 
-    def _go_on(self, reason: str) -> Decision:
+    def _go_on(self, reason: str) -> PreservationDecision:
         held = self._held
         due = bool(held.failed) and held.node is not None and not (held.drain_is_over and held.tainted)
         if due:
-            return self._say(Action.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=held.expiry)
-        return self._say(Action.NONE, reason, preserved=True, expiry=held.expiry)
+            return self._say(
+                PreservationAction.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=held.expiry
+            )
+        return self._say(PreservationAction.NONE, reason, preserved=True, expiry=held.expiry)
 
     def _say(
         self,
-        action: Action,
+        action: PreservationAction,
         reason: str,
         *,
         preserved: bool = False,
@@ -216,8 +226,8 @@ class _Deciding:
         ended: bool = False,
         recovered: bool = False,
         withdraw: bool = False,
-    ) -> Decision:
-        return Decision(
+    ) -> PreservationDecision:
+        return PreservationDecision(
             held=self._held,
             intent=self._intent,
             request=self._request,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.deciding import Action, Decision
+from policy.preservation.deciding import PreservationAction, PreservationDecision
 from policy.preservation.held import (
     BY_A_USER,
     BY_US,
@@ -64,7 +64,7 @@ class Effects:
         return not (self.machine or self.node or self.expiry_differs or self.drain or self.condition) and self.taint is None
 
 
-def effects(decision: Decision, *, drained: bool | None = None, isolation: Isolation = Isolation.NONE) -> Effects:
+def effects(decision: PreservationDecision, *, drained: bool | None = None, isolation: Isolation = Isolation.NONE) -> Effects:
     """What has to be written. drained: how a drain that this decision asked for has gone, None before it. isolation: how far that
     has come, NONE where nobody here knows."""
     held = decision.held
@@ -85,13 +85,13 @@ def effects(decision: Decision, *, drained: bool | None = None, isolation: Isola
     )
 
 
-def _drains(decision: Decision) -> bool:
-    if decision.action is Action.PRESERVE:
+def _drains(decision: PreservationDecision) -> bool:
+    if decision.action is PreservationAction.PRESERVE:
         return bool(decision.held.failed)
-    return decision.action is Action.DRAIN
+    return decision.action is PreservationAction.DRAIN
 
 
-def _on_machine(decision: Decision) -> dict[str, str | None]:
+def _on_machine(decision: PreservationDecision) -> dict[str, str | None]:
     """The Machine's annotations: where the Node decides, its own value goes and the Node's is remembered."""
     held, request = decision.held, decision.request
     wanted: dict[str, str | None] = {}
@@ -108,24 +108,24 @@ def _on_machine(decision: Decision) -> dict[str, str | None]:
     return wanted | _memory(decision)
 
 
-def _last_to_go(decision: Decision) -> dict[str, str | None]:
+def _last_to_go(decision: PreservationDecision) -> dict[str, str | None]:
     return ranked(decision.held, preserved=decision.preserved, automatic=_automatic(decision))
 
 
-def _automatic(decision: Decision) -> bool:
+def _automatic(decision: PreservationDecision) -> bool:
     """Whether the cap keeps it. A word that can't be read changes nothing, and so not whom it counts for either (S23)."""
     as_it_was = bool(decision.request.unreadable) and decision.held.condition_reason == BY_US
     return decision.intent is Intent.AUTOMATIC or as_it_was
 
 
-def _memory(decision: Decision) -> dict[str, str | None]:
+def _memory(decision: PreservationDecision) -> dict[str, str | None]:
     """One preservation for one failure (S25): remembered until the machine is well again."""
     held = decision.held
     if held.failed and decision.ended and held.expiry is not None:
         # Also where its Node is healthy and it runs on: its controller may call it failed for a while yet.
-        well = FOUND_WELL if decision.action is Action.STOP else ""
+        well = FOUND_WELL if decision.action is PreservationAction.STOP else ""
         return {ENDED_ANNOTATION: f"{written(held.expiry)}{well}"}
-    begins = decision.action is Action.PRESERVE
+    begins = decision.action is PreservationAction.PRESERVE
     if held.ended and not held.failed and (held.node is None or held.well) and not begins:
         # Not by the word of whoever called it failed alone: a check that is paused makes nobody well. And whoever asks for it to
         # be kept does not say what the checks say of it: the scanner knows, and tells of it when that is still to be written.
@@ -133,7 +133,7 @@ def _memory(decision: Decision) -> dict[str, str | None]:
     return {}
 
 
-def _on_node(decision: Decision, isolation: Isolation) -> dict[str, str | None]:
+def _on_node(decision: PreservationDecision, isolation: Isolation) -> dict[str, str | None]:
     held = decision.held
     there = held.on_node
     wanted: dict[str, str | None] = {} if held.machine else _memory(decision)
@@ -153,7 +153,7 @@ def _on_node(decision: Decision, isolation: Isolation) -> dict[str, str | None]:
     return wanted | _isolation(decision, isolation)
 
 
-def _isolation(decision: Decision, isolation: Isolation) -> dict[str, str | None]:
+def _isolation(decision: PreservationDecision, isolation: Isolation) -> dict[str, str | None]:
     """What a look begins, its episode goes on with; a machine that is well again stays cut until it is released."""
     if not decision.preserved:
         return {ISOLATION_ANNOTATION: None}
@@ -163,14 +163,14 @@ def _isolation(decision: Decision, isolation: Isolation) -> dict[str, str | None
     return {ISOLATION_ANNOTATION: Isolation.ASKED.value} if asked else {}
 
 
-def _taint(decision: Decision) -> bool | None:
+def _taint(decision: PreservationDecision) -> bool | None:
     """Set while a machine that failed is kept; it goes when it is well again, or no longer kept."""
     held = decision.held
     wanted = decision.preserved and bool(held.failed)
     return None if wanted is held.tainted else wanted
 
 
-def _condition(decision: Decision, drained: bool | None) -> PreservedCondition | None:
+def _condition(decision: PreservationDecision, drained: bool | None) -> PreservedCondition | None:
     """What the Node should say, where it does not say so yet."""
     held = decision.held
     assert held.node is not None

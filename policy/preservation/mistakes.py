@@ -19,7 +19,7 @@ WORDS = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
+class PreservationMistake:
     """about: the Node, or the Machine where it has none, with its uid. words: what is wrong, one for each value."""
 
     about: ObjectRef
@@ -32,12 +32,12 @@ class Mistakes:
 
     def __init__(self) -> None:
         self.version = 0
-        self._known: dict[str, Mistake] = {}
+        self._known: dict[str, PreservationMistake] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[Mistake]:
+    def __iter__(self) -> Iterator[PreservationMistake]:
         """In the order in which they were seen."""
         return iter(list(self._known.values()))
 
@@ -62,10 +62,12 @@ def mistaken(held: Held) -> tuple[str, ...]:
     return tuple(word for word in (request.unreadable, request.ignored, no_duration, no_answer) if word)
 
 
-def _mistake(held: Held, ref: ObjectRef | None) -> Mistake | None:
+def _mistake(held: Held, ref: ObjectRef | None) -> PreservationMistake | None:
     words = mistaken(held)
     if not words:
         return None
     if held.node is not None:
-        return Mistake(about=ObjectRef(api_version="v1", kind="Node", name=held.node.name), uid=held.node.uid, words=words)
-    return Mistake(about=ref, uid=held.uid, words=words) if ref is not None else None
+        return PreservationMistake(
+            about=ObjectRef(api_version="v1", kind="Node", name=held.node.name), uid=held.node.uid, words=words
+        )
+    return PreservationMistake(about=ref, uid=held.uid, words=words) if ref is not None else None

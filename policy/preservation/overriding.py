@@ -26,7 +26,7 @@ class Override(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedReplicas:
     """A MachineSet, or the MachineDeployment above it: how many machines it is to have. replicas: None where it does not say.
 
     revision: which of a deployment's sets is the newest; a roll-back gives an old set a new one. created: the same where nobody
@@ -60,7 +60,9 @@ class Overridden:
 NOT_OVERRIDDEN = Overridden()
 
 
-def overridden_by(own: Wanted | None, deployment: Wanted | None = None, others: Iterable[Wanted] = ()) -> Overridden:
+def overridden_by(
+    own: WantedReplicas | None, deployment: WantedReplicas | None = None, others: Iterable[WantedReplicas] = ()
+) -> Overridden:
     """own: the MachineSet of the machine, None where it has none (any more); others: further MachineSets of its deployment."""
     if own is None:
         return Overridden(override=Override.DELETION, why="somebody asked for it, and no MachineSet is known above it")
@@ -79,5 +81,5 @@ def overridden_by(own: Wanted | None, deployment: Wanted | None = None, others: 
     return Overridden(override=Override.DELETION, why=f"asked for by somebody, or by {own}{many}")
 
 
-def _age(each: Wanted) -> tuple[int, datetime]:
+def _age(each: WantedReplicas) -> tuple[int, datetime]:
     return each.revision, each.created or EARLIEST

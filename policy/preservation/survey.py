@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from policy.objects.nodes import ZONE_LABEL
-from policy.preservation.automatic import PLAIN, Choice, Queue, choose, is_automatic, shares
-from policy.preservation.deciding import Action, Automatic, Decision, decide
+from policy.preservation.automatic import PLAIN, AutomaticChoice, Queue, choose, is_automatic, shares
+from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision, decide
 from policy.preservation.held import Held
 from policy.preservation.ordering import scale_down_order
 from policy.preservation.pools import CAP, DEFAULT_TIMEOUT, Pool
@@ -21,7 +21,7 @@ from policy.preservation.requests import Intent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class DeploymentPool:
     """What a MachineDeployment (or a MachineSet of its own) says itself, where no pool has its machines.
 
     cap: `autoPreserveFailedMachineMax`. timeout: `machinePreserveTimeout` of its template, None where it has none.
@@ -51,14 +51,14 @@ class PoolSurvey:
 
     name: str
     cap: int
-    choice: Choice
+    choice: AutomaticChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """All of it. `decisions` and `order` name every machine once."""
 
-    decisions: tuple[Decision, ...]
+    decisions: tuple[PreservationDecision, ...]
     pools: tuple[PoolSurvey, ...]
     order: tuple[Held, ...]
     warnings: tuple[str, ...]
@@ -67,7 +67,7 @@ class Survey:
 def survey(
     machines: Iterable[Held],
     pools: Sequence[Pool],
-    deployments: Iterable[Deployment] = (),
+    deployments: Iterable[DeploymentPool] = (),
     *,
     now: datetime,
     blocked: str = "",
@@ -116,7 +116,7 @@ def survey(
             choice = choose(machines_of, known[name].cap, now=now, queue=queue)
         else:
             # Nobody says how many: none begins, and what was begun under a pool that is gone lasts as long as it was to.
-            choice = Choice(count=sum(is_automatic(machine) for machine in machines_of))
+            choice = AutomaticChoice(count=sum(is_automatic(machine) for machine in machines_of))
         chosen.append(PoolSurvey(name=name, cap=known[name].cap if name in known else 0, choice=choice))
     standing = {
         **{machine.key: Automatic.SELECTED for each in chosen for machine in each.choice.selected},
@@ -136,22 +136,22 @@ def survey(
 
 def _decisions(
     machines: Iterable[Held], timeouts: Mapping[str, timedelta], standing: Mapping[str, Automatic], now: datetime
-) -> Iterator[Decision]:
+) -> Iterator[PreservationDecision]:
     for machine in machines:
         automatic = standing.get(machine.key, Automatic.NOTHING)
         yield decide(machine, now=now, timeout=timeouts[machine.key], automatic=automatic)
 
 
-def _held_back(decision: Decision, blocked: str) -> Decision:
-    given_up = decision.action is Action.TERMINATE and not decision.ended
+def _held_back(decision: PreservationDecision, blocked: str) -> PreservationDecision:
+    given_up = decision.action is PreservationAction.TERMINATE and not decision.ended
     if not given_up or decision.intent is Intent.FALSE:
         return decision
-    return replace(decision, action=Action.NONE, reason=f"{decision.reason}; but nothing is given up while {blocked}")
+    return replace(decision, action=PreservationAction.NONE, reason=f"{decision.reason}; but nothing is given up while {blocked}")
 
 
 def _spread(
     pool: Pool, machines: Sequence[Held], others: Collection[str], now: datetime, queue: Queue
-) -> tuple[Choice, list[str]]:
+) -> tuple[AutomaticChoice, list[str]]:
     """The pool's cap, spread over its parts, and what each part makes of it; with what is doubtful about that."""
     warnings = list[str]()
     parts: defaultdict[str, list[Held]] = defaultdict(list)
@@ -166,7 +166,7 @@ def _spread(
         )
     caps = shares(pool.cap, list(parts))
     choices = [choose(parts[part], caps[part], now=now, queue=queue) for part in sorted(parts)]
-    whole = Choice(
+    whole = AutomaticChoice(
         count=sum(choice.count for choice in choices),
         selected=tuple(machine for choice in choices for machine in choice.selected),
         released=tuple(machine for choice in choices for machine in choice.released),
@@ -174,7 +174,7 @@ def _spread(
     return whole, warnings
 
 
-def _parts_of(pool: Pool, known: Mapping[str, Deployment]) -> list[str]:
+def _parts_of(pool: Pool, known: Mapping[str, DeploymentPool]) -> list[str]:
     return [] if pool.zones else [each.name for each in known.values() if pool.matches(each.labels)]
 
 
@@ -186,7 +186,7 @@ def part_of(machine: Held, pool: Pool) -> str:
     return machine.deployment or zone
 
 
-def labels_of(machine: Held, deployment: Deployment | None) -> dict[str, str]:
+def labels_of(machine: Held, deployment: DeploymentPool | None) -> dict[str, str]:
     """By which a pool selects it: its own go before its Node's, and those before its deployment's."""
     node = machine.node.labels if machine.node is not None else {}
     return {**(deployment.labels if deployment else {}), **node, **machine.labels}

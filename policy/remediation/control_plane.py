@@ -120,7 +120,7 @@ class StaticPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objection:
+class ControlPlaneObjection:
     """Why a member may not be taken now."""
 
     rule: Blocked
@@ -250,29 +250,33 @@ def read_strategy(spec: Fields) -> RetryRules:
     )
 
 
-def objection_to(plane: ControlPlaneView, name: str, taking: Taking) -> Objection | None:
+def objection_to(plane: ControlPlaneView, name: str, taking: Taking) -> ControlPlaneObjection | None:
     """Why that member may not be taken now, None when it may. A remediation of its own that has begun is no objection."""
     others = [member for member in plane.members if member.name != name]
     target = next((member for member in plane.members if member.name == name), None)
     if begun := [each for each in plane.in_progress if each != name]:
-        return Objection(rule=Blocked.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated")
+        return ControlPlaneObjection(
+            rule=Blocked.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated"
+        )
     if target is not None and target.deleting:
-        return Objection(rule=Blocked.DELETING, why=f"{name} is being deleted already")
+        return ControlPlaneObjection(rule=Blocked.DELETING, why=f"{name} is being deleted already")
     if plane.upgrade:
         why = f"the control plane is about to be upgraded to {plane.upgrade}; that goes first"
-        return Objection(rule=Blocked.UPGRADE_PENDING, why=why)
+        return ControlPlaneObjection(rule=Blocked.UPGRADE_PENDING, why=why)
     if not plane.initialized:
         return None
     if not others or (plane.replicas is not None and plane.replicas <= 1):
-        return Objection(rule=Blocked.LAST_MEMBER, why=f"{name} is the only member that the control plane has or wants")
+        return ControlPlaneObjection(
+            rule=Blocked.LAST_MEMBER, why=f"{name} is the only member that the control plane has or wants"
+        )
     if joining := sorted(member.name for member in others if not member.node and not member.unhealthy and not member.deleting):
-        return Objection(rule=Blocked.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first")
+        return ControlPlaneObjection(rule=Blocked.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first")
     if deleting := sorted(member.name for member in others if member.deleting):
-        return Objection(rule=Blocked.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
+        return ControlPlaneObjection(rule=Blocked.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
     return _without_api_server(plane, name) or _of_etcd(plane, target.node if target is not None else name, taking)
 
 
-def _without_api_server(plane: ControlPlaneView, name: str) -> Objection | None:
+def _without_api_server(plane: ControlPlaneView, name: str) -> ControlPlaneObjection | None:
     """Whether no whole set of API server, controller manager and scheduler would be left. Each of kubeadm's talks to the others
     on its own machine, and its API server to the etcd beside it: half a set serves nobody.
     """
@@ -281,16 +285,18 @@ def _without_api_server(plane: ControlPlaneView, name: str) -> Objection | None:
     if any(needed <= member.true for member in left):
         return None
     why = f"no control-plane member of the {len(left)} that would be left has all its components well"
-    return Objection(rule=Blocked.NO_API_SERVER, why=why)
+    return ControlPlaneObjection(rule=Blocked.NO_API_SERVER, why=why)
 
 
-def _of_etcd(plane: ControlPlaneView, member: str, taking: Taking) -> Objection | None:
+def _of_etcd(plane: ControlPlaneView, member: str, taking: Taking) -> ControlPlaneObjection | None:
     if not plane.managed_etcd or not member:  # one that never had a Node has no member that anybody could name
         return None
     if not plane.etcd:
-        return Objection(rule=Blocked.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left")
+        return ControlPlaneObjection(
+            rule=Blocked.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left"
+        )
     after = etcd.removing(plane.etcd, member) if taking is Taking.REMOVED else etcd.stopping(plane.etcd, member)
-    return None if after.safe else Objection(rule=Blocked.QUORUM, why=after.why)
+    return None if after.safe else ControlPlaneObjection(rule=Blocked.QUORUM, why=after.why)
 
 
 def _period(old: Fields, new: Fields, name: str, default: timedelta) -> timedelta:

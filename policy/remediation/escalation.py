@@ -29,7 +29,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class EscalationStep:
     """One step. name: unique in its ladder, for the memory and for people. timeout None: it never runs out of time."""
 
     strategy: Strategy
@@ -38,12 +38,12 @@ class Step:
     timeout: timedelta | None = None
 
 
-def first_step(ladder: tuple[Step, ...], failed: Collection[str]) -> int | None:
+def first_step(ladder: tuple[EscalationStep, ...], failed: Collection[str]) -> int | None:
     """The index of the first step that has not failed, None where the ladder is used up."""
     return next_step(ladder, -1, failed)
 
 
-def next_step(ladder: tuple[Step, ...], index: int, failed: Collection[str]) -> int | None:
+def next_step(ladder: tuple[EscalationStep, ...], index: int, failed: Collection[str]) -> int | None:
     """The index of the first step after this one that has not failed, None where the ladder is used up."""
     return next((at for at in range(index + 1, len(ladder)) if ladder[at].name not in failed), None)
 

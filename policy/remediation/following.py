@@ -27,7 +27,7 @@ class Progress(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RemediationConditions:
     """The statuses of its conditions ("True", "False", "Unknown", "" where there is none) and its phase."""
 
     processing: str = ""
@@ -37,7 +37,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class RemediationProgress:
     """node_goes: the Node will be deleted for good, another one is to come; that it vanishes is no reason to give up."""
 
     progress: Progress
@@ -45,14 +45,14 @@ class Followed:
     node_goes: bool = False
 
 
-def follow(told: Told) -> Followed:
+def follow(told: RemediationConditions) -> RemediationProgress:
     """What it means. Where it says both that it succeeded and that it failed, it failed."""
     goes = told.permanent_node_deletion_expected == "True" or told.phase == PHASE_DELETING
     if told.succeeded == "False" or told.phase == PHASE_FAILED:
         why = "Succeeded is False" if told.succeeded == "False" else f"its phase is {PHASE_FAILED}"
-        return Followed(progress=Progress.FAILED, why=why, node_goes=goes)
+        return RemediationProgress(progress=Progress.FAILED, why=why, node_goes=goes)
     if told.succeeded == "True":
-        return Followed(progress=Progress.SUCCEEDED, why="Succeeded is True", node_goes=goes)
+        return RemediationProgress(progress=Progress.SUCCEEDED, why="Succeeded is True", node_goes=goes)
     if told.phase:
         why = f"its phase is {told.phase}"
     elif told.processing == "True":
@@ -61,9 +61,9 @@ def follow(told: Told) -> Followed:
         why = "Processing is False, and how it ended is not said"
     else:
         why = "nobody has taken it up yet"
-    return Followed(progress=Progress.WORKING, why=why, node_goes=goes)
+    return RemediationProgress(progress=Progress.WORKING, why=why, node_goes=goes)
 
 
-def to_be_given_up(told: Told) -> bool:
+def to_be_given_up(told: RemediationConditions) -> bool:
     """Whether it is told that its time is over: not where it has succeeded, as only the node's recovery is waited for then."""
     return told.succeeded != "True"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.checks.healthcheck import HealthCheck, Rung
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.fence.templates import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT, is_own_template
 from policy.objects.machines import FAILED
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.values.durations import format_duration, parse_duration
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, ObjectRef
@@ -51,9 +51,9 @@ REPLACING = frozenset({Strategy.DELETE_MACHINE, Strategy.REQUEST_OWNER})
 """Strategies that end with another machine."""
 
 
-def read_strategies(text: str, *, subject: str, field: str) -> tuple[Step, ...]:
+def read_strategies(text: str, *, subject: str, field: str) -> tuple[EscalationStep, ...]:
     """The steps that an annotation or a person names. Raises PolicyError naming subject, field and what was expected."""
-    steps: dict[str, Step] = {}
+    steps: dict[str, EscalationStep] = {}
     for word in (each.strip() for each in text.split(",")):
         name, given, timeout = word.partition("=")
         if name not in BY_NAME:
@@ -61,7 +61,9 @@ def read_strategies(text: str, *, subject: str, field: str) -> tuple[Step, ...]:
             raise PolicyError(subject, field, f"{expected}, got {word!r}")
         if name in steps:
             raise PolicyError(subject, field, f"expected every strategy once, got {name} twice")
-        steps[name] = Step(strategy=Strategy(name), name=name, timeout=_timeout(timeout, subject, field) if given else None)
+        steps[name] = EscalationStep(
+            strategy=Strategy(name), name=name, timeout=_timeout(timeout, subject, field) if given else None
+        )
     return tuple(steps.values())
 
 
@@ -85,7 +87,7 @@ class Body:
     owner: str = ""
 
 
-def body_of(target: Target) -> Body:
+def body_of(target: JudgedTarget) -> Body:
     """The same, of a target as a scan sees it."""
     machine = target.machine
     return Body(
@@ -95,15 +97,17 @@ def body_of(target: Target) -> Body:
     )
 
 
-def ladder_of(check: HealthCheck | None, body: Body, named: tuple[Step, ...] | None = None) -> tuple[Step, ...]:
+def ladder_of(
+    check: HealthCheck | None, body: Body, named: tuple[EscalationStep, ...] | None = None
+) -> tuple[EscalationStep, ...]:
     """All steps, each with its time-out, whether they are possible or not: those that somebody has named, else those that the
     check wants. Raises PolicyError."""
     return tuple(_with_timeout(step) for step in _wanted(check, body, named))
 
 
 def possible(
-    check: HealthCheck | None, body: Body, named: tuple[Step, ...] | None = None, *, live: bool = False
-) -> tuple[tuple[Step, ...], str]:
+    check: HealthCheck | None, body: Body, named: tuple[EscalationStep, ...] | None = None, *, live: bool = False
+) -> tuple[tuple[EscalationStep, ...], str]:
     """The steps that can be carried out, and why none is: of the first that can't where all can't, "" else.
 
     live: all that there is was looked for; else a check of Nodes does not know Machines.
@@ -114,7 +118,7 @@ def possible(
     return left, "" if left else next(iter(refusals), "its check names no way to remediate")
 
 
-def impossible(step: Step, body: Body, *, live: bool = False) -> str:
+def impossible(step: EscalationStep, body: Body, *, live: bool = False) -> str:
     """Why that step can't be carried out for the target as it is, "" where it can."""
     if step.strategy in ON_NODES:
         return "" if body.has_node else "it has no Node that could be fenced"
@@ -130,30 +134,30 @@ def impossible(step: Step, body: Body, *, live: bool = False) -> str:
     return ""
 
 
-def removes(steps: tuple[Step, ...]) -> bool:
+def removes(steps: tuple[EscalationStep, ...]) -> bool:
     """Whether whatever comes of them, the machine is replaced by another one."""
     return bool(steps) and all(step.strategy in REPLACING for step in steps)
 
 
-def fences_only(check: HealthCheck, steps: tuple[Step, ...]) -> bool:
+def fences_only(check: HealthCheck, steps: tuple[EscalationStep, ...]) -> bool:
     """Whether it is a plain fencing, with nothing before, behind or beside it that would have to be remembered."""
     plain = len(steps) == 1 and steps[0].strategy is Strategy.FENCE and steps[0].timeout is None
     return plain and not check.remembers
 
 
-def _wanted(check: HealthCheck | None, body: Body, named: tuple[Step, ...] | None) -> tuple[Step, ...]:
+def _wanted(check: HealthCheck | None, body: Body, named: tuple[EscalationStep, ...] | None) -> tuple[EscalationStep, ...]:
     if named is None and check is not None and check.escalation:
         named = read_strategies(check.escalation, subject=check.ref.key, field=ESCALATION_ANNOTATION)
     if named is not None:
         return tuple(_with_template(step, check) for step in named)
     if check is None:
-        return (Step(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value),)
+        return (EscalationStep(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value),)
     if check.rungs:
         return tuple(step_of(rung) for rung in sorted(check.rungs, key=lambda rung: rung.order))
     return (_dialects_own(check, body),)
 
 
-def _with_template(step: Step, check: HealthCheck | None) -> Step:
+def _with_template(step: EscalationStep, check: HealthCheck | None) -> EscalationStep:
     if check is None:
         return step
     wanted = {Strategy.FENCE: KIND, Strategy.REBOOT: REBOOT, Strategy.DETACH_VOLUMES: VOLUME_DETACHMENT}
@@ -166,17 +170,17 @@ def _with_template(step: Step, check: HealthCheck | None) -> Step:
     return step
 
 
-def _by(step: Step, template: ObjectRef) -> Step:
-    return Step(strategy=step.strategy, name=step.name, template=template, timeout=step.timeout)
+def _by(step: EscalationStep, template: ObjectRef) -> EscalationStep:
+    return EscalationStep(strategy=step.strategy, name=step.name, template=template, timeout=step.timeout)
 
 
-def step_of(rung: Rung) -> Step:
+def step_of(rung: Rung) -> EscalationStep:
     """The step that a template of a check means."""
     strategy = OWN_STRATEGIES[rung.template.kind] if is_own_template(rung.template) else Strategy.EXTERNAL
-    return Step(strategy=strategy, name=rung.template.key, template=rung.template, timeout=rung.timeout)
+    return EscalationStep(strategy=strategy, name=rung.template.key, template=rung.template, timeout=rung.timeout)
 
 
-def _dialects_own(check: HealthCheck, body: Body) -> Step:
+def _dialects_own(check: HealthCheck, body: Body) -> EscalationStep:
     match check.dialect:
         case Dialect.CLUSTER_API:
             strategy = Strategy.REQUEST_OWNER
@@ -185,10 +189,10 @@ def _dialects_own(check: HealthCheck, body: Body) -> Step:
             strategy = Strategy.ANNOTATE_EXTERNAL if external else Strategy.DELETE_MACHINE
         case Dialect.MEDIK8S | Dialect.NODE_FENCING:
             strategy = Strategy.FENCE
-    return Step(strategy=strategy, name=strategy.value)
+    return EscalationStep(strategy=strategy, name=strategy.value)
 
 
-def _with_timeout(step: Step) -> Step:
+def _with_timeout(step: EscalationStep) -> EscalationStep:
     if step.timeout is not None or step.strategy not in DEFAULT_TIMEOUTS:
         return step
-    return Step(strategy=step.strategy, name=step.name, template=step.template, timeout=DEFAULT_TIMEOUTS[step.strategy])
+    return EscalationStep(strategy=step.strategy, name=step.name, template=step.template, timeout=DEFAULT_TIMEOUTS[step.strategy])

@@ -12,8 +12,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.retries import AUTOSCALER_PATIENCE, Backoff, RetryRules, strictest
-from policy.checks.targets import Target
+from policy.checks.retries import AUTOSCALER_PATIENCE, RetryBackoff, RetryRules, strictest
+from policy.checks.targets import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.remediation.memory import LastRemediation, NextRemediation, leave_to_autoscaler, memory_of, next_turn
 from policy.values.errors import PolicyError
@@ -22,7 +22,7 @@ from policy.values.moments import written
 DEFAULT_RETRIES = RetryRules()
 """Cluster API's: as often as it takes, and at once."""
 
-NEVER_JOINED = Backoff()
+NEVER_JOINED = RetryBackoff()
 """Of a Machine that never had a Node, where nobody has said otherwise."""
 
 AUTOSCALED = "MachineSet"
@@ -33,7 +33,7 @@ OWNERS_OWN = "KubeadmControlPlane"
 
 
 def turn_of(
-    target: Target, checks: Iterable[HealthCheck], now: datetime, *, retries: RetryRules = DEFAULT_RETRIES
+    target: JudgedTarget, checks: Iterable[HealthCheck], now: datetime, *, retries: RetryRules = DEFAULT_RETRIES
 ) -> NextRemediation:
     """Of a target that those checks would have remediated now. The longest delay of all of them wins."""
     checks, machine = tuple(checks), target.machine
@@ -51,7 +51,7 @@ def turn_of(
     return _left_to_autoscaler(turn, machine, checks, now) if machine is not None and never_joined else turn
 
 
-def rules_for(target: Target, checks: Iterable[HealthCheck], retries: RetryRules = DEFAULT_RETRIES) -> RetryRules:
+def rules_for(target: JudgedTarget, checks: Iterable[HealthCheck], retries: RetryRules = DEFAULT_RETRIES) -> RetryRules:
     """By which the target's next remediation is put off."""
     checks = tuple(checks)
     rules = strictest(each.retry or retries for each in checks) if checks else retries
@@ -61,7 +61,7 @@ def rules_for(target: Target, checks: Iterable[HealthCheck], retries: RetryRules
     return rules
 
 
-def last_of(target: Target) -> LastRemediation | None:
+def last_of(target: JudgedTarget) -> LastRemediation | None:
     """On its Machine or its Node, whichever tells of the later one: a check of Nodes knows no Machines. Raises PolicyError."""
     found = []
     if (machine := target.machine) is not None:

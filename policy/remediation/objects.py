@@ -36,7 +36,7 @@ LONGEST_MESSAGE = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedObject:
     """The object that a step wants for its target.
 
     node_uid: "" for a Machine that has no Node. machine: of the target, where it lives beside the object. several: the ladder has
@@ -85,7 +85,9 @@ class Wanted:
         return f"{self.node[: LONGEST_NAME - len(told) - 1]}-{told}"
 
 
-def made(template: Mapping[str, Any], wanted: Wanted, *, control_plane: bool = False, cluster_name: str = "") -> dict[str, Any]:
+def made(
+    template: Mapping[str, Any], wanted: WantedObject, *, control_plane: bool = False, cluster_name: str = ""
+) -> dict[str, Any]:
     """The object to be created. Raises PolicyError where the template, as it was read, makes none.
 
     control_plane: the Node is a member. cluster_name: of the workload cluster that the Machine belongs to (Cluster API).
@@ -113,7 +115,7 @@ def made(template: Mapping[str, Any], wanted: Wanted, *, control_plane: bool = F
     }
 
 
-def not_ours(document: Mapping[str, Any], wanted: Wanted) -> str:
+def not_ours(document: Mapping[str, Any], wanted: WantedObject) -> str:
     """Why an object that is there is not the wanted one, "" where it is.
 
     Also one that the shipped controller has made for the same check and target: it does what ours would.
@@ -176,7 +178,7 @@ def _texts(metadata: Any, field: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _origin(wanted: Wanted) -> dict[str, str]:
+def _origin(wanted: WantedObject) -> dict[str, str]:
     """From which template it comes, and whom it is about where its name need not say it."""
     template, ours = wanted.template, {INCIDENT_ANNOTATION: wanted.incident}
     if not wanted.of_machine:
@@ -187,7 +189,7 @@ def _origin(wanted: Wanted) -> dict[str, str]:
     return ours | {f"{group}/cloned-from-name": template.name, f"{group}/cloned-from-groupkind": f"{template.kind}.{of_template}"}
 
 
-def _owners(wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _owners(wanted: WantedObject) -> Iterator[dict[str, Any]]:
     """None of them is its controller. Garbage collection takes an object away once all of them are gone."""
     machine = wanted.machine
     if machine is not None and wanted.of_machine:
@@ -205,7 +207,7 @@ def _owner(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
 
 
-def _is_check(owner: Mapping[str, Any], wanted: Wanted) -> bool:
+def _is_check(owner: Mapping[str, Any], wanted: WantedObject) -> bool:
     """By uid where both are known: a check that was deleted and written anew has not made what the first one has."""
     check = wanted.check
     assert check is not None

@@ -12,11 +12,11 @@ from enum import StrEnum
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.fence.templates import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
-from policy.objects.remediations import Remediation, kind_of
+from policy.objects.remediations import RemediationObject, kind_of
 from policy.remediation.escalation import Strategy
 from policy.remediation.ladder import OWN_STRATEGIES, body_of, possible
 from policy.values.errors import PolicyError
@@ -64,7 +64,7 @@ _OWN_ACTS = {
 """Strategies that need nobody else's object or word."""
 
 
-def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
+def remedy(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Remedy:
     """What the dialect does about the verdict. An open brake is assumed."""
     present = [each for each in target.remediations if check.makes(each)]
     if verdict.health is Health.HEALTHY:
@@ -80,7 +80,7 @@ def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
     return _request(target) if check.dialect is Dialect.CLUSTER_API else _delete(check, target)
 
 
-def orphaned(remediation: Remediation, check: HealthCheck) -> bool:
+def orphaned(remediation: RemediationObject, check: HealthCheck) -> bool:
     """Whether an own remediation object is to be deleted because the check no longer selects its node (medik8s).
 
     Not where the node was expected to go for good and the remediation has not succeeded yet: it is still at work.
@@ -90,7 +90,7 @@ def orphaned(remediation: Remediation, check: HealthCheck) -> bool:
     return remediation.permanent_node_deletion_expected != "True" or remediation.succeeded == "True"
 
 
-def _give_back(check: HealthCheck, verdict: Verdict, present: list[Remediation]) -> Remedy:
+def _give_back(check: HealthCheck, verdict: Verdict, present: list[RemediationObject]) -> Remedy:
     if check.template is None or verdict.reason == HEALTHY_DELAYED:
         return NOTHING
     mine = present if check.of_machines else [each for each in present if check.owns(each)]
@@ -98,7 +98,7 @@ def _give_back(check: HealthCheck, verdict: Verdict, present: list[Remediation])
     return Remedy(action=Action.DELETE_REMEDIATION, message=f"{waiting[0].ref.kind} is no longer needed") if waiting else NOTHING
 
 
-def _by_ladder(check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+def _by_ladder(check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
     """The first step that is possible, of those that the check's annotation names."""
     body = body_of(target)
     try:
@@ -118,7 +118,7 @@ def _by_ladder(check: HealthCheck, target: Target, present: list[Remediation]) -
     return _by_template(first.template, check, target, present)
 
 
-def _by_template(template: ObjectRef, check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+def _by_template(template: ObjectRef, check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
     if is_own_template(template):
         return Remedy(action=_OWN_ACTS[OWN_STRATEGIES[template.kind]])
     if present:
@@ -127,7 +127,7 @@ def _by_template(template: ObjectRef, check: HealthCheck, target: Target, presen
     return Remedy(action=Action.CREATE_REMEDIATION, message=f"{kind_of(template)[1]} {target.name}")
 
 
-def _request(target: Target) -> Remedy:
+def _request(target: JudgedTarget) -> Remedy:
     """Cluster API: the Machine's owner remediates; it is asked by a condition, and again once an earlier one is done."""
     assert target.machine is not None
     asked = target.machine.condition(OWNER_REMEDIATED)
@@ -136,7 +136,7 @@ def _request(target: Target) -> Remedy:
     return Remedy(action=Action.REQUEST_OWNER_REMEDIATION)
 
 
-def _delete(check: HealthCheck, target: Target) -> Remedy:
+def _delete(check: HealthCheck, target: JudgedTarget) -> Remedy:
     """OpenShift: the Machine is deleted, unless nobody would replace it."""
     machine = target.machine
     assert machine is not None
@@ -147,7 +147,7 @@ def _delete(check: HealthCheck, target: Target) -> Remedy:
     return Remedy(action=Action.DELETE_MACHINE)
 
 
-def _annotate(target: Target) -> Remedy:
+def _annotate(target: JudgedTarget) -> Remedy:
     if target.machine is not None and EXTERNAL_REMEDIATION_ANNOTATION in target.machine.annotations:
         return Remedy(action=Action.NONE, message=f"it carries the annotation {EXTERNAL_REMEDIATION_ANNOTATION} already")
     return Remedy(action=Action.ANNOTATE_EXTERNAL)

@@ -58,7 +58,7 @@ def read_volume_template(obj: Mapping[str, object]) -> VolumeRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class VolumeMessage:
     """One message about a node. by: the type of its condition, or the reason of its Event."""
 
     by: str
@@ -107,7 +107,7 @@ class Failure:
         return (self.mounting, "mounting"), (self.crashing, "crashing")
 
 
-def find_failure(said: Iterable[Said], attached: Iterable[AttachedVolume], pods: Iterable[PodThere]) -> Failure:
+def find_failure(said: Iterable[VolumeMessage], attached: Iterable[AttachedVolume], pods: Iterable[PodThere]) -> Failure:
     """Everything that is named. Nothing at all where it is not clear which volume has failed."""
     said, attached, pods = tuple(said), tuple(attached), tuple(pods)
     named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in said))

@@ -17,7 +17,7 @@ from policy.checks.brakes import Closed
 from policy.checks.fence_policies import PowerMoment, quiet_left
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import Decision, Permit, PermitAnswer, PermitRequest, PermitState, Replacing
+from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.ladder import removes
 from policy.scan.report import Candidate, CheckReport, ScanReport
@@ -143,7 +143,7 @@ def answer_request(
         if holder.incident != request.incident:
             return _refusal(_held_by(request.node, holder))
         if holder.holding is not PermitState.PARKED:
-            return PermitAnswer(decision=Decision.GRANTED, reason="the permit is held already")
+            return PermitAnswer(decision=PermitDecision.GRANTED, reason="the permit is held already")
     if report is None:
         return _refusal("the scanner has not seen the cluster yet; ask again in a moment")
     if unlicensed := _unlicensed(report):
@@ -173,11 +173,11 @@ def answer_request(
         return _refusal(quiet[1])
     counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
     if full := _ScopeBudgets(report, counted).objection(groups):
-        return PermitAnswer(decision=Decision.QUEUED, reason=full)
+        return PermitAnswer(decision=PermitDecision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
-        return PermitAnswer(decision=Decision.QUEUED, reason=_cap_reached(counted, cap) + waiting)
-    return PermitAnswer(decision=Decision.GRANTED, reason=f"{len(counted) + 1} of {cap} permits are held now")
+        return PermitAnswer(decision=PermitDecision.QUEUED, reason=_cap_reached(counted, cap) + waiting)
+    return PermitAnswer(decision=PermitDecision.GRANTED, reason=f"{len(counted) + 1} of {cap} permits are held now")
 
 
 def control_plane_guard(
@@ -497,4 +497,4 @@ def _names(nodes: Collection[str]) -> str:
 
 
 def _refusal(reason: str) -> PermitAnswer:
-    return PermitAnswer(decision=Decision.REFUSED, reason=reason)
+    return PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)

@@ -15,14 +15,14 @@ from heapq import nsmallest
 from policy.checks.brakes import Closed
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.overlaps import Overlap
-from policy.checks.targets import NEVER, Target
+from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.gate import By, Objection, Operation, Seen, Weight, objections
 from policy.episode.needs import NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import CLUSTER, group_of, scope_of
 from policy.remediation.in_flight import most_at_once
 from policy.remediation.ladder import body_of, fences_only, possible
@@ -37,7 +37,7 @@ _Ranked = tuple[int, datetime, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class CandidateChoice:
     """The candidates, how many more there are, and of each check by which others how many of its targets are held back."""
 
     candidates: tuple[Candidate, ...]
@@ -45,13 +45,13 @@ class Choice:
     waiting: Mapping[str, Counter[str]]
 
 
-def choose(known: Known, watching: frozenset[str]) -> Choice:
+def choose(known: Known, watching: frozenset[str]) -> CandidateChoice:
     """Those that go into a report. watching: nodes whose episodes are open."""
     ranked, waiting = _rank(known, watching)
     ranked += _rank_requests(known, watching)
     chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
     candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
-    return Choice(candidates=candidates, left_out=len(ranked) - len(candidates), waiting=waiting)
+    return CandidateChoice(candidates=candidates, left_out=len(ranked) - len(candidates), waiting=waiting)
 
 
 def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
@@ -83,7 +83,7 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
     return ranked, waiting
 
 
-def _put_off(known: Known, target: Target, offended: Iterable[str]) -> bool:
+def _put_off(known: Known, target: JudgedTarget, offended: Iterable[str]) -> bool:
     """Whether its next remediation is not due yet. Rare: only what was remediated before is asked about at all."""
     turn = turn_of(target, [known.checks[key] for key in offended], known.now, retries=known.retries)
     return turn.not_before is not None and turn.not_before > known.now
@@ -91,7 +91,7 @@ def _put_off(known: Known, target: Target, offended: Iterable[str]) -> bool:
 
 def _offending(
     known: Known, acting: Collection[str]
-) -> Iterator[tuple[Target, Mapping[str, list[tuple[Target, Verdict]]], list[str], list[str]]]:
+) -> Iterator[tuple[JudgedTarget, Mapping[str, list[tuple[JudgedTarget, Verdict]]], list[str], list[str]]]:
     """Each victim that one of the checks in `acting` would have acted on: one of its targets, what all checks say of it, which of
     those in `acting` would, and which others that hold them back."""
     if not acting:
@@ -217,7 +217,7 @@ def gives_the_remedy(known: Known, victim: str) -> str:
 
 
 def _under_which(
-    known: Known, said: Mapping[str, list[tuple[Target, Verdict]]], offended: Iterable[str]
+    known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
 ) -> tuple[datetime, str, str]:
     """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name."""
     choices = []
@@ -248,7 +248,7 @@ def left_alone(known: Known, victim: str, *, spared: str = "") -> Objection | No
     return next((each for each in held_back(known, victim, spared=spared) if each.weight is Weight.VETOED), None)
 
 
-def _impossible(check: HealthCheck, target: Target) -> str:
+def _impossible(check: HealthCheck, target: JudgedTarget) -> str:
     """Why nothing that the check wants can be done, or may be beside what others do already; "" else."""
     try:
         _, refused = possible(check, body_of(target))
@@ -262,7 +262,7 @@ def _impossible(check: HealthCheck, target: Target) -> str:
     return ""
 
 
-def _is_anothers(remediation: Remediation, check: HealthCheck) -> bool:
+def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
     """Of a check of Machines the Machine is the owner, and whoever made the object made it for that."""
     return not check.of_machines and not check.owns(remediation)
 
@@ -356,6 +356,6 @@ def _healthy_under(known: Known, victim: str) -> tuple[str, ...]:
     return tuple(sorted(key for key, pairs in known.say(victim).items() if counts_as_healthy(pairs)))
 
 
-def counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
+def counts_as_healthy(pairs: Iterable[tuple[JudgedTarget, Verdict]]) -> bool:
     """Whether a check counts the victim among its healthy targets."""
     return any(verdict.standing is Standing.HEALTHY for _, verdict in pairs)

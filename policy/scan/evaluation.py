@@ -15,7 +15,7 @@ from policy.checks.brakes import Brake, Closed, Counts
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.overlaps import Overlap
 from policy.checks.storms import Storm, over
-from policy.checks.targets import NEVER, Target
+from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.remedies import RESTORING, Action, orphaned, remedy
@@ -107,7 +107,7 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     )
 
 
-def _blind(known: Known, check: HealthCheck, targets: Iterable[Target]) -> tuple[str, ...]:
+def _blind(known: Known, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that whoever gave the objects forgot some of them, or that the selector is not what was meant."""
     targets = tuple(targets)
     if not targets:
@@ -119,14 +119,14 @@ def _blind(known: Known, check: HealthCheck, targets: Iterable[Target]) -> tuple
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
 
 
-def _unheard(targets: Iterable[Target]) -> tuple[str, ...]:
+def _unheard(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that somebody's label does not do what it seems to."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
     named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
 
 
-def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard: _ControlPlaneGuard) -> TargetEvaluation:
+def _judge(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget, guard: _ControlPlaneGuard) -> TargetEvaluation:
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
     action, held = wanted.action, _Held()
@@ -164,7 +164,7 @@ class _Held(NamedTuple):
     rule: str = ""
 
 
-def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> _Held:
+def _held_by(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget) -> _Held:
     """Why the check may not have its remedy carried out now: its own brake, another check's, what is said of the target itself,
     or another check's remedy."""
     if not brake.allowed:
@@ -258,7 +258,7 @@ class _ControlPlaneGuard:
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
         )
 
-    def objection(self, check: HealthCheck, target: Target) -> str:
+    def objection(self, check: HealthCheck, target: JudgedTarget) -> str:
         """Why not, "" where it may be taken; then it counts as taken."""
         if not any(each.control_plane for each in (target, *self._known.together(target.victim))):
             return ""
@@ -274,7 +274,7 @@ class _ControlPlaneGuard:
         self._taken.append(name)
         return ""
 
-    def _of_etcd(self, check: HealthCheck, target: Target) -> str:
+    def _of_etcd(self, check: HealthCheck, target: JudgedTarget) -> str:
         etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
         if etcd.known and check.dialect is not Dialect.CLUSTER_API:
             return etcd.objection(target.node_name)
@@ -286,7 +286,7 @@ class _ControlPlaneGuard:
         return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=())
 
 
-def _of_one_group(one: Target, other: Target) -> bool:
+def _of_one_group(one: JudgedTarget, other: JudgedTarget) -> bool:
     """Whether two Machines are of one cluster."""
     if one.machine is None or other.machine is None:
         return False

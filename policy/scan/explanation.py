@@ -13,7 +13,7 @@ from policy.checks.brakes import Brake, Closed, Counts, threshold_breached
 from policy.checks.conflicts import TAKEOVER
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode.gate import unblocks as ends
@@ -31,7 +31,7 @@ from policy.values.selectors import Operator, Requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
+class CheckOpinion:
     """One check that covers the node. unblock: what would have to happen before it is acted on, in sentences; none where nothing
     is in the way, or nothing is wrong."""
 
@@ -57,7 +57,7 @@ class Explanation:
     node: str
     found: bool
     ready: str = ""
-    opinions: tuple[Opinion, ...] = ()
+    opinions: tuple[CheckOpinion, ...] = ()
     bystanders: tuple[Bystander, ...] = ()
     outlook: Outlook | None = None
 
@@ -70,7 +70,7 @@ def explain(
     targets = targets_named(known, name)
     keys = {key for target in targets for key in target.verdicts}
     opinions = [
-        Opinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each, leased or {}))
+        CheckOpinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each, leased or {}))
         for evaluation in evaluate(known, keys)
         for each in evaluation.verdicts
         if any(_same(each, target) for target in targets)
@@ -87,13 +87,13 @@ def explain(
     )
 
 
-def _same(each: TargetEvaluation, target: Target) -> bool:
+def _same(each: TargetEvaluation, target: JudgedTarget) -> bool:
     if target.machine is not None:
         return each.machine == target.name
     return not each.machine and each.target == target.name
 
 
-def _bystanders(known: Known, targets: list[Target], covering: set[str]) -> Iterable[Bystander]:
+def _bystanders(known: Known, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
     for bad in known.bad.values():
         yield Bystander(check=bad.ref.key, why=f"it can't be used, so nobody knows: {bad.error}", unusable=True)
     for key, check in sorted(known.checks.items()):
@@ -101,7 +101,7 @@ def _bystanders(known: Known, targets: list[Target], covering: set[str]) -> Iter
             yield Bystander(check=key, why=_why_not_covered(check, targets))
 
 
-def _why_not_covered(check: HealthCheck, targets: list[Target]) -> str:
+def _why_not_covered(check: HealthCheck, targets: list[JudgedTarget]) -> str:
     mine = [target for target in targets if (target.machine is not None) == check.of_machines]
     if not mine:
         return "no Machine refers to the node" if check.of_machines else "there is no such Node"

@@ -18,11 +18,11 @@ from policy.checks.inventory import ControlPlane
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.checks.storms import Storm
-from policy.checks.targets import MACHINE, Target
+from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
 from policy.objects.surroundings import Surroundings
 from policy.preservation.spared import NOBODY_SPARED, Spared
@@ -55,12 +55,12 @@ class Known:
     counts: Mapping[str, Counts]
     brakes: Mapping[str, Brake]
     storms: Mapping[str, Storm]
-    nodes: Mapping[str, Target]
-    machines: Mapping[str, Target]
-    machines_of: Mapping[str, Mapping[str, Target]]
-    sick: Mapping[str, Target]
-    marked: Mapping[str, Target]
-    remediations: Mapping[str, Remediation]
+    nodes: Mapping[str, JudgedTarget]
+    machines: Mapping[str, JudgedTarget]
+    machines_of: Mapping[str, Mapping[str, JudgedTarget]]
+    sick: Mapping[str, JudgedTarget]
+    marked: Mapping[str, JudgedTarget]
+    remediations: Mapping[str, RemediationObject]
     surroundings: Surroundings
     control_plane: ControlPlane
     overlap: Overlap
@@ -73,23 +73,23 @@ class Known:
     spared: Spared = NOBODY_SPARED
     retries: RetryRules = DEFAULT_RETRIES
 
-    def together(self, victim: str) -> list[Target]:
+    def together(self, victim: str) -> list[JudgedTarget]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""
         node, machine = self.nodes.get(victim), self.machines.get(victim)
         found = [*self.machines_of.get(victim, {}).values()]
         found += [target for target in (node, machine) if target is not None]
         return found
 
-    def called(self, name: str) -> list[Target]:
-        """The same by the name under which a victim is shown and has its episode (`Target.victim_name`)."""
+    def called(self, name: str) -> list[JudgedTarget]:
+        """The same by the name under which a victim is shown and has its episode (`JudgedTarget.victim_name`)."""
         if not name.startswith(MACHINE):
             return self.together(name)
         own = name.removeprefix(MACHINE)
         return [target for dialect in Dialect if (target := self.machines.get(f"{dialect}/{own}")) is not None]
 
-    def say(self, victim: str) -> dict[str, list[tuple[Target, Verdict]]]:
+    def say(self, victim: str) -> dict[str, list[tuple[JudgedTarget, Verdict]]]:
         """What every check thinks of everything that belongs to one victim."""
-        said: defaultdict[str, list[tuple[Target, Verdict]]] = defaultdict(list)
+        said: defaultdict[str, list[tuple[JudgedTarget, Verdict]]] = defaultdict(list)
         for target in self.together(victim):
             for key, verdict in target.verdicts.items():
                 if verdict.standing is not Standing.LEFT_OUT:

@@ -26,12 +26,12 @@ from policy.checks.retries import RetryRules
 from policy.checks.rules import Rules, rules_of
 from policy.checks.storms import Storm, advance, over, stricter
 from policy.checks.tallies import Tally
-from policy.checks.targets import MACHINE, Target
+from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
 from policy.preservation.spared import NOBODY_SPARED, Spared
 from policy.remediation.lineage import DEFAULT_RETRIES
@@ -64,7 +64,7 @@ class Ledger:
         self._requests_held = ""
         self._storms: dict[str, Storm] = {}
         self._tallies: dict[str, Tally] = {}
-        self._sick: dict[str, Target] = {}
+        self._sick: dict[str, JudgedTarget] = {}
         self._deadlines: list[tuple[datetime, str, str]] = []
         self._now: datetime | None = None
         self._blind = False
@@ -173,7 +173,7 @@ class Ledger:
         """A Cluster that is gone: nothing is admitted for its Machines any more."""
         self._judge_because(self._inventory.remove_cluster(key))
 
-    def put_remediation(self, remediation: Remediation, now: datetime) -> None:
+    def put_remediation(self, remediation: RemediationObject, now: datetime) -> None:
         """A remediation object, whoever created it."""
         self._hear(now)
         self._judge_because(self._inventory.put_remediation(remediation))
@@ -339,9 +339,9 @@ class Ledger:
         found = (target for target in self._inventory.machines.values() if key in target.verdicts)
         return [target.name for target in found if target.verdicts[key].standing is not Standing.LEFT_OUT]
 
-    def made_by(self, key: str) -> dict[str, list[Remediation]]:
+    def made_by(self, key: str) -> dict[str, list[RemediationObject]]:
         """The remediation objects that a check of Nodes has had made, by the name of their node."""
-        check, found = self._checks.get(key), defaultdict[str, list[Remediation]](list)
+        check, found = self._checks.get(key), defaultdict[str, list[RemediationObject]](list)
         if check is None or check.of_machines:
             return {}
         for each in self._inventory.remediations.values():
@@ -400,7 +400,7 @@ class Ledger:
                     self._judge(target, key, self._rules[key])
             self._note(target)
 
-    def _select(self, target: Target) -> None:
+    def _select(self, target: JudgedTarget) -> None:
         """Judge a target by all checks that cover it; it is new, or has other labels."""
         for key, rules in self._rules.items():
             if rules.covers(target):
@@ -408,19 +408,19 @@ class Ledger:
             elif key in target.verdicts:
                 self._withdraw(target, key)
 
-    def _judge_again(self, target: Target, keys: Collection[str]) -> None:
+    def _judge_again(self, target: JudgedTarget, keys: Collection[str]) -> None:
         for key in keys:
             self._judge(target, key, self._rules[key])
         self._note(target)
 
-    def _note(self, target: Target) -> None:
+    def _note(self, target: JudgedTarget) -> None:
         """Count a change where what is shown of the target is another thing than when it was last looked at."""
         seen = shown(target)
         if target.shown_as != seen:
             target.shown_as = seen
             self._version += 1
 
-    def _judge(self, target: Target, key: str, rules: Rules) -> None:
+    def _judge(self, target: JudgedTarget, key: str, rules: Rules) -> None:
         assert self._now is not None, "an object was put, so the time is known"
         verdict = rules.judge(target, self._now)
         tally = self._tallies[key]
@@ -439,12 +439,12 @@ class Ledger:
             self._drop_surplus_deadlines()
             heapq.heappush(self._deadlines, (verdict.due, target.key, key))
 
-    def _withdraw(self, target: Target, key: str) -> None:
+    def _withdraw(self, target: JudgedTarget, key: str) -> None:
         self._tallies[key].remove(target, target.verdicts.pop(key))
         if not target.sick:
             self._sick.pop(target.key, None)
 
-    def _remove(self, target: Target) -> None:
+    def _remove(self, target: JudgedTarget) -> None:
         self._version += 1
         for key in tuple(target.verdicts):
             self._withdraw(target, key)

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health
 from policy.fence.templates import is_own_template
-from policy.objects.remediations import Remediation, kind_of
-from policy.remediation.escalation import Step, Strategy
+from policy.objects.remediations import RemediationObject, kind_of
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.ladder import REPLACING_OWNERS, step_of
 from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
 from policy.scan.known import Known
@@ -65,7 +65,7 @@ def _wishes(known: Known, key: str, check: HealthCheck) -> Iterator[LeftOver]:
         yield LeftOver(
             node=target.victim_name,
             check=check.ref,
-            step=Step(strategy=Strategy.REQUEST_OWNER, name=Strategy.REQUEST_OWNER.value, timeout=SICK_AGAIN),
+            step=EscalationStep(strategy=Strategy.REQUEST_OWNER, name=Strategy.REQUEST_OWNER.value, timeout=SICK_AGAIN),
             name=OWNER_REMEDIATED,
             reason=f"{machine.controller} is still asked to remediate {machine.name}: its machine is well",
             node_uid=target.node.uid if target.node is not None else "",
@@ -74,7 +74,7 @@ def _wishes(known: Known, key: str, check: HealthCheck) -> Iterator[LeftOver]:
         )
 
 
-def _of_node(known: Known, key: str, check: HealthCheck, remediation: Remediation) -> LeftOver | None:
+def _of_node(known: Known, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
     if not check.owns(remediation):
         return None
     target = known.nodes.get(remediation.target)
@@ -86,7 +86,7 @@ def _of_node(known: Known, key: str, check: HealthCheck, remediation: Remediatio
     return _told(check, remediation, remediation.target, target, "its node is well")
 
 
-def _of_machine(known: Known, key: str, check: HealthCheck, remediation: Remediation) -> LeftOver | None:
+def _of_machine(known: Known, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
     """Whoever made it made it for the Machine, which owns it: with that it goes by itself."""
     target = known.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
     verdict = target.verdicts.get(key) if target is not None else None
@@ -96,7 +96,9 @@ def _of_machine(known: Known, key: str, check: HealthCheck, remediation: Remedia
     return _told(check, remediation, target.victim_name, target, "its machine is well")
 
 
-def _told(check: HealthCheck, remediation: Remediation, node: str, target: Target | None, why: str) -> LeftOver | None:
+def _told(
+    check: HealthCheck, remediation: RemediationObject, node: str, target: JudgedTarget | None, why: str
+) -> LeftOver | None:
     made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
     rungs = [rung for rung in check.rungs if kind_of(rung.template) == made]
     rung = next((each for each in rungs if each.template.name == remediation.template), rungs[0])

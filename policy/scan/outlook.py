@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.retries import RetryRules
-from policy.checks.targets import Target
-from policy.remediation.escalation import Step, Strategy, first_step
+from policy.checks.targets import JudgedTarget
+from policy.remediation.escalation import EscalationStep, Strategy, first_step
 from policy.remediation.in_flight import most_at_once
 from policy.remediation.ladder import Body, body_of, fences_only, impossible, ladder_of
 from policy.remediation.lineage import OWNERS_OWN, last_of, rules_for, turn_of
@@ -35,7 +35,7 @@ class PlannedStep:
     out, "" where it can. next: this one would be tried. doubtful: what only a look at that moment can tell.
     """
 
-    step: Step
+    step: EscalationStep
     failed: bool = False
     impossible: str = ""
     next: bool = False
@@ -61,7 +61,7 @@ class OwnersOwn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class ConcurrencyLimit:
     """How many of a check's targets at once: the limit as it is written, and as a number of the total."""
 
     check: str
@@ -89,11 +89,11 @@ class Outlook:
     last: LastRemediation | None = None
     rules: RetryRules | None = None
     turn: NextRemediation = NO_TURN
-    in_flight: tuple[InFlight, ...] = ()
+    in_flight: tuple[ConcurrencyLimit, ...] = ()
     owners_own: OwnersOwn | None = None
 
 
-def targets_named(known: Known, name: str) -> list[Target]:
+def targets_named(known: Known, name: str) -> list[JudgedTarget]:
     """Of a Node, of a Machine, or of the name by which a Machine without a Node is a victim."""
     found = list(known.together(name))
     alike = (target for target in known.machines.values() if name in {target.name, target.victim_name})
@@ -130,7 +130,7 @@ def outlook_by_hand(
     known: Known,
     name: str,
     *,
-    named: tuple[Step, ...] | None = None,
+    named: tuple[EscalationStep, ...] | None = None,
     body: Body | None = None,
     owners: Mapping[str, OwnersRules] | None = None,
 ) -> Outlook | None:
@@ -160,7 +160,7 @@ def _drawn(
     check: HealthCheck | None,
     victim: str,
     body: Body,
-    named: tuple[Step, ...] | None,
+    named: tuple[EscalationStep, ...] | None,
     failed: tuple[str, ...],
     *,
     live: bool,
@@ -195,11 +195,11 @@ def _drawn(
 def _remembering(
     found: Outlook,
     known: Known,
-    target: Target,
+    target: JudgedTarget,
     *,
     rules: RetryRules | None,
     turn: NextRemediation,
-    in_flight: tuple[InFlight, ...],
+    in_flight: tuple[ConcurrencyLimit, ...],
     owners: Mapping[str, OwnersRules],
 ) -> Outlook:
     machine = target.machine
@@ -224,7 +224,7 @@ def _remembering(
 
 
 def _owners_own(
-    known: Known, target: Target, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
+    known: Known, target: JudgedTarget, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
 ) -> OwnersOwn | None:
     machine = target.machine
     kind, _, name = machine.controller.partition("/") if machine is not None else ("", "", "")
@@ -236,7 +236,9 @@ def _owners_own(
     return OwnersOwn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, known.now))
 
 
-def _in_flight(known: Known, check: HealthCheck) -> InFlight:
+def _in_flight(known: Known, check: HealthCheck) -> ConcurrencyLimit:
     assert check.max_in_flight is not None
     total = known.counts[check.ref.key].total
-    return InFlight(check=check.ref.key, limit=check.max_in_flight, most=most_at_once(check.max_in_flight, total), total=total)
+    return ConcurrencyLimit(
+        check=check.ref.key, limit=check.max_in_flight, most=most_at_once(check.max_in_flight, total), total=total
+    )

@@ -18,7 +18,7 @@ from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.objects.scopes import GroupCount
 from policy.preservation.book import PreservationNeed
-from policy.remediation.escalation import Step
+from policy.remediation.escalation import EscalationStep
 from policy.values.object_refs import Dialect, ObjectRef
 
 MAXIMUM_CANDIDATES = 50
@@ -139,7 +139,7 @@ class Candidate:
     need: NeedKind = NeedKind.CHECK
     object_uid: str = ""
     delegate: str = ""
-    ladder: tuple[Step, ...] = ()
+    ladder: tuple[EscalationStep, ...] = ()
     retry: int = 0
     not_before: datetime | None = None
     waits: str = ""
@@ -162,7 +162,7 @@ class LeftOver:
 
     node: str
     check: ObjectRef
-    step: Step
+    step: EscalationStep
     name: str
     reason: str
     node_uid: str = ""

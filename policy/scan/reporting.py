@@ -17,7 +17,7 @@ from policy.checks.fence_policies import NO_POLICIES
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.storms import Storm
-from policy.checks.targets import NEVER, SICKNESS, Target
+from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.episode.gate import By, Operation, Seen, objections
 from policy.episode.observation import Observation
@@ -46,7 +46,7 @@ MAXIMUM_OVERLAPS = 5
 """Of other checks named in one check's report."""
 
 
-def shown(target: Target) -> object:
+def shown(target: JudgedTarget) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     seen = Seen(node=view, machines=(machine,) if machine is not None else (), policies=NO_POLICIES)
@@ -286,7 +286,7 @@ def _rows(known: Known, watching: frozenset[str], names: Iterator[str]) -> tuple
     return tuple(_row(known, victim) for victim in chosen)
 
 
-def worst(known: Known, victim: str) -> tuple[str, Target, Verdict] | None:
+def worst(known: Known, victim: str) -> tuple[str, JudgedTarget, Verdict] | None:
     """The gravest verdict, its check and its target: the oldest of the sickest, None where no check covers the victim."""
     choices = [(key, target, verdict) for key, pairs in known.say(victim).items() for target, verdict in pairs]
     if not choices:

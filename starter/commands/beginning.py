@@ -18,18 +18,18 @@ LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class BeginningWords:
     """What is being done, as a noun and as what is not done where it is refused."""
 
     noun: str
     not_done: str
 
 
-FENCING = Words(noun="fencing", not_done="fenced")
-REMEDIATION = Words(noun="remediation", not_done="remediated")
+FENCING = BeginningWords(noun="fencing", not_done="fenced")
+REMEDIATION = BeginningWords(noun="remediation", not_done="remediated")
 
 
-async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
+async def tell_the_decision(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:
     """Say what was begun and what the scanner says to it; a refusal is the command's own."""
     from policy.episode.messages import EpisodeResult
     from starter import wording
@@ -53,7 +53,7 @@ async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Wor
     return Exit.OK
 
 
-def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: Words) -> Exit:
+def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: BeginningWords) -> Exit:
     from policy.episode.messages import Outcome
     from starter import wording
     from starter.encoding import to_json
@@ -69,7 +69,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
 
 
-async def see_through(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
+async def see_through(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
     from policy.episode.messages import EpisodeStatus, Kind, Phase
     from starter.changes import episode_changes

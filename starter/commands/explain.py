@@ -15,7 +15,7 @@ from starter.commands.session import ClusterOption, Exit, Output, OutputOption, 
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
-    from starter.explaining import Answer
+    from starter.explaining import NodeExplanation
     from workers.settings import Settings
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.")]
@@ -55,22 +55,22 @@ def explain(
     run(session, work)
 
 
-def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> Answer:
+def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
     from policy.scan.explanation import explain as explain_node
-    from starter.explaining import Answer
+    from starter.explaining import NodeExplanation
 
     at = moment_of(now)
     cluster = read_cluster(files, at, overlap=overlap)
     explanation = explain_node(cluster.ledger.known(at), node, cluster.owners, cluster.leased)
-    return Answer(node=node, at=at, explanation=explanation, mistakes=cluster.mistakes)
+    return NodeExplanation(node=node, at=at, explanation=explanation, mistakes=cluster.mistakes)
 
 
-async def _live(session: Session, node: str) -> Answer:
+async def _live(session: Session, node: str) -> NodeExplanation:
     """Ask everybody; who does not answer is named, and the others' answers are shown."""
     from policy.scan.explanation import explain as explain_node
     from starter.client import Nodewarden
     from starter.errors import RequestError
-    from starter.explaining import Answer
+    from starter.explaining import NodeExplanation
     from workers.connect import TemporalUnreachableError
 
     settings = session.settings()
@@ -91,7 +91,7 @@ async def _live(session: Session, node: str) -> Answer:
                 problems.append(str(error))
     except TemporalUnreachableError as error:
         problems.append(f"episodes are not shown: {error}")
-    return Answer(
+    return NodeExplanation(
         node=node,
         at=at,
         explanation=explain_node(found.ledger.known(at), node, found.owners, found.leased) if found is not None else None,

@@ -37,7 +37,7 @@ def moment_of(text: str) -> datetime:
 
 def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> OfflineCluster:
     """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
-    from activities.cluster.watch.offline import Mistake, OfflineCluster
+    from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
     from starter.manifests import Unreadable, read_files
     from workers.setting_sources import SettingsError
 
@@ -47,7 +47,7 @@ def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) ->
     cluster = OfflineCluster(now, overlap=overlap)
     for found in read_files(files):
         if isinstance(found, Unreadable):
-            cluster.mistakes.append(Mistake(source=found.source, message=found.problem))
+            cluster.mistakes.append(ManifestMistake(source=found.source, message=found.problem))
         else:
             cluster.put(found.document, found.source)
     cluster.finish()

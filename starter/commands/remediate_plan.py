@@ -13,7 +13,7 @@ from starter.commands.session import ClusterOption, Exit, Output, OutputOption, 
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
-    from policy.remediation.escalation import Step
+    from policy.remediation.escalation import EscalationStep
     from policy.remediation.ladder import Body
     from starter.remediation_plans import RemediationPlan
     from workers.settings import Settings
@@ -68,7 +68,7 @@ def plan(
     run(session, work)
 
 
-def named_steps(steps: list[str] | None) -> tuple[Step, ...] | None:
+def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:
     """The steps that --with names, None without any. Raises SettingsError."""
     from policy.remediation.ladder import read_strategies
     from policy.values.errors import PolicyError
@@ -89,7 +89,7 @@ def _code(found: RemediationPlan) -> Exit:
     return Exit.FAILED if found.by_hand.problem or found.mistakes else Exit.OK
 
 
-async def _live(session: Session, node: str, named: tuple[Step, ...] | None) -> RemediationPlan:
+async def _live(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
     from starter.remediation_plans import planned
 
     settings = session.settings()

@@ -29,7 +29,7 @@ def worker(
         from workers.connect import start_runtime
         from workers.logs import configure
         from workers.setting_sources import SettingsError
-        from workers.worker import Deployment, Role, stop_on_signals
+        from workers.worker import Role, WorkerDeployment, stop_on_signals
 
         if bool(deployment) != bool(build_id):
             message = "--deployment and --build-id: expected both or neither"
@@ -40,7 +40,7 @@ def worker(
         settings = session.settings()
         if site:
             settings = settings.model_copy(update={"sites": tuple(site)})
-        version = Deployment(name=deployment, build_id=build_id) if deployment else None
+        version = WorkerDeployment(name=deployment, build_id=build_id) if deployment else None
         chosen = Role(role)
         clusters = session.clusters(settings) if needs_clusters(settings, chosen) else {}
         configure(settings.log)

@@ -14,7 +14,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.report.publishing import Published
-from activities.contracts.scan import InFlight, Refusal
+from activities.contracts.scan import OpenEpisode, Refusal
 from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
@@ -77,7 +77,7 @@ async def leader(person: ApiClient, name: str, *, age: float = 0.0) -> None:
     await person.create(LEASES, {"metadata": {"name": name}, "spec": spec})
 
 
-async def publish(scan: ClusterScan, report: ScanReport, *in_flight: InFlight) -> Published:
+async def publish(scan: ClusterScan, report: ScanReport, *in_flight: OpenEpisode) -> Published:
     """What a scanner publishes: every refusal of its admission."""
     refused = admit(report, (), cap=9, now=now()).refused
     refusals = tuple(Refusal(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
@@ -228,7 +228,7 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     report = await first(scan)
     [found] = report.candidates
     assert wish.words in found.refused
-    await publish(scan, report, InFlight(node=wish.node, since="", incident="i"))
+    await publish(scan, report, OpenEpisode(node=wish.node, since="", incident="i"))
     assert conditions_of(await person.get(f"{REMEDIATIONS}/{wish.node}")) == {}, "its episode answers"
     await publish(scan, report)
     answered = await person.get(f"{REMEDIATIONS}/{wish.node}")

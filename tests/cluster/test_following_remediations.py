@@ -10,7 +10,7 @@ import pytest
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.remediation.objects import INCIDENT_ANNOTATION
 from policy.scan.report import ScanReport
 from simulator.api.faults import Accident, Fault
@@ -53,7 +53,7 @@ async def scan_with(api: ApiServer) -> AsyncIterator[Open]:
         yield opened
 
 
-def known(scan: ClusterScan) -> Mapping[str, Remediation]:
+def known(scan: ClusterScan) -> Mapping[str, RemediationObject]:
     return scan.view.ledger.known(scan.view.now()).remediations
 
 

@@ -18,8 +18,8 @@ from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import Situation, condition_of
 from activities.cluster.report.publishing import ATTEMPTS, DROPPED_FOR, Published
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import InFlight, Refusal, ScanRequest
-from policy.objects.remediations import Remediation
+from activities.contracts.scan import OpenEpisode, Refusal, ScanRequest
+from policy.objects.remediations import RemediationObject
 from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
@@ -38,11 +38,11 @@ BAD = CheckReport(
     ref=REF, uid="u", reason="InvalidObject", message="x", error="NodeHealthCheck/workers: spec.minHealthy: expected ..."
 )
 AT = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
-EPISODE = InFlight(node="node-1", since="2026-11-21T09:59:00+00:00", incident="inc-1")
+EPISODE = OpenEpisode(node="node-1", since="2026-11-21T09:59:00+00:00", incident="inc-1")
 EVENTS = "/api/v1/namespaces/default/events"
 
 
-def change(report: CheckReport, current: dict[str, Any], in_flight: tuple[InFlight, ...] = ()) -> dict[str, Any]:
+def change(report: CheckReport, current: dict[str, Any], in_flight: tuple[OpenEpisode, ...] = ()) -> dict[str, Any]:
     """The status after the patch, as a merge patch leaves it, with the reasons of the Events beside it."""
     made = status_change(Situation(report=report, current=current, unhealthy=["node-1"], in_flight=in_flight), AT)
     if made is None:
@@ -75,7 +75,7 @@ def told(status: dict[str, Any]) -> list[str]:
     ],
 )
 def test_the_phase_and_the_conditions(
-    report: CheckReport, in_flight: tuple[InFlight, ...], phase: str, disabled: str, allowed: str
+    report: CheckReport, in_flight: tuple[OpenEpisode, ...], phase: str, disabled: str, allowed: str
 ) -> None:
     status = change(report, {}, in_flight)
     assert status["phase"] == phase
@@ -98,7 +98,7 @@ def test_nodes_in_remediation_are_listed_as_medik8s_users_expect() -> None:
 
 def test_remediation_objects_are_listed_as_the_operator_lists_them() -> None:
     """Each with its template and, once its time is over, since when; and whose node is well but not for long enough yet."""
-    made = Remediation(
+    made = RemediationObject(
         ref=ObjectRef(api_version="s/v1", kind="SelfNodeRemediation", name="node-1-abc", namespace="ops"),
         target="node-1",
         uid="uid-of-it",
@@ -235,7 +235,7 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     assert api.requests.total("patch", "nodehealthchecks") <= before + 1, "at most one, against our own older copy"
     await person.patch(f"{NODES}/node-1/status", {"status": {"conditions": conditions("False", now() - timedelta(hours=1))}})
     await until(lambda: scan.view.parts().candidates)
-    episode = InFlight(node="node-1", since=now().isoformat(), incident="inc-1")
+    episode = OpenEpisode(node="node-1", since=now().isoformat(), incident="inc-1")
     assert (await publish(scan, await reports(scan), in_flight=(episode,))).written == 1
     found = await person.get(f"{CHECKS}/workers")
     assert found["status"]["phase"] == "Remediating"
@@ -249,7 +249,7 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     assert sorted(events) == ["DetectedUnhealthy", "RemediationCreated", "RemediationRemoved"]
 
 
-def poll(scan: ClusterScan, *in_flight: InFlight, known: str = "", number: int = 0) -> asyncio.Task[Any]:
+def poll(scan: ClusterScan, *in_flight: OpenEpisode, known: str = "", number: int = 0) -> asyncio.Task[Any]:
     """A scanner's long poll, which knows who is in flight."""
     wait = timedelta(seconds=5)
     request = ScanRequest(cluster="prod", holder="ours", wait=wait, known_digest=known, in_flight=in_flight, number=number)
@@ -290,7 +290,7 @@ async def test_what_another_worker_has_told_meanwhile_is_told_anew(
     await until(lambda: scan.view.check_objects)
     known = (await report_of(scan)).digest
 
-    async def tells(worker: ClusterScan, phase: str, number: int, *in_flight: InFlight) -> None:
+    async def tells(worker: ClusterScan, phase: str, number: int, *in_flight: OpenEpisode) -> None:
         polling = poll(worker, *in_flight, known=known, number=number)
         async with asyncio.timeout(4):
             while (await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase") != phase:
@@ -334,7 +334,7 @@ async def test_an_episode_shows_only_under_the_checks_that_select_its_node(scan:
     for each in (check(), other):
         await person.create(CHECKS, each)
     await until(lambda: len(scan.view.check_objects) == 2)
-    episode = InFlight(node="node-1", since=now().isoformat(), incident="inc-1")
+    episode = OpenEpisode(node="node-1", since=now().isoformat(), incident="inc-1")
     await publish(scan, await reports(scan), in_flight=(episode,))
     assert (await person.get(f"{CHECKS}/workers"))["status"]["phase"] == "Remediating"
     assert (await person.get(f"{CHECKS}/others"))["status"]["phase"] == "Enabled"

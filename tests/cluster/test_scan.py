@@ -23,7 +23,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import InFlight, ScanRequest
+from activities.contracts.scan import OpenEpisode, ScanRequest
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.report import ScanReport, SeenVersion
@@ -285,7 +285,7 @@ async def test_what_an_episode_writes_is_told_together(busy: tuple[ClusterScan, 
 async def test_what_an_open_episode_writes_ends_no_poll(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:
     """It knows what it has written, and nobody decides by it; what becomes of its node is told as ever."""
     scan, report = busy
-    in_hand = asked(report, watching=("node-1",), in_flight=(InFlight(node="node-1", since="", incident="i"),))
+    in_hand = asked(report, watching=("node-1",), in_flight=(OpenEpisode(node="node-1", since="", incident="i"),))
     known, loop = await observe(scan, in_hand), asyncio.get_running_loop()
     began = loop.time()
     await observe(scan, replace(in_hand, known_digest=known.digest, wait=timedelta(seconds=1.5)))

@@ -48,10 +48,10 @@ from activities.contracts.target import (
 )
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.drain import DrainOptions
-from policy.episode.fencing_requests import Answer, Stage
+from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceTidings
 from policy.fence.plan import CredentialRef, CutStorage
 from policy.fence.power import PowerState
@@ -466,7 +466,7 @@ async def _answer(target: ClusterTarget) -> None:
     pinned = await _pin(target, SICK, need)
     look = await ActivityEnvironment().run(target.last_look, LookRequest(target=pinned, need=need, holder=HOLDER))
     assert look.verdict is LookVerdict.GO, look.reason
-    word = Answer(about=ref, uid="", stage=Stage.STARTED, message="begins")
+    word = RequestAnswer(about=ref, uid="", stage=Stage.STARTED, message="begins")
     answered = await ActivityEnvironment().run(target.answer_request, AnswerRequest(target=pinned, answer=word))
     assert answered.withdrawn == ""
 
@@ -482,7 +482,7 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
             node=SICK,
             kind=Kind.FENCING,
             phase=phase,
-            step=Step.RECOVERY.value,
+            step=FenceStep.RECOVERY.value,
             doing="",
             reason="Ready is Unknown",
             started=datetime.now(UTC),

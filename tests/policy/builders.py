@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.checks.rules import rules_of
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Verdict
 from policy.dialects import parse
 from policy.episode.messages import Kind, Pinned
@@ -83,7 +83,7 @@ def a_node(
 
 def judged(check: HealthCheck, node: NodeView, now: datetime = NOW) -> Verdict:
     """What the check thinks of a node that it covers."""
-    return rules_of(check).judge(Target(node.name, node=node), now)
+    return rules_of(check).judge(JudgedTarget(node.name, node=node), now)
 
 
 def mark_text(incident: str) -> str:

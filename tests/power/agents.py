@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.power.driver import Credentials, PowerDriver
+from activities.power.driver import DeviceCredentials, PowerDriver
 from activities.power.fence_agent import FenceAgentFactory
 from activities.power.fence_agent_metadata import SEARCH_PATH
 from activities.power.registry import driver_for
@@ -36,7 +36,7 @@ def agent_driver(agent: str, parameters: dict[str, str], **credentials: str) -> 
     device = PowerDevice(
         driver=agent, endpoint=fence_agents.endpoint(fence_agents.canonical(agent), parameters), parameters=parameters
     )
-    return driver_for(device, Credentials(values=credentials), further_agents=frozenset({"fence_dummy"}))
+    return driver_for(device, DeviceCredentials(values=credentials), further_agents=frozenset({"fence_dummy"}))
 
 
 SCRIPTED = """\
@@ -111,7 +111,7 @@ class ScriptedAgent:
         factory = FenceAgentFactory(
             agent="fence_scripted", further=frozenset({"fence_scripted"}), search_path=f"{self.folder}:{SEARCH_PATH}"
         )
-        return factory.build(chosen, Credentials(values=credentials))
+        return factory.build(chosen, DeviceCredentials(values=credentials))
 
     def calls(self, *words: str) -> list[str]:
         """What reached the device, of these words or of all."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.registry import driver_for
 from policy.fence.plan import PowerDevice
 from simulator.bmc import ipmi_sim
@@ -30,7 +30,7 @@ def within(seconds: float) -> Deadline:
 def ipmi_driver(port: int, *, username: str = USERNAME, password: str = PASSWORD, **parameters: str) -> PowerDriver:
     chosen = {"ip": "127.0.0.1", "ipport": str(port)} | parameters
     device = PowerDevice(driver="ipmi", endpoint=endpoint_of("ipmi", chosen), parameters=chosen)
-    return driver_for(device, Credentials(values={"username": username, "password": password}))
+    return driver_for(device, DeviceCredentials(values={"username": username, "password": password}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.ec2 import Ec2Driver, Ec2Factory
 from simulator.bmc.machine import Machine
 from simulator.cloud.ec2 import Ec2Cloud
@@ -33,7 +33,7 @@ class Ec2Stand:
             "secret-access-key": secret or self.keys[1],
             "session-token": token or self.keys[2],
         }
-        return Ec2Factory().build(chosen, Credentials(values=values))
+        return Ec2Factory().build(chosen, DeviceCredentials(values=values))
 
     def sent(self, action: str) -> int:
         """How many requests of that kind have reached the cloud."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from activities.power.driver import CloudDriver, Credentials
+from activities.power.driver import CloudDriver, DeviceCredentials
 from activities.power.gce import GceDriver
 from activities.power.registry import driver_for
 from policy.fence.plan import PowerDevice
@@ -33,7 +33,7 @@ class GceStand:
         chosen = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": self.cloud.url}
         chosen |= {name.replace("_", "-"): value for name, value in parameters.items()}
         device = PowerDevice(driver="gce", endpoint=endpoint_of("gce", chosen), parameters=chosen)
-        found = driver_for(device, Credentials(values={"service-account-json": self.key if key is None else key}))
+        found = driver_for(device, DeviceCredentials(values={"service-account-json": self.key if key is None else key}))
         assert isinstance(found, GceDriver)
         cloud_driver: CloudDriver = found  # it has all that this asks for
         assert cloud_driver is found

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from activities.power.driver import Credentials, PowerDriver
+from activities.power.driver import DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.fence.plan import PowerDevice
@@ -32,7 +32,7 @@ def redfish_driver(port: int, *, username: str = USERNAME, password: str = PASSW
     """Parameters with `_` for `-`, as Python wants them."""
     chosen = {"ip": "127.0.0.1", "ipport": str(port)} | {name.replace("_", "-"): value for name, value in parameters.items()}
     device = PowerDevice(driver="redfish", endpoint=endpoint_of("redfish", chosen), parameters=chosen)
-    return driver_for(device, Credentials(values={"username": username, "password": password}))
+    return driver_for(device, DeviceCredentials(values={"username": username, "password": password}))
 
 
 class RedfishStand:

@@ -15,10 +15,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.device_check import READ_AT_ONCE, ReadDevicesRequest
 from activities.errors import ErrorType, failure
 from activities.power.device_reading import DeviceReadings
-from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from policy.episode.messages import Reading
-from policy.fence.device_check import Answer, DeviceAnswer, DeviceToCheck
+from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerState
 from tests.power.conftest import PASSWORD, USERNAME, Stand
@@ -34,10 +34,10 @@ class Known:
     password: str = PASSWORD
     error: Exception | None = None
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
         if self.error is not None:
             raise self.error
-        return Credentials(values={"username": USERNAME, "password": self.password})
+        return DeviceCredentials(values={"username": USERNAME, "password": self.password})
 
 
 @dataclass
@@ -84,10 +84,10 @@ def raising(error: Exception) -> Callable[[], PowerState]:
 async def test_a_bmc_answers_with_its_state_and_how_long_it_took_and_a_dead_one_hides_it_not(python_stand: Stand) -> None:
     """And nothing is commanded."""
     alive, dead = await read(a_bmc(python_stand.bmc.port), a_bmc(9, deadline=0.5))
-    assert (alive.answer, alive.state, alive.problem) == (Answer.ANSWERS, PowerState.ON, "")
+    assert (alive.answer, alive.state, alive.problem) == (Reachability.ANSWERS, PowerState.ON, "")
     assert alive.latency is not None
     assert timedelta(0) < alive.latency < timedelta(seconds=5)
-    assert (dead.answer, dead.state, dead.latency) == (Answer.SILENT, PowerState.UNKNOWN, None)
+    assert (dead.answer, dead.state, dead.latency) == (Reachability.SILENT, PowerState.UNKNOWN, None)
     assert "ipmi://127.0.0.1:9: no answer from the BMC" in dead.problem
     assert python_stand.machine.log == []
 
@@ -95,7 +95,7 @@ async def test_a_bmc_answers_with_its_state_and_how_long_it_took_and_a_dead_one_
 async def test_a_password_that_is_refused_is_silence_with_its_reason_and_without_the_password(python_stand: Stand) -> None:
     """S12."""
     (answer,) = await read(a_bmc(python_stand.bmc.port), known=Known(password=CANARY))
-    assert answer.answer is Answer.SILENT
+    assert answer.answer is Reachability.SILENT
     assert "refuse" in answer.problem or "password" in answer.problem
     assert CANARY not in repr(answer)
 
@@ -109,26 +109,30 @@ async def test_a_few_are_read_side_by_side_and_no_more() -> None:
 async def test_a_device_that_names_no_state_is_neither_silent_nor_well() -> None:
     """S3: unknown is never off, and a machine that is just being started is no failure of its device."""
     _, (answer,) = await scripted(lambda: PowerState.UNKNOWN)
-    assert (answer.answer, answer.problem) == (Answer.UNREAD, "answers, but says neither on nor off: is being started")
+    assert (answer.answer, answer.problem) == (Reachability.UNREAD, "answers, but says neither on nor off: is being started")
 
 
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        (ErrorType.RATE_LIMITED, Answer.UNREAD),
-        (ErrorType.UNREACHABLE, Answer.SILENT),
-        (ErrorType.UNAUTHORIZED, Answer.SILENT),
-        (ErrorType.TRANSIENT, Answer.SILENT),
-        (ErrorType.INVALID_CONFIG, Answer.SILENT),
+        (ErrorType.RATE_LIMITED, Reachability.UNREAD),
+        (ErrorType.UNREACHABLE, Reachability.SILENT),
+        (ErrorType.UNAUTHORIZED, Reachability.SILENT),
+        (ErrorType.TRANSIENT, Reachability.SILENT),
+        (ErrorType.INVALID_CONFIG, Reachability.SILENT),
     ],
 )
-async def test_only_being_asked_for_patience_is_no_silence(kind: ErrorType, answer: Answer) -> None:
+async def test_only_being_asked_for_patience_is_no_silence(kind: ErrorType, answer: Reachability) -> None:
     _, (found,) = await scripted(raising(PowerError(kind, "the reason")))
     assert (found.answer, found.problem) == (answer, "the reason")
 
 
-@pytest.mark.parametrize(("kind", "answer"), [(ErrorType.UNREACHABLE, Answer.UNREAD), (ErrorType.INVALID_CONFIG, Answer.SILENT)])
-async def test_an_api_that_is_away_says_nothing_of_the_device_and_a_missing_secret_does(kind: ErrorType, answer: Answer) -> None:
+@pytest.mark.parametrize(
+    ("kind", "answer"), [(ErrorType.UNREACHABLE, Reachability.UNREAD), (ErrorType.INVALID_CONFIG, Reachability.SILENT)]
+)
+async def test_an_api_that_is_away_says_nothing_of_the_device_and_a_missing_secret_does(
+    kind: ErrorType, answer: Reachability
+) -> None:
     (found,) = await read(a_bmc(9), known=Known(error=failure(kind, "Secret/default/bmc")))
     assert (found.answer, found.problem) == (answer, "Secret/default/bmc")
 
@@ -137,7 +141,7 @@ async def test_a_drivers_own_mistake_hides_no_other_device_and_tells_no_secret(c
     """S12: the text of an error that nobody foresaw is nobody's to vouch for."""
     with caplog.at_level(logging.ERROR):
         _, (found,) = await scripted(raising(KeyError(CANARY)))
-    assert (found.answer, CANARY in repr(found), CANARY in caplog.text) == (Answer.SILENT, False, False)
+    assert (found.answer, CANARY in repr(found), CANARY in caplog.text) == (Reachability.SILENT, False, False)
     assert "unexpected KeyError" in found.problem
     assert "test_device_reading.py" in caplog.text
 

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from activities.errors import ErrorType
 from activities.power import ec2_calls
-from activities.power.driver import Credentials, Deadline
+from activities.power.driver import Deadline, DeviceCredentials
 from activities.power.ec2 import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -324,7 +324,7 @@ async def test_wrong_keys_are_unauthorized_and_shown_nowhere(
 def test_half_a_pair_of_keys_is_refused_without_showing_it(given: dict[str, str]) -> None:
     """S12: and the worker does not act as itself in place of whom it was told to be."""
     with pytest.raises(PowerError, match="expected both access-key-id and secret-access-key") as caught:
-        Ec2Factory().build({"region": "us-east-1", "instance": "i-0abc"}, Credentials(values=given))
+        Ec2Factory().build({"region": "us-east-1", "instance": "i-0abc"}, DeviceCredentials(values=given))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     assert "canary" not in str(caught.value).lower()
 
@@ -339,7 +339,7 @@ def test_an_instance_in_another_region_is_another_device() -> None:
     """S9."""
     parameters = {"region": "us-east-2", "instance": "i-0abc"}
     with pytest.raises(PowerError) as caught:
-        driver_for(PowerDevice(driver="ec2", endpoint="ec2://us-east-1/i-0abc", parameters=parameters), Credentials())
+        driver_for(PowerDevice(driver="ec2", endpoint="ec2://us-east-1/i-0abc", parameters=parameters), DeviceCredentials())
     assert caught.value.type is ErrorType.TARGET_CHANGED
 
 
@@ -571,7 +571,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def own_identity(stand: Ec2Stand) -> Ec2Driver:
     parameters = {"region": stand.ec2.region, "instance": stand.instance, "endpoint-url": stand.ec2.url}
-    return Ec2Factory().build(parameters, Credentials())
+    return Ec2Factory().build(parameters, DeviceCredentials())
 
 
 async def test_a_worker_acts_as_itself_where_no_keys_were_given(

@@ -14,7 +14,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power import fence_agent
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.errors import PowerError
 from activities.power.fence_agent import FenceAgentFactory
 from activities.power.fence_agent_metadata import installed
@@ -161,8 +161,8 @@ async def test_on_is_commanded_once_though_the_agent_would_try_twice(agent: Scri
 async def test_an_interrupt_needs_an_agent_that_knows_it(agent: ScriptedAgent) -> None:
     await agent.driver().nmi(within(5))
     assert agent.calls("cycle") == ["cycle"]
-    assert PowerCapability.NMI in _factory("fence_ipmilan").build({"ip": "b"}, Credentials()).capabilities
-    assert PowerCapability.NMI not in _factory("fence_apc").build({"ip": "b", "plug": "1"}, Credentials()).capabilities
+    assert PowerCapability.NMI in _factory("fence_ipmilan").build({"ip": "b"}, DeviceCredentials()).capabilities
+    assert PowerCapability.NMI not in _factory("fence_apc").build({"ip": "b", "plug": "1"}, DeviceCredentials()).capabilities
 
 
 # A plug that is not there --------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ async def test_an_agent_that_only_pretends_needs_the_workers_leave(tmp_path: Pat
     assert (await driver.read(within(5))).state is PowerState.OFF
     device = PowerDevice(driver="fence_dummy", endpoint=driver.endpoint, parameters={"status-file": str(state)})
     with pytest.raises(PowerError, match=r"not allowed on this worker: it has no device.* worker\.fence_agents") as caught:
-        driver_for(device, Credentials())
+        driver_for(device, DeviceCredentials())
     assert caught.value.type is ErrorType.INVALID_CONFIG
 
 
@@ -422,7 +422,7 @@ def test_agents_that_cannot_prove_off_or_are_unknown_are_refused(agent_name: str
     parameters = {"ip": "device", "plug": "1"}
     device = PowerDevice(driver=agent_name, endpoint=endpoint_of(agent_name, parameters), parameters=parameters)
     with pytest.raises(PowerError, match=reason) as caught:
-        driver_for(device, Credentials())
+        driver_for(device, DeviceCredentials())
     assert caught.value.type is ErrorType.INVALID_CONFIG
 
 
@@ -446,13 +446,13 @@ def test_a_driver_is_never_a_path(name: str) -> None:
 def test_credentials_choose_no_device_and_no_action(credentials: dict[str, str], reason: str) -> None:
     """S9: they are pinned by nothing. S12: their values are in no message."""
     with pytest.raises(PowerError, match=reason) as caught:
-        _factory("fence_apc").build({"ip": "strip", "plug": "1"}, Credentials(values=credentials))
+        _factory("fence_apc").build({"ip": "strip", "plug": "1"}, DeviceCredentials(values=credentials))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     assert "k3p" not in str(caught.value)
 
 
 async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:
-    driver = FenceAgentFactory(agent="fence_apc", search_path="/nonexistent").build({"ip": "a", "plug": "1"}, Credentials())
+    driver = FenceAgentFactory(agent="fence_apc", search_path="/nonexistent").build({"ip": "a", "plug": "1"}, DeviceCredentials())
     with pytest.raises(PowerError, match="fence_apc is not installed on this worker: expected the package fence-agents"):
         await driver.read(within(5))
 

@@ -21,10 +21,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.power import CommandResult, GivenUpRequest, PowerRequest
 from activities.contracts.target import Target
 from activities.errors import ErrorType
-from activities.power.driver import Credentials, Deadline
+from activities.power.driver import Deadline, DeviceCredentials
 from activities.power.errors import PowerError
 from activities.power.gce import CONSOLE_BYTES, GceDriver, GceFactory
-from activities.power.gce_act import Act, Stage, perform
+from activities.power.gce_act import ComputeRequest, ComputeStage, perform
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
 from policy.fence.plan import CredentialRef, PowerDevice
@@ -41,8 +41,8 @@ HANDLE = f"projects/{PROJECT}/zones/{ZONE}/disks"
 class NoCredentials:
     """A device that needs none."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
-        return Credentials()
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+        return DeviceCredentials()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,7 +68,7 @@ def unsigned(server: RawServer | str) -> GceDriver:
     """The driver before a server that asks for no token."""
     url = server if isinstance(server, str) else server.url
     parameters = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": url}
-    return GceFactory().build(parameters, Credentials())
+    return GceFactory().build(parameters, DeviceCredentials())
 
 
 def worker_identity(monkeypatch: pytest.MonkeyPatch, folder: Path, key: str) -> None:
@@ -277,7 +277,7 @@ async def test_an_answer_about_something_else_that_is_missing_says_nothing_of_th
 
 
 def test_what_it_can_do_is_said() -> None:
-    driver = GceFactory().build({"project": PROJECT, "zone": ZONE, "plug": NAME}, Credentials())
+    driver = GceFactory().build({"project": PROJECT, "zone": ZONE, "plug": NAME}, DeviceCredentials())
     lacking = {PowerCapability.RESET, PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG}
     assert driver.capabilities == frozenset(PowerCapability) - lacking
     assert driver.endpoint == f"gce://{PROJECT}/{ZONE}/{NAME}"
@@ -519,7 +519,7 @@ async def test_a_command_whose_time_passes_before_it_can_be_sent_is_not_sent(sig
 
 def test_what_was_not_delivered_by_the_deadline_is_dropped_and_not_repeated_by_the_kernel() -> None:
     """S34: an ordinary close goes on delivering for minutes when the network comes back."""
-    act = Act("gce://p/z/i", "off", within(10), command=True)
+    act = ComputeRequest("gce://p/z/i", "off", within(10), command=True)
     with socket.socket() as connection:
         act.watch(connection)
         assert struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)) == (1, 0)
@@ -529,7 +529,7 @@ def test_what_was_not_delivered_by_the_deadline_is_dropped_and_not_repeated_by_t
 
 def test_an_act_that_was_given_up_never_sends() -> None:
     """S34: whatever still held it up, a name that was being resolved or a token."""
-    act = Act("gce://p/z/i", "off", within(10), command=True)
+    act = ComputeRequest("gce://p/z/i", "off", within(10), command=True)
     act.give_up()
     for step in (act.send, act.remaining):
         with pytest.raises(PowerError) as caught:
@@ -544,10 +544,10 @@ def test_an_act_that_was_given_up_never_sends() -> None:
 async def test_a_library_that_loads_slowly_is_no_fault_of_the_instance() -> None:
     """The first act of a worker pays for it; nothing was sent, and it may be tried again."""
     loaded = threading.Event()
-    act = Act("gce://p/z/i", "read", within(0.1), command=False)
+    act = ComputeRequest("gce://p/z/i", "read", within(0.1), command=False)
 
     def load() -> None:
-        act.stage = Stage.LOADING
+        act.stage = ComputeStage.LOADING
         loaded.wait(10)
 
     with pytest.raises(PowerError, match=r"was still being loaded within 0\.1 s; nothing was sent") as caught:
@@ -620,7 +620,7 @@ async def test_one_client_serves_all_accounts_and_each_act_goes_out_with_its_own
         return str(api.instances.get(request=target, **api.once).name)
 
     def act(account: str) -> str:
-        act = Act("gce://p/z/i", "read", within(10), command=False)
+        act = ComputeRequest("gce://p/z/i", "read", within(10), command=False)
         return gce_client.call(act, signed.cloud.url, signed.cloud.service_account(account), ask)
 
     assert await asyncio.gather(*(asyncio.to_thread(act, each) for each in accounts)) == [NAME] * 4
@@ -644,7 +644,7 @@ async def test_without_a_key_the_worker_is_known_by_its_own_identity(
 ) -> None:
     from activities.power.gce_accounts import Account
 
-    act = Act("gce://p/z/i", "read", within(10), command=False)
+    act = ComputeRequest("gce://p/z/i", "read", within(10), command=False)
     worker_identity(monkeypatch, tmp_path, signed.key)
     token = await asyncio.to_thread(Account(None).authorization, act)
     assert signed.cloud.tokens.account(token) == json.loads(signed.key)["client_email"]

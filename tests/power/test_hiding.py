@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.power.driver import Credentials, PowerDriver
+from activities.power.driver import DeviceCredentials, PowerDriver
 from activities.power.ec2 import Ec2Factory
 from activities.power.errors import PowerError
 from activities.power.hiding import excerpt, hidden
@@ -123,7 +123,7 @@ async def test_a_clouds_words_show_no_first_letters_of_a_secret(spelling: str) -
     body = f"<Response><Errors><Error><Code>InvalidParameter</Code><Message>{told}</Message></Error></Errors></Response>"
     async with raw_server(saying("400 Bad Request", body, "Content-Type: text/xml")) as server:
         parameters = {"region": "us-east-1", "instance": "i-0abc", "endpoint-url": server.url}
-        credentials = Credentials(values={"access-key-id": "AKIA0000", "secret-access-key": PASSWORD})
+        credentials = DeviceCredentials(values={"access-key-id": "AKIA0000", "secret-access-key": PASSWORD})
         await _shows_nothing_of_it(Ec2Factory().build(parameters, credentials), "x" * 289 + ":")
 
 

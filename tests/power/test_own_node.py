@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.power import PowerRequest, VolumeRequest
 from activities.errors import ErrorType
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.service import PowerService
 from policy.fence.plan import CredentialRef, PowerDevice
 from tests.power.targets import target_with
@@ -25,11 +25,11 @@ DETACH = VolumeRequest(target=TARGET, device=DEVICE, volume="vol-a", deadline=ti
 class NoCredentials:
     """Asked for nothing: what is refused is refused before anything is read or sent."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
         raise AssertionError("credentials were read")
 
 
-def nobody(_device: PowerDevice, _credentials: Credentials) -> Never:
+def nobody(_device: PowerDevice, _credentials: DeviceCredentials) -> Never:
     raise AssertionError("the device was spoken to")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power import operation_child, redfish, redfish_child, redfish_http
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError
 from policy.episode.messages import Reading
 from policy.fence.power import PowerState
@@ -39,7 +39,7 @@ class OperationsHere:
     """In place of a process for each operation."""
 
     async def perform(
-        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: Credentials, deadline: Deadline
+        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: DeviceCredentials, deadline: Deadline
     ) -> Any:
         secret = {"username": credentials.username, "password": credentials.password}
         request = {"operation": operation, **address, **secret, "ends": deadline.ends, "not_after": None}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.fence.drivers import parameters_of
@@ -107,7 +107,7 @@ def test_credentials_that_cannot_be_used_are_refused_without_showing_them(userna
     """S12."""
     device = PowerDevice(driver="redfish", endpoint="redfish://10.0.0.7:443", parameters={"ip": "10.0.0.7"})
     with pytest.raises(PowerError, match=r"redfish: the (username|password)") as caught:
-        driver_for(device, Credentials(values={"username": username, "password": password}))
+        driver_for(device, DeviceCredentials(values={"username": username, "password": password}))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     for secret in (username, password):
         assert not secret or secret not in str(caught.value)

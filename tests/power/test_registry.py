@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.errors import ErrorType
-from activities.power.driver import Credentials
+from activities.power.driver import DeviceCredentials
 from activities.power.errors import PowerError
 from activities.power.registry import DRIVERS, driver_for
 from policy.fence import drivers as power_drivers
@@ -15,7 +15,7 @@ from policy.fence.drivers.contract import ParameterError
 from policy.fence.plan import PowerDevice
 from tests.power.targets import endpoint_of
 
-CREDENTIALS = Credentials(values={"username": "fencer", "password": "k3p-my-s3cret"})
+CREDENTIALS = DeviceCredentials(values={"username": "fencer", "password": "k3p-my-s3cret"})
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_credentials_that_the_protocol_cannot_carry_are_refused_without_showing_
     """S12: a BMC would only say 'wrong password'."""
     device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters={"ip": "10.0.0.7"})
     with pytest.raises(PowerError, match=r"expected 1 to (16|20)") as caught:
-        driver_for(device, Credentials(values={"username": username, "password": password}))
+        driver_for(device, DeviceCredentials(values={"username": username, "password": password}))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     for secret in (username, password):
         assert not secret or secret not in str(caught.value)

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.power import CommandResult, PowerRequest
 from activities.errors import ErrorType, error_type
-from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
@@ -60,8 +60,8 @@ class Plug:
 class NoCredentials:
     """A device that wants none."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
-        return Credentials(values={})
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+        return DeviceCredentials(values={})
 
 
 @pytest.fixture

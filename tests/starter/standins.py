@@ -23,7 +23,7 @@ from policy.episode.messages import (
     RemediationInput,
 )
 from policy.episode.permits import Permit, PermitState
-from policy.fence.device_check import Answer, DeviceMemory, DeviceReport, DeviceRow
+from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.moments import written
@@ -342,7 +342,7 @@ class DeviceCheckStandIn:
             endpoint="ipmi://10.0.0.1:623",
             driver="ipmi",
             site="default",
-            answer=Answer.ANSWERS,
+            answer=Reachability.ANSWERS,
             state=PowerState.ON,
             latency_ms=120 + runs,
             last_success=now,
@@ -352,7 +352,7 @@ class DeviceCheckStandIn:
             endpoint="ipmi://10.0.0.2:623",
             driver="ipmi",
             site="default",
-            answer=Answer.SILENT,
+            answer=Reachability.SILENT,
             last_success=now - timedelta(hours=2, minutes=5),
             problem="ipmi://10.0.0.2:623: no answer from the BMC",
         )

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from temporalio.client import WorkflowExecutionStatus
 from typer.testing import CliRunner, Result
 
-from policy.fence.device_check import Answer, DeviceReport, DeviceRow, report_of
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from starter import device_checks
 from starter.cli import app
@@ -127,7 +127,7 @@ def test_every_kind_of_line_has_its_words() -> None:
     answers = DeviceRow(
         node="node-1",
         endpoint="pdu://a/1",
-        answer=Answer.ANSWERS,
+        answer=Reachability.ANSWERS,
         state=PowerState.OFF,
         last_success=NOW,
         warning="off although Ready",
@@ -151,6 +151,6 @@ def test_every_kind_of_line_has_its_words() -> None:
 
 
 def test_what_is_left_out_is_counted_and_an_empty_cluster_is_said() -> None:
-    rows = [DeviceRow(node=f"node-{number}", endpoint=f"pdu://a/{number}", answer=Answer.ANSWERS) for number in range(4)]
+    rows = [DeviceRow(node=f"node-{number}", endpoint=f"pdu://a/{number}", answer=Reachability.ANSWERS) for number in range(4)]
     assert "… and 2 more lines, no worse than these" in text_of(as_table(report(*rows, most=2)))
     assert text_of(as_table(report(nodes=0))).strip() == "no node in prod"

@@ -13,7 +13,7 @@ from policy.episode.needs import NeedKind
 from policy.values.errors import PolicyError
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
-from starter.explaining import Answer, conclusion
+from starter.explaining import NodeExplanation, conclusion
 from tests.starter.test_cli import nodewarden
 
 
@@ -112,7 +112,7 @@ async def test_the_step_it_is_at_is_shown_by_status_and_explain(keyboard: Path, 
     assert "it does: does as the script says" in page
     assert "step 1 of 2: reboot=10m, " in page
     assert "left; machine default/w-1" in page
-    answer = Answer(node="node-1", at=status.started, episodes=await warden.of_node(cluster, "node-1"))
+    answer = NodeExplanation(node="node-1", at=status.started, episodes=await warden.of_node(cluster, "node-1"))
     assert conclusion(answer) == "an episode is running, step 1 of 2: reboot=10m: does as the script says"
     await begun.abort(who="amy", reason="enough")
     assert (await begun.result()).outcome is Outcome.ABORTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.fence.device_check import Answer, DeviceReport, DeviceRow
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from simulator.resources import EVENTS
 from tests.system.conftest import MakeSystem
@@ -40,7 +40,7 @@ async def test_a_bmc_that_falls_silent_is_told_of_once_and_its_last_success_outl
 
     bmc.freeze()
     silent = row_of(await system.warden.check_devices(system.cluster_name), NODE)
-    assert (silent.answer, silent.last_success) == (Answer.SILENT, row_of(well, NODE).last_success)
+    assert (silent.answer, silent.last_success) == (Reachability.SILENT, row_of(well, NODE).last_success)
     await first.kill()
     again = await system.warden.check_devices(system.cluster_name)
     assert (row_of(again, NODE).last_success, again.problems) == (silent.last_success, 1)

@@ -15,7 +15,7 @@ import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.automatic import shares
-from policy.preservation.deciding import Action, Decision, decide, keeps
+from policy.preservation.deciding import PreservationAction, PreservationDecision, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.held import (
     CONDITION,
@@ -108,20 +108,20 @@ def entry(objects: list[Json], name: str) -> Json:
     return dict(found)
 
 
-def the_decision(objects: list[Json]) -> Decision:
+def the_decision(objects: list[Json]) -> PreservationDecision:
     (found,) = [decision for decision in plan_of(objects).survey.decisions if decision.held.machine]
     return found
 
 
-def settled(decision: Decision) -> tuple[Held, bool]:
+def settled(decision: PreservationDecision) -> tuple[Held, bool]:
     """What the objects look like when all is written, and whether that drained the node. Then there is nothing left to do."""
     first = effects(decision)
     after = carried_out(decision.held, first)
     if first.drain:
         after = carried_out(after, effects(replace(decision, held=after), drained=True))
-    if decision.action is not Action.TERMINATE:
+    if decision.action is not PreservationAction.TERMINATE:
         again = decide(after, now=NOW, timeout=DEFAULT_TIMEOUT)
-        assert again.action is Action.NONE, f"{again.action} once everything is written: {again.reason}"
+        assert again.action is PreservationAction.NONE, f"{again.action} once everything is written: {again.reason}"
         assert effects(again).nothing, f"left to write: {effects(again)}"
     return after, first.drain
 
@@ -196,7 +196,7 @@ def test_whether_a_failed_machine_is_given_up(case: Json) -> None:
         node({"name": "n", "annotations": {PRESERVE_ANNOTATION: value} if value else {}}),
     ]
     decision = the_decision(objects)
-    assert (decision.action is Action.TERMINATE) is case["expect"]["terminate"]
+    assert (decision.action is PreservationAction.TERMINATE) is case["expect"]["terminate"]
     if given.get("expires_in_s") is None:
         assert keeps(decision.held, NOW) is not case["expect"]["terminate"]
 
@@ -235,13 +235,13 @@ def test_what_becomes_of_those_that_were_kept(case: Json) -> None:
     gone = [each["name"] for each in answer["machines"] if each["action"] == "terminate"]
     assert gone == sorted(expect.get("terminated", expect["released"]))
     for decision in plan.survey.decisions:
-        if decision.action is Action.TERMINATE:
+        if decision.action is PreservationAction.TERMINATE:
             after, _ = settled(decision)
             again = planned_again(after, given["max"])
-            assert again.action is Action.TERMINATE, "one preservation for one failure"
+            assert again.action is PreservationAction.TERMINATE, "one preservation for one failure"
 
 
-def planned_again(held: Held, cap: int) -> Decision:
+def planned_again(held: Held, cap: int) -> PreservationDecision:
     facts = {"name": held.machine, "phase": "Failed", "node": "n", "annotations": dict(held.annotations)}
     return the_decision([machine_set(cap), machine(facts)])
 

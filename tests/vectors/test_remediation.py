@@ -24,9 +24,9 @@ from policy.remediation.control_plane import (
     Taking,
     objection_to,
 )
-from policy.remediation.escalation import Step, Strategy, first_step, next_step, timed_out
+from policy.remediation.escalation import EscalationStep, Strategy, first_step, next_step, timed_out
 from policy.remediation.etcd import Member, removing
-from policy.remediation.following import Told, to_be_given_up
+from policy.remediation.following import RemediationConditions, to_be_given_up
 from policy.remediation.in_flight import most_at_once
 from policy.remediation.lease import BUFFER, OLD_ANNOTATION, OLD_REMEDIATION, OLD_VALUE, lease_duration, to_be_flagged
 from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, next_turn
@@ -176,7 +176,8 @@ def test_a_ladder_in_its_order(given: Json, expect: Json) -> None:
     ]
     check = a_check(remediationTemplate=None, escalatingRemediations=escalating)
     ladder = tuple(
-        Step(strategy=Strategy.EXTERNAL, name=rung.template.name, timeout=timeouts[rung.template.name]) for rung in check.rungs
+        EscalationStep(strategy=Strategy.EXTERNAL, name=rung.template.name, timeout=timeouts[rung.template.name])
+        for rung in check.rungs
     )
     timeline: list[Json] = []
     at = first_step(ladder, ())
@@ -189,7 +190,7 @@ def test_a_ladder_in_its_order(given: Json, expect: Json) -> None:
                     "start_s": (started - NOW) / SECOND,
                     "end_s": (now - NOW) / SECOND,
                     "why": "timeout",
-                    "timed_out_annotation": to_be_given_up(Told(processing="True")),
+                    "timed_out_annotation": to_be_given_up(RemediationConditions(processing="True")),
                 }
             )
             at, started = next_step(ladder, at, ()), now + SECOND

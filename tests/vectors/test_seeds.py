@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from activities.cluster.watch.offline import Mistake
+from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.overlaps import Overlap
-from policy.checks.retries import Backoff, RetryRules
+from policy.checks.retries import RetryBackoff, RetryRules
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from starter.evaluation import as_json
@@ -463,7 +463,7 @@ def test_the_example_of_004_is_one_error_that_names_the_misindented_line() -> No
     assert isinstance(found, Unreadable)
     assert found.source.endswith("004-node-health-check.yaml, line 16")
     assert ORIGINAL.splitlines()[15] == '   - type: "Ready"'
-    answer = as_json((), [Mistake(source=found.source, message=found.problem)])
+    answer = as_json((), [ManifestMistake(source=found.source, message=found.problem)])
     assert [(error["kind"], error["field"]) for error in answer["errors"]] == [(None, None)]
 
 
@@ -588,7 +588,7 @@ def test_a_backoff_is_the_pause_between_remediations_up_to_its_limit() -> None:
     assert backoff == {"type": "exponential", "limit": "10m"}
     check = parse(with_spec(TEMPLATE_ONLY, backoff=backoff))
     assert check.warnings == ()
-    assert check.retry == RetryRules(backoff=Backoff(limit=timedelta(minutes=10)))
+    assert check.retry == RetryRules(backoff=RetryBackoff(limit=timedelta(minutes=10)))
 
 
 @pytest.mark.parametrize("name", ["004-backoff", "004-conditions", "004-max-unhealthy", "004-defaults"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
-from policy.checks.retries import Backoff, RetryRules
+from policy.checks.retries import RetryBackoff, RetryRules
 from policy.scan.repeats import RepeatAlarm
 from workers.clusters import ClusterSettings
 from workers.setting_sources import SettingsError
@@ -300,10 +300,12 @@ def test_without_a_word_a_remediation_is_retried_as_cluster_api_does(clean: Path
 def test_retries_of_remediations_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "remediation: {max_retry: 5, retry_period: 5m, min_healthy_period: 2h, backoff: {type: exponential}}\n"
     write(clean / "nodewarden.yaml", text)
-    rules = RetryRules(max_retry=5, retry_period=timedelta(minutes=5), min_healthy_period=timedelta(hours=2), backoff=Backoff())
+    rules = RetryRules(
+        max_retry=5, retry_period=timedelta(minutes=5), min_healthy_period=timedelta(hours=2), backoff=RetryBackoff()
+    )
     assert load().remediation.retries() == rules
     monkeypatch.setenv("NODEWARDEN_REMEDIATION__BACKOFF__LIMIT", "30m")
-    assert load().remediation.retries() == replace(rules, backoff=Backoff(limit=timedelta(minutes=30)))
+    assert load().remediation.retries() == replace(rules, backoff=RetryBackoff(limit=timedelta(minutes=30)))
 
 
 @pytest.mark.parametrize(

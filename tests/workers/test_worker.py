@@ -31,7 +31,7 @@ from workers.connect import connect
 from workers.embedded_process import find_binary
 from workers.setting_sources import SettingsError
 from workers.settings import RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
-from workers.worker import Deployment, Role, Serving, activities_of, build, run_until, stop_on_signals
+from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
 
@@ -239,7 +239,7 @@ async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) 
 async def test_a_deployment_registers_as_a_version_that_the_command_line_shows(
     client: Client, server: str, settings: Settings
 ) -> None:
-    deployment = Deployment(name=f"d-{uuid.uuid4().hex[:8]}", build_id="build-1")
+    deployment = WorkerDeployment(name=f"d-{uuid.uuid4().hex[:8]}", build_id="build-1")
     async with compose(settings, client, clusters={"prod": NOWHERE}) as servings, running(client, servings, deployment):
         async with asyncio.timeout(30):
             while (described := await describe(server, deployment.name)) is None:
@@ -275,7 +275,7 @@ async def test_a_second_signal_has_its_usual_effect() -> None:
 class running:  # noqa: N801 - reads as a sentence
     """Workers that run while the context is open."""
 
-    def __init__(self, client: Client, servings: list[Serving], deployment: Deployment) -> None:
+    def __init__(self, client: Client, servings: list[Serving], deployment: WorkerDeployment) -> None:
         self._workers: list[Worker] = [build(client, each, WorkerSettings(), deployment=deployment) for each in servings]
         self._stop = asyncio.Event()
 

@@ -20,7 +20,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.messages import Kind, Reading, VolumeReading
 from policy.episode.needs import NeedKind
-from policy.episode.permits import Decision, PermitAnswer, Release
+from policy.episode.permits import PermitAnswer, PermitDecision, Release
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
 from tests.workflows import contract
@@ -402,12 +402,12 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if request.permit.kind is Kind.FENCING and self.only_restores(incident):
             self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
         if mishap is Mishap.NO_PERMIT or self.refusing:
-            return PermitAnswer(decision=Decision.REFUSED, reason="a brake is closed")
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason="a brake is closed")
         if mishap is Mishap.QUEUED:
             self.grant()
-            return PermitAnswer(decision=Decision.QUEUED, reason="the cap is reached")
+            return PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached")
         self.referee.permit = True
-        return PermitAnswer(decision=Decision.GRANTED, holder="us")
+        return PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
 
     def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         if self._mishap is Mishap.QUEUED:

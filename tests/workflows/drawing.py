@@ -9,7 +9,7 @@ from random import Random
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import FencingPlan, Freeing
-from policy.remediation.escalation import Step
+from policy.remediation.escalation import EscalationStep
 from policy.values.object_refs import ObjectRef
 from tests.workflows.clockwork import Perils
 from tests.workflows.evils import AMBUSHED, EVILS, KNOWN, OFTEN, THEMES, Known
@@ -59,7 +59,7 @@ class Drawn:
     per_minute: int | None
     kinds: tuple[Kind, ...] = (Kind.FENCING,)
     """Of the episodes, one after the other; then from the first on."""
-    ladder: tuple[Step, ...] = ()
+    ladder: tuple[EscalationStep, ...] = ()
     goes_after: timedelta | None = timedelta(minutes=2)
     owner_acts_after: timedelta | None = timedelta(minutes=1)
     operator_acts_after: timedelta | None = timedelta(minutes=1)
@@ -161,7 +161,7 @@ def draw_script(random: Random) -> tuple[tuple[Mishap, float], ...]:
     return tuple(script)
 
 
-def draw_ambush(random: Random, plan: FencingPlan, ladder: tuple[Step, ...] = ()) -> Ambush:
+def draw_ambush(random: Random, plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> Ambush:
     """Where it hurts this plan: a known evil, or any one mishap at an act that matters."""
     kinds = [mishap for mishap in Mishap if mishap not in {Mishap.NOTHING, Mishap.HEAL, Mishap.NO_VETO, Mishap.NEED_BACK}]
     if random.random() < 0.7:

@@ -45,10 +45,10 @@ from activities.errors import ErrorType, failure
 from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, PreservationInput
 from policy.episode.needs import NeedKind
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.episode.vetoes import preserved_as_failed
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.deciding import Action, Automatic, decide, keeps
+from policy.preservation.deciding import Automatic, PreservationAction, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT
@@ -192,9 +192,9 @@ class ScriptedMachine(PreservationActivities):
             world.broken.append(f"S22: the expiry moved from {before} to {world.held.expiry}")
         if decision.ended:
             world.ended_at, world.expiries = at, [*world.expiries, *([before] if before is not None else [])]
-        if decision.action is not Action.NONE and (found.drain or decision.action is not Action.DRAIN):
+        if decision.action is not PreservationAction.NONE and (found.drain or decision.action is not PreservationAction.DRAIN):
             world.acts.append(decision.action.value)
-        if decision.action is Action.TERMINATE and world.late:
+        if decision.action is PreservationAction.TERMINATE and world.late:
             world.annotate(world.late)
         return Hold(
             at=at,
@@ -205,7 +205,7 @@ class ScriptedMachine(PreservationActivities):
             drain=found.drain,
             isolate=decision.isolate,
             ended=decision.ended,
-            terminate=decision.action is Action.TERMINATE,
+            terminate=decision.action is PreservationAction.TERMINATE,
             gone="the machine is being deleted" if held.deleting else "",
             reason=decision.reason,
             warnings=decision.warnings,
@@ -244,8 +244,10 @@ class ScriptedMachine(PreservationActivities):
         self._world.acts.append("permit")
         if self._world.scanner is not None:
             await self._world.scanner.wait()
-        answer = self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
-        self._world.permitted = self._world.permitted or answer.decision is Decision.GRANTED
+        answer = (
+            self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
+        )
+        self._world.permitted = self._world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
 
     @activity.defn(name="episodes.name-deployment")

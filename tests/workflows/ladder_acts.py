@@ -14,7 +14,7 @@ from activities.contracts.remediation import (
     ExternalRequest,
     FailedVolumes,
     FailedVolumesRequest,
-    Followed,
+    FollowedMachine,
     FollowRequest,
     MachineRequest,
     RemediationPin,
@@ -76,18 +76,18 @@ class LadderActs(Acting):
 
     # The Machine ----------------------------------------------------------------------------------------------------
 
-    def follow_machine(self, request: FollowRequest) -> Followed:
+    def follow_machine(self, request: FollowRequest) -> FollowedMachine:
         owned = self.owned
         if request.machine_uid != MACHINE_UID:
             self.referee.fault("S9", f"{request.machine_uid} is followed")
         if owned.present:
-            return Followed(
+            return FollowedMachine(
                 deleting=owned.deleting is not None, deleting_since=owned.deleting, owner_status="False" if owned.asked else ""
             )
         assert owned.gone is not None
         ready = self.now >= owned.gone + SUCCESSOR_COMES
         owned.successor_memory = owned.successor_memory or request.memory
-        return Followed(
+        return FollowedMachine(
             gone=True,
             replacement=Replacement(machine=SUCCESSOR, uid=f"uid-{SUCCESSOR}", node="node-8" if ready else "", ready=ready),
         )

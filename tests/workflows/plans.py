@@ -8,7 +8,7 @@ from random import Random
 
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, WITH_VOLUMES, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.world import plan
 
@@ -46,13 +46,13 @@ ASKS = {
 """By which act a step has others do it."""
 
 
-def step(strategy: Strategy, timeout: timedelta | None = None) -> Step:
+def step(strategy: Strategy, timeout: timedelta | None = None) -> EscalationStep:
     """One step of a ladder."""
     template = TEMPLATE if strategy is Strategy.EXTERNAL else None
-    return Step(strategy=strategy, name=strategy.value, template=template, timeout=timeout)
+    return EscalationStep(strategy=strategy, name=strategy.value, template=template, timeout=timeout)
 
 
-def switches(step: Step, plan: FencingPlan) -> bool:
+def switches(step: EscalationStep, plan: FencingPlan) -> bool:
     """Whether a step switches the machine itself. One without a device for it has failed before it touches anything."""
     match step.strategy:
         case Strategy.FENCE:
@@ -116,7 +116,7 @@ def draw_plan(random: Random) -> FencingPlan:
     return drawn
 
 
-def draw_ladder(random: Random) -> tuple[Step, ...]:
+def draw_ladder(random: Random) -> tuple[EscalationStep, ...]:
     """Some steps, each but the last with an end to its time."""
     chosen = random.sample(list(Strategy), k=random.choice((1, 2, 2, 3)))
     patience = [timedelta(minutes=random.choice((2, 5, 15))) for _ in chosen[:-1]]
@@ -126,7 +126,7 @@ def draw_ladder(random: Random) -> tuple[Step, ...]:
     )
 
 
-def acts_of(plan: FencingPlan, ladder: tuple[Step, ...] = ()) -> list[str]:
+def acts_of(plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> list[str]:
     """Of the acts that have their evils those that this plan may come to."""
     acts = ["last_look"]
     if plan.kdump is not None:

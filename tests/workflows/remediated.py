@@ -21,7 +21,7 @@ from activities.contracts.remediation import (
     ExternalRequest,
     FailedVolumes,
     FailedVolumesRequest,
-    Followed,
+    FollowedMachine,
     FollowRequest,
     MachineRequest,
     RemediationPin,
@@ -34,7 +34,7 @@ from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Release
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from policy.values.object_refs import ObjectRef
 from tests.workflows import world as scripted
@@ -51,13 +51,13 @@ ACTING = frozenset(
 """What needs a permit, a last look and an end to its time."""
 
 
-def step(strategy: Strategy, timeout: timedelta | None = None, *, kind: str = "SelfNodeRemediationTemplate") -> Step:
+def step(strategy: Strategy, timeout: timedelta | None = None, *, kind: str = "SelfNodeRemediationTemplate") -> EscalationStep:
     """One step of a ladder."""
     template = None
     if strategy is Strategy.EXTERNAL:
         template = ObjectRef(api_version=REMEDIATIONS, kind=kind, name="automatic", namespace="medik8s")
     name = template.key if template is not None else strategy.value
-    return Step(strategy=strategy, name=name, template=template, timeout=timeout)
+    return EscalationStep(strategy=strategy, name=name, template=template, timeout=timeout)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class SickNode(World):
 class Remediated:
     """The world. `acts` is what was done, in order; `broken` what should never have been."""
 
-    ladder: tuple[Step, ...]
+    ladder: tuple[EscalationStep, ...]
     node: SickNode = field(default_factory=SickNode)
     need: Need = field(default_factory=lambda: Need(kind=NeedKind.CHECK, reason="workers: Ready is Unknown", check=CHECK))
     of_machines: bool = False
@@ -327,16 +327,16 @@ class ScriptedRemediation:
             world.deletions.append(world.now)
         return GiveUpResult(detail="asked for its deletion")
 
-    def follow_machine(self, request: FollowRequest) -> Followed:
+    def follow_machine(self, request: FollowRequest) -> FollowedMachine:
         world = self.world
         world.acts.append("follow")
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-w-7")
         since = request.since or (world.deleting if world.present else None)
         found = self._replacement(request, since) if since is not None else None
         if not world.present:
-            return Followed(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
+            return FollowedMachine(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
         reason, message = world.owner_says if world.owner_asked is not None else ("", "")
-        return Followed(
+        return FollowedMachine(
             deleting=world.deleting is not None,
             deleting_since=world.deleting,
             phase="Deleting" if world.deleting else "Running",

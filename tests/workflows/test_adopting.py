@@ -11,11 +11,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.remediated import Remediated, SickNode, step
 from tests.workflows.remediating import Play
@@ -32,7 +32,7 @@ FREE = PlannedMethod(name="free", act=Act.FREE_CUT_PODS)
 BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
 IN_FLIGHT = LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
 """How long the last act of a predecessor may still have an effect."""
-QUEUED = PermitAnswer(decision=Decision.QUEUED, reason="the cap is reached", holder="us")
+QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached", holder="us")
 
 
 def switched(*isolation: PlannedMethod, **changes: object) -> FencingPlan:
@@ -58,9 +58,11 @@ def tainted(**changes: object) -> SickNode:
         (step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE), "annotate-external"),
         (SELF, f"create {OBJECT}"),
     ],
-    ids=lambda value: value.strategy.value if isinstance(value, Step) else "",
+    ids=lambda value: value.strategy.value if isinstance(value, EscalationStep) else "",
 )
-def test_no_step_of_a_remediation_begins_while_an_act_of_a_terminated_episode_may_be_in_flight(first: Step, act: str) -> None:
+def test_no_step_of_a_remediation_begins_while_an_act_of_a_terminated_episode_may_be_in_flight(
+    first: EscalationStep, act: str
+) -> None:
     """S34: the off of a predecessor may still be on its way to the device, whatever this one does."""
     world = Remediated(ladder=(first,), node=SickNode(mark=left_by("old")))
     with Play(world) as play:
@@ -86,7 +88,7 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
 
 
 @pytest.mark.parametrize("first", [FENCE, SELF], ids=lambda each: each.strategy.value)
-def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remediation(first: Step) -> None:
+def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remediation(first: EscalationStep) -> None:
     """S1, S32: it goes on freeing pods, and nobody reads the proof any more."""
     world = Remediated(ladder=(first,), node=tainted())
     with Play(world) as play:

@@ -35,7 +35,6 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type, failure
 from policy.fence.device_check import (
-    Answer,
     DeviceAnswer,
     DeviceMemory,
     DeviceReport,
@@ -43,6 +42,7 @@ from policy.fence.device_check import (
     DeviceTidings,
     DeviceToCheck,
     NodeToCheck,
+    Reachability,
 )
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
@@ -138,9 +138,9 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         at = activity.info().current_attempt_scheduled_time
         silent = self.rounds[min(self.checked, len(self.rounds)) - 1] if self.rounds else set()
         if endpoint in silent:
-            return DeviceAnswer(endpoint=endpoint, answer=Answer.SILENT, at=at, problem=REFUSED.format(endpoint))
+            return DeviceAnswer(endpoint=endpoint, answer=Reachability.SILENT, at=at, problem=REFUSED.format(endpoint))
         state, latency = PowerState.ON, timedelta(milliseconds=120)
-        return DeviceAnswer(endpoint=endpoint, answer=Answer.ANSWERS, at=at, state=state, latency=latency)
+        return DeviceAnswer(endpoint=endpoint, answer=Reachability.ANSWERS, at=at, state=state, latency=latency)
 
 
 @dataclass
@@ -257,7 +257,7 @@ async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_ea
     async with checking(env, devices) as check:
         await check.start()
         first = await check.rounds(1)
-        assert [row.answer for row in first.rows] == [Answer.ANSWERS, Answer.ANSWERS]
+        assert [row.answer for row in first.rows] == [Reachability.ANSWERS, Reachability.ANSWERS]
         answered_at = row_of(first, "node-1").last_success
         assert answered_at is not None
         report = await check.rounds(5)
@@ -285,7 +285,7 @@ async def test_the_age_of_the_last_success_grows_with_the_hours_and_outlives_the
     row = row_of(after_hours, "node-1")
     assert row.last_success is not None
     assert 3 * HOUR <= after_hours.ended - row.last_success < 4 * HOUR
-    assert (row.answer, row.latency_ms, after_hours.problems) == (Answer.SILENT, None, 1)
+    assert (row.answer, row.latency_ms, after_hours.problems) == (Reachability.SILENT, None, 1)
     assert row_of(next_run, "node-1").last_success == row.last_success == answered_at
     assert devices.told == []
 
@@ -348,7 +348,7 @@ async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_
         assert lines(report)[0] == ("node-1", "", "not read: incident incident-1 is open")
         assert devices.read == ["ipmi://node-2-1:623"]
         alone = await check.asked("node-1")
-    assert (row_of(alone, "node-1").answer, alone.problems) == (Answer.SILENT, 1)
+    assert (row_of(alone, "node-1").answer, alone.problems) == (Reachability.SILENT, 1)
     assert devices.told == []
 
 
@@ -375,7 +375,7 @@ async def test_a_site_that_no_worker_serves_is_said_and_is_no_silence(
     async with checking(env, devices) as check:
         report = await check.asked()
     row = row_of(report, "node-1")
-    assert (row.answer, row.state, report.answering) == (Answer.UNREAD, PowerState.UNKNOWN, 1)
+    assert (row.answer, row.state, report.answering) == (Reachability.UNREAD, PowerState.UNKNOWN, 1)
     assert "no worker took it from the task queue power." in row.problem
     assert devices.told == []
 

@@ -15,7 +15,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState, VolumeState
@@ -200,7 +200,7 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
 
 async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boot_that_it_is_on(env: WorkflowEnvironment) -> None:
     """S9: who is fenced stays pinned from the start, which boot of it only once it may be fenced."""
-    queued = PermitAnswer(decision=Decision.QUEUED, reason="one node at a time")
+    queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
     world = World(plan=fabric_only(), answers=deque([queued]))
     world.gates["ask-permit"] = asyncio.Event()
     async with fencing(env, world, permit_granted=False) as run:
@@ -217,7 +217,7 @@ async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boo
 
 async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env: WorkflowEnvironment) -> None:
     """S9."""
-    queued = PermitAnswer(decision=Decision.QUEUED, reason="one node at a time")
+    queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
     world = World(plan=fabric_only(), answers=deque([queued]))
     world.gates["ask-permit"] = asyncio.Event()
     async with fencing(env, world, permit_granted=False) as run:
@@ -555,7 +555,7 @@ async def test_a_machine_that_is_still_there_is_nowhere_called_given_up(env: Wor
 
 async def test_a_machine_that_nobody_wants_given_up_any_more_is_switched_on_by_a_word(env: WorkflowEnvironment) -> None:
     """S17, S20, S35: its check is gone before it is given up. Whoever has it go on gets it back, and no brake holds that up."""
-    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
     world = World(plan=plan(terminate_instance=True, power_on=False), answers=deque([refusal] * 50))
     world.gates["off"] = asyncio.Event()
     async with fencing(env, world) as run:

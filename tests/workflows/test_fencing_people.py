@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import NODE, World, plan
@@ -146,7 +146,7 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
     world = World(
         need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"),
         ready=True,
-        answers=deque([PermitAnswer(decision=Decision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100_000),
+        answers=deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100_000),
     )
     async with fencing(env, world, permit_granted=False, holder="") as run:
         status = await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
@@ -160,7 +160,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
     env: WorkflowEnvironment,
 ) -> None:
     """S14, S20: whoever starts the workflow may say that it was granted, and a scanner may have been replaced since."""
-    queued = [PermitAnswer(decision=Decision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 3
+    queued = [PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 3
     world = World(permitted=False, answers=deque(queued))
     async with fencing(env, world, permit_granted=True) as run:
         status = await run.until(lambda status: bool(status.queued))
@@ -171,7 +171,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
 
 async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_lost(env: WorkflowEnvironment) -> None:
     """S17, S20: the way back needs no permit, and no brake holds it up."""
-    queued = [PermitAnswer(decision=Decision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100
+    queued = [PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100
     world = World(permitted=False, answers=deque(queued))
     async with fencing(env, world, permit_granted=True) as run:
         await run.until(lambda status: bool(status.queued))
@@ -185,7 +185,7 @@ async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_
 
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
     """S17, S18: refused with the reason."""
-    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
     world = World(answers=deque([refusal]))
     async with fencing(env, world, permit_granted=False) as run:
         result = await run.result()
@@ -197,7 +197,7 @@ async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnviron
 async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowEnvironment) -> None:
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""
-    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
     world = World(on_errors=deque([failure(ErrorType.UNREACHABLE, "no answer")] * 500), answers=deque([refusal] * 500))
     async with fencing(env, world) as run:
         await run.parked()

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
@@ -45,7 +45,7 @@ async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit
     """S6, S8: ada saw boot-1 off. While the episode queues somebody switches the machine on; it hangs again as boot-2."""
     world = World(plan=plan(tries=1, restarts=0))
     world.read_errors = deque([failure(ErrorType.UNAUTHORIZED, "wrong password")] * 1000)
-    world.answers = deque([PermitAnswer(decision=Decision.QUEUED, reason="one at a time", holder="us")])
+    world.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")])
     async with fencing(env, world) as run:
         await run.parked()
         await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))

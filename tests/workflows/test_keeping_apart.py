@@ -15,7 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase, PreservationNews
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
@@ -326,7 +326,7 @@ async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnviro
     """S14: a machine is cut off within the budget of disruptions, like any other; its hold does not wait for that."""
     world = failed(switched())
     world.timeout = timedelta(hours=2)
-    world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
         await run.skip(timedelta(minutes=119))
@@ -344,7 +344,7 @@ async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnviro
 async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: WorkflowEnvironment, word: str) -> None:
     """S20, S26."""
     world = failed(switched())
-    world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
         if word == "release":
@@ -363,7 +363,7 @@ async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: Wor
 async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: WorkflowEnvironment) -> None:
     """S14: it would count until the hold is over, and others would wait for it so long."""
     world = failed(switched())
-    world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and bool(status.queued))
         assert world.held.node is not None

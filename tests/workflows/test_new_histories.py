@@ -8,7 +8,7 @@ import pytest
 
 from policy.episode.messages import Kind
 from policy.fence.plan import CORDON, UNCORDON
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.drawing import Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
@@ -48,7 +48,9 @@ def whole_and_rolled(drawn: Drawn) -> tuple[Play, Play]:
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize(("kind", "ladder"), [(Kind.FENCING, ()), (Kind.REMEDIATION, LADDER)])
-def test_histories_that_are_left_at_every_rest_end_as_one_does(kind: Kind, ladder: tuple[Step, ...], trouble: str) -> None:
+def test_histories_that_are_left_at_every_rest_end_as_one_does(
+    kind: Kind, ladder: tuple[EscalationStep, ...], trouble: str
+) -> None:
     """S1, S5, S35: what the state carries is all that a story knows."""
     fenced = plan(isolation=(CORDON, *CUTS, FREE), recovery=(*GIVEN_BACK, UNCORDON), free_timeout=timedelta(minutes=5), tries=2)
     drawn = arranged(fenced, *TROUBLES[trouble], kinds=(kind,), ladder=ladder, reactions=("resume",))

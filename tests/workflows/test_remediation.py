@@ -11,8 +11,8 @@ import pytest
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
-from policy.episode.permits import Decision, PermitAnswer
-from policy.remediation.escalation import Step, Strategy
+from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, Sibling, step
@@ -117,7 +117,9 @@ def test_until_when_others_hold_the_node_is_told_to_the_scanner(seen: str) -> No
     [(DELETION, True), (OWNER, True), (EXTERNAL, False), (ANNOTATION, False), ((step(Strategy.FENCE),), False)],
     ids=["delete-machine", "request-owner", "external", "annotate-external", "fence"],
 )
-def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(ladder: tuple[Step, ...], removes: bool) -> None:
+def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(
+    ladder: tuple[EscalationStep, ...], removes: bool
+) -> None:
     """S15: whatever else is done, etcd goes on counting the member."""
     world = Remediated(ladder=ladder, owner="KubeadmControlPlane/cp")
     with Play(world) as play:
@@ -431,7 +433,7 @@ def test_a_persons_wish_is_fulfilled_once_its_controller_has_succeeded_and_the_n
 
 
 @pytest.mark.parametrize("ladder", [EXTERNAL, ANNOTATION], ids=["external", "annotate-external"])
-def test_a_persons_wish_is_fulfilled_once_the_node_has_started_anew(ladder: tuple[Step, ...]) -> None:
+def test_a_persons_wish_is_fulfilled_once_the_node_has_started_anew(ladder: tuple[EscalationStep, ...]) -> None:
     """S14: neither Metal3 nor OpenShift's operator ever says that it has succeeded, and a permit is not held for ever."""
     world = Remediated(ladder=ladder, need=Need(kind=NeedKind.PERSON, reason="a drill", requester="ada"))
     world.node.ready = True
@@ -511,7 +513,7 @@ def test_a_node_without_a_machine_can_not_be_annotated() -> None:
 def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
     """S14."""
     world = Remediated(ladder=DELETION)
-    world.node.answers = deque([PermitAnswer(decision=Decision.QUEUED, reason="one at a time", holder="us")])
+    world.node.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")])
     with Play(world, permit_granted=False, holder="", need=None) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
         assert "mark" not in world.acts
@@ -522,7 +524,7 @@ def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
 
 def test_a_refusal_ends_it_with_nothing_touched() -> None:
     world = Remediated(ladder=DELETION)
-    world.node.answers = deque([PermitAnswer(decision=Decision.REFUSED, reason="too many are unhealthy")])
+    world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")])
     with Play(world, permit_granted=False) as play:
         result = play.result()
     assert (result.outcome, result.message) == (Outcome.REFUSED, "too many are unhealthy")
@@ -547,7 +549,7 @@ def test_a_target_that_cannot_be_pinned_is_refused() -> None:
 
 def test_an_abort_in_the_queue_touches_nothing() -> None:
     world = Remediated(ladder=DELETION)
-    world.node.answers = deque([PermitAnswer(decision=Decision.QUEUED, reason="one at a time", holder="us")] * 9)
+    world.node.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")] * 9)
     with Play(world, permit_granted=False) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
         play.abort()

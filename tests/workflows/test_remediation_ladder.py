@@ -9,10 +9,10 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import Act, PlannedMethod
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
@@ -224,7 +224,7 @@ def test_a_deletion_that_goes_on_hanging_after_the_fencing_needs_a_person() -> N
 
 
 @pytest.mark.parametrize("after", [FENCE, SELF], ids=["fence", "external"])
-def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alone(after: Step) -> None:
+def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alone(after: EscalationStep) -> None:
     """A check of Machines lets nobody touch one that goes; its end is waited for all the same."""
     world = Remediated(ladder=(DELETE, after), goes_after=40 * MINUTE, of_machines=True)
     with Play(world) as play:
@@ -297,7 +297,7 @@ def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:
     world = Remediated(ladder=(FENCE,), node=silent())
     with Play(world) as play:
         play.parked()
-        world.node.answers = deque([PermitAnswer(decision=Decision.REFUSED, reason="too many are unhealthy")])
+        world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")])
         play.resume()
         status = play.until(lambda status: "too many are unhealthy" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         assert not status.permit

@@ -12,7 +12,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Step, Strategy
+from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
@@ -45,7 +45,7 @@ def gets_well(world: Remediated) -> Callable[[], None]:
 
 
 @each_step
-def test_a_node_that_recovers_while_its_step_is_written_down_is_left_alone(first: Step, act: str) -> None:
+def test_a_node_that_recovers_while_its_step_is_written_down_is_left_alone(first: EscalationStep, act: str) -> None:
     """S20: an API may take a minute for it."""
     world = Remediated(ladder=(first,))
     world.before["remediation.remember"] = gets_well(world)
@@ -55,7 +55,7 @@ def test_a_node_that_recovers_while_its_step_is_written_down_is_left_alone(first
 
 
 @each_step
-def test_an_abort_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: Step, act: str) -> None:
+def test_an_abort_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: EscalationStep, act: str) -> None:
     """S20: the person was answered that nothing had been done yet."""
     world = Remediated(ladder=(first,))
     with Play(world) as play:
@@ -65,7 +65,7 @@ def test_an_abort_that_comes_while_a_step_is_written_down_is_heard_before_its_ac
 
 
 @each_step
-def test_a_hold_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: Step, act: str) -> None:
+def test_a_hold_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: EscalationStep, act: str) -> None:
     """S20."""
     world = Remediated(ladder=(first,))
     with Play(world) as play:
@@ -80,7 +80,7 @@ def test_a_hold_that_comes_while_a_step_is_written_down_is_heard_before_its_act(
 
 
 @each_step
-def test_who_objects_while_a_step_is_written_down_is_obeyed(first: Step, act: str) -> None:
+def test_who_objects_while_a_step_is_written_down_is_obeyed(first: EscalationStep, act: str) -> None:
     """S15, S20: a veto, a lost permit or a quorum that is lost: the look finds all of them."""
     world = Remediated(ladder=(first,))
     world.before["remediation.remember"] = lambda: world.node.looks.append(LookVerdict.VETOED)
@@ -90,7 +90,7 @@ def test_who_objects_while_a_step_is_written_down_is_obeyed(first: Step, act: st
 
 
 @each_step
-def test_a_look_that_was_long_ago_licenses_nothing(first: Step, act: str) -> None:
+def test_a_look_that_was_long_ago_licenses_nothing(first: EscalationStep, act: str) -> None:
     """S45: its answer lay about, since for a minute no worker went on with the workflow; the node has recovered meanwhile."""
     world = Remediated(ladder=(first,))
     with Play(world) as play:
@@ -125,7 +125,7 @@ def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
 
 
 @each_step
-def test_an_attempt_that_the_last_look_forbids_is_not_remembered(first: Step, act: str) -> None:
+def test_an_attempt_that_the_last_look_forbids_is_not_remembered(first: EscalationStep, act: str) -> None:
     """Else the machine's next failure would wait for a back-off, and count a retry, after nothing was done to it."""
     world = Remediated(ladder=(first,), stands=("before", "before, on the Node"))
     world.before["remediation.remember"] = gets_well(world)
@@ -136,7 +136,7 @@ def test_an_attempt_that_the_last_look_forbids_is_not_remembered(first: Step, ac
 
 
 @each_step
-def test_an_attempt_that_was_carried_out_is_remembered(first: Step, act: str) -> None:
+def test_an_attempt_that_was_carried_out_is_remembered(first: EscalationStep, act: str) -> None:
     world = Remediated(ladder=(first,), stands=("before", "before"))
     with Play(world) as play:
         play.did(act)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
@@ -37,7 +37,7 @@ def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more() -> None:
     """S17, S35: the fencing has failed at the way back; whoever mends the BMC and says so gets the node back, and no brake holds
     that up."""
     world = stays_off()
-    world.node.answers = deque([PermitAnswer(decision=Decision.REFUSED, reason="too many are unhealthy")] * 9)
+    world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")] * 9)
     with Play(world) as play:
         assert "`resume` switches it on" in play.parked().problem
         world.node.on_errors.clear()

@@ -26,11 +26,11 @@ from activities.contracts.episodes import (
     FindRequest,
     FoundOpen,
     NameRequest,
+    NewsRequest,
     Opened,
     OpenOutcome,
     OpenRequest,
     OpenResult,
-    TellRequest,
     TellResult,
 )
 from activities.contracts.news import RepetitionActivities, RepetitionRequest
@@ -42,7 +42,15 @@ from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import FencingInput, Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import Decision, PermitAnswer, PermitQuestion, PermitQuestions, PermitRequest, PermitState, Release
+from policy.episode.permits import (
+    PermitAnswer,
+    PermitDecision,
+    PermitQuestion,
+    PermitQuestions,
+    PermitRequest,
+    PermitState,
+    Release,
+)
 from policy.scan.repeats import RepeatAlarm
 from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, SeenVersion, ViewState
 from policy.values.object_refs import Dialect, ObjectRef
@@ -185,7 +193,7 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
         return OpenResult(outcomes=tuple(outcomes))
 
     @activity.defn(name="episodes.tell")
-    async def tell(self, request: TellRequest) -> TellResult:
+    async def tell(self, request: NewsRequest) -> TellResult:
         self.told.append(request.observations)
         await self.may_tell.wait()
         return TellResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
@@ -434,9 +442,9 @@ async def test_only_a_persons_request_ends_a_hold_off(env: WorkflowEnvironment) 
     async with after_an_abort(env, ScriptedCluster()) as scan:
         await scan.until(lambda status: bool(status.held_off))
         refused = await scan.ask("node-1", "of-a-program", by_person=False)
-        assert (refused.decision, "aborted by ada" in refused.reason) == (Decision.REFUSED, True)
+        assert (refused.decision, "aborted by ada" in refused.reason) == (PermitDecision.REFUSED, True)
         assert (await scan.until(lambda status: True)).held_off
-        assert (await scan.ask("node-1", "of-a-person")).decision is Decision.GRANTED
+        assert (await scan.ask("node-1", "of-a-person")).decision is PermitDecision.GRANTED
         assert not (await scan.until(lambda status: True)).held_off
 
 
@@ -446,7 +454,7 @@ async def test_who_holds_the_node_is_not_held_off_because_it_kept_others_from_it
     world.show(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: bool(status.held_off))
-        assert (await scan.ask("node-1", "of-a-program", by_person=False)).decision is Decision.GRANTED
+        assert (await scan.ask("node-1", "of-a-program", by_person=False)).decision is PermitDecision.GRANTED
 
 
 @pytest.mark.parametrize(
@@ -506,10 +514,10 @@ async def test_a_person_is_granted_queued_or_refused(env: WorkflowEnvironment) -
     world.show(report())
     async with scanning(env, world) as scan:
         first = await scan.ask("node-1", "one")
-        assert (first.decision, first.holder) == (Decision.GRANTED, "us")
-        assert (await scan.ask("node-1", "one")).decision is Decision.GRANTED
-        assert (await scan.ask("node-1", "other")).decision is Decision.REFUSED
-        assert (await scan.ask("node-2", "two")).decision is Decision.QUEUED
+        assert (first.decision, first.holder) == (PermitDecision.GRANTED, "us")
+        assert (await scan.ask("node-1", "one")).decision is PermitDecision.GRANTED
+        assert (await scan.ask("node-1", "other")).decision is PermitDecision.REFUSED
+        assert (await scan.ask("node-2", "two")).decision is PermitDecision.QUEUED
         await scan.release(FencingInput(cluster=scan.cluster, node="node-1", incident="one"))
         # nobody runs under node-2's id, so its place is given up again as soon as it is told
         await scan.until(lambda status: not status.queue)
@@ -535,7 +543,7 @@ async def test_a_request_without_any_policy_takes_the_lease_first(env: WorkflowE
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1)
         assert not world.requests[0].work_in_hand
-        assert (await scan.ask("node-1")).decision is Decision.GRANTED
+        assert (await scan.ask("node-1")).decision is PermitDecision.GRANTED
         assert world.requests[-1].work_in_hand
 
 
@@ -811,7 +819,7 @@ async def test_an_episode_that_asks_for_itself_is_told_what_is_seen_of_its_node(
     world = ScriptedCluster()
     world.show(replace(in_hand(world), candidates=()))
     async with scanning(env, world) as scan:
-        assert (await scan.ask("node-1")).decision is Decision.GRANTED
+        assert (await scan.ask("node-1")).decision is PermitDecision.GRANTED
         world.show(replace(in_hand(world, incident="its-mark"), candidates=()))
         await eventually(env, lambda: [each.node for call in world.told for each in call] == ["node-1"])
 

@@ -15,7 +15,7 @@ from activities.contracts.episodes import Opened, OpenRequest, OpenResult
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import FencingInput
-from policy.episode.permits import Decision, PermitRequest, PermitState
+from policy.episode.permits import PermitDecision, PermitRequest, PermitState
 from policy.preservation.book import PreservationNeed
 from policy.scan.report import ClusterLease, ViewState
 from tests.workflows.surroundings import eventually, worker
@@ -177,7 +177,7 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
         asked = await scan.client_handle().start_update(HealthScanner.request_permit, request, wait_for_stage=accepted)
         world.go.set()
         answer = await asyncio.wait_for(asked.result(), 20)
-    assert answer.decision is Decision.GRANTED
+    assert answer.decision is PermitDecision.GRANTED
 
 
 class _Noting(list[FencingInput]):

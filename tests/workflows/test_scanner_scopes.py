@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import OpenRequest, OpenResult
 from activities.contracts.scan import ScanRequest
 from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
-from policy.episode.permits import Decision, PermitState
+from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
@@ -80,7 +80,7 @@ async def test_a_rack_that_fails_as_a_whole_is_not_fenced(env: WorkflowEnvironme
         assert {refused.reason for refused in status.refused} == {"ScopeStorm"}
         assert "200 of 200 nodes, 100%, are unresponsive" in status.refused[0].message
         by_hand = await scan.ask("r0-5")
-        assert by_hand.decision is Decision.REFUSED
+        assert by_hand.decision is PermitDecision.REFUSED
         assert "the policy racks fences below 50%" in by_hand.reason
         for node in down[:101]:
             world.repair(node)
@@ -134,7 +134,7 @@ async def test_a_node_that_was_just_switched_on_keeps_its_quiet_time(env: Workfl
         world.look()
         if by_hand:
             answer = await scan.ask("r0-0")
-            assert (answer.decision, "it is left alone for another" in answer.reason) == (Decision.REFUSED, True)
+            assert (answer.decision, "it is left alone for another" in answer.reason) == (PermitDecision.REFUSED, True)
         status = await scan.until(lambda status: any(refused.reason == "QuietTime" for refused in status.refused))
         assert "was switched on at" in status.refused[0].message
         assert len(world.opened) == 1
@@ -155,6 +155,6 @@ async def test_after_so_many_failures_a_node_is_left_alone_until_the_pause_is_ov
         assert held.reason == "attempts failed in a row: 1, the last one with: no template"
         assert held.until is not None
         assert held.until - await env.get_current_time(scan.handle) > timedelta(days=4)
-        assert (await scan.ask("r0-0")).decision is Decision.GRANTED
+        assert (await scan.ask("r0-0")).decision is PermitDecision.GRANTED
         status = await scan.until(lambda status: not status.held_off)
         assert [permit.holding for permit in status.permits] == [PermitState.OPEN]

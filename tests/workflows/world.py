@@ -21,7 +21,7 @@ from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.messages import GivenUpReading, Pinned, Reading, VolumeReading
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerState, Quarantine, VolumeState
@@ -753,8 +753,10 @@ class ScriptedTarget:
 
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
-        answer = self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
-        self.world.permitted = self.world.permitted or answer.decision is Decision.GRANTED
+        answer = (
+            self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
+        )
+        self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:

@@ -29,13 +29,13 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_message, error_type
 from policy.fence.device_check import (
-    Answer,
     DeviceAnswer,
     DeviceReport,
     DeviceRow,
     DeviceTidings,
     DeviceToCheck,
     NodeToCheck,
+    Reachability,
     Remembered,
     held_row,
     report_of,
@@ -214,7 +214,7 @@ class DeviceCheck:
             why = _nobody(error, power_queue(site)) or f"not read: {error_message(error)}"
             now = workflow.now()
             return tuple(
-                DeviceAnswer(endpoint=each.device.endpoint, answer=Answer.UNREAD, at=now, problem=why) for each in devices
+                DeviceAnswer(endpoint=each.device.endpoint, answer=Reachability.UNREAD, at=now, problem=why) for each in devices
             )
         return read.answers
 
@@ -236,11 +236,11 @@ class DeviceCheck:
 
     def _count(self, node: NodeToCheck, answer: DeviceAnswer) -> None:
         """A device that answers counts nought, so that its series is there before it falls silent."""
-        if answer.answer is Answer.UNREAD or node.held:
+        if answer.answer is Reachability.UNREAD or node.held:
             return
         counter = workflow.metric_meter().create_counter(METRIC, "Readings that a fence device did not answer")
         labels = {"cluster": self._cluster, "node": node.node, "endpoint": answer.endpoint}
-        counter.add(1 if answer.answer is Answer.SILENT else 0, labels)
+        counter.add(1 if answer.answer is Reachability.SILENT else 0, labels)
 
     # Words from outside ---------------------------------------------------------------------------------------------
 

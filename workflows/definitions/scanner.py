@@ -18,7 +18,7 @@ from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
-from policy.episode.permits import Decision, PermitAnswer, PermitQuestions, PermitRequest, Release
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.objects.scopes import CLUSTER
 from policy.scan.report import ScanReport
 from workflows.episode.conversation import by_a_person
@@ -246,7 +246,7 @@ class HealthScanner:
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
         """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
         if self._stop is not None:
-            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner is being stopped by {self._stop.who}")
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {self._stop.who}")
         self._asking.append(request.node)
         try:
             if not self._can_answer(request) and self._scan is not None:
@@ -254,10 +254,10 @@ class HealthScanner:
                 self._scan.cancel()
             await workflow.wait_condition(lambda: self._may_answer(request), timeout=ANSWER_PATIENCE)
         except TimeoutError:
-            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
         else:
             if self._report is None or self._stop is not None:
-                return PermitAnswer(decision=Decision.REFUSED, reason="the scanner is being stopped")
+                return PermitAnswer(decision=PermitDecision.REFUSED, reason="the scanner is being stopped")
             return self._granting.take_request(self._report, request)
         finally:
             self._asking.remove(request.node)

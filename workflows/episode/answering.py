@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import AnswerRequest, AnswerResult, TargetActivities
 from activities.errors import error_message
-from policy.episode.fencing_requests import Answer, Stage, last_stage
+from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
 from policy.episode.messages import Outcome
 from policy.episode.needs import Need, NeedKind
 from workflows.episode.bookkeeping import Bookkeeping
@@ -73,7 +73,7 @@ class Answering:
     async def _write(self, stage: Stage, message: str, *, patiently: bool = True) -> AnswerResult:
         assert self._about is not None, "somebody asks"
         cluster = self._episode.target.cluster
-        answer = Answer(about=self._about, uid=self._uid, stage=stage, message=message)
+        answer = RequestAnswer(about=self._about, uid=self._uid, stage=stage, message=message)
         request = AnswerRequest(target=self._episode.target, answer=answer)
         config = options.cluster_write(cluster) if patiently else options.report(cluster)
         return await workflow.execute_activity_method(

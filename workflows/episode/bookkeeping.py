@@ -29,7 +29,7 @@ from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
 from policy.episode.messages import Phase
 from policy.episode.permits import Release
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
@@ -102,7 +102,7 @@ class Bookkeeping:
             result = await self._mark_schedulable(keep_cordon=keep_cordon, tainted=tainted)
             self._episode.note("mark-schedulable", "ok", result.detail)
 
-        self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
+        self._episode.enter(step=FenceStep.RECOVERY, doing="removes our marks")
         await self.insist("mark-schedulable", remove, failing="our marks can't be removed", pause=pause)
 
     async def insist(

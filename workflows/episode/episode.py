@@ -22,8 +22,8 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Phase, RecordEntry
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import Decision, PermitAnswer, PermitRequest, Release
-from policy.fence.config import Step
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
+from policy.fence.config import FenceStep
 from policy.objects.marks import NOTHING_ADDED, Added
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
@@ -96,7 +96,9 @@ class Episode(EpisodeState):
         self.record.append(entry)
         self.publisher.hear(entry)
 
-    def enter(self, *, phase: Phase | None = None, step: Step | None = None, doing: str, until: datetime | None = None) -> None:
+    def enter(
+        self, *, phase: Phase | None = None, step: FenceStep | None = None, doing: str, until: datetime | None = None
+    ) -> None:
         """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
         if phase is not None and phase is not self.phase:
             self.phase = phase
@@ -387,10 +389,10 @@ class Episode(EpisodeState):
         pause = timedelta(minutes=1)
         while True:
             answer = await self._ask(request)
-            self.queued = answer.reason if answer.decision is Decision.QUEUED else ""
-            if answer.decision is Decision.REFUSED:
+            self.queued = answer.reason if answer.decision is PermitDecision.QUEUED else ""
+            if answer.decision is PermitDecision.REFUSED:
                 return answer.reason
-            if answer.decision is Decision.GRANTED:
+            if answer.decision is PermitDecision.GRANTED:
                 self.permit = True
             if not self.permit and self.abort_asked is None:
                 self.enter(doing=f"waits for a permit: {answer.reason}")
@@ -413,7 +415,7 @@ class Episode(EpisodeState):
                 **(options.temporal_call() | {"summary": f"asks for a permit to disrupt {self.node}"}),
             )
         except ActivityError as error:
-            answer = PermitAnswer(decision=Decision.REFUSED, reason=error_message(error))
+            answer = PermitAnswer(decision=PermitDecision.REFUSED, reason=error_message(error))
         self.note("permit", answer.decision.value, answer.reason)
         self.holder = answer.holder or self.holder
         return answer

@@ -21,7 +21,7 @@ from activities.errors import error_message
 from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry
 from policy.episode.nodefence import MAXIMUM_JOBS, job_of, transition
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from workflows.episode.state import PublisherState
 from workflows.kit import options
 
@@ -46,7 +46,7 @@ class Publisher:
             self._state.jobs = [*self._state.jobs, job][-MAXIMUM_JOBS:]
         if (event := event_of(entry)) is not None:
             self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
-        if entry.outcome == "failed" and entry.act in set(Step):
+        if entry.outcome == "failed" and entry.act in set(FenceStep):
             self._state.failure = entry.detail
         if entry.act == "end":
             self._state.outcome, self._state.message = entry.outcome, entry.detail

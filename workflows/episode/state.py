@@ -39,7 +39,7 @@ from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.preservation.held import Isolation
-from policy.remediation.escalation import Step as Rung
+from policy.remediation.escalation import EscalationStep as Rung
 from policy.values.object_refs import ObjectRef
 from workflows.kit.messages import AbortRequest, PersonRequest
 

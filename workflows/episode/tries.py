@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
@@ -25,7 +25,7 @@ class Tries:
         self._before_next = before_next
 
     async def carry_out(
-        self, step: Step, act: Callable[[], Awaitable[None]], *, tries: int | None = None, restores: bool = False
+        self, step: FenceStep, act: Callable[[], Awaitable[None]], *, tries: int | None = None, restores: bool = False
     ) -> None:
         """The last failure is the step's. tries: None, as often as the plan says for every step. restores: it is what an abort
         may have asked for, so that this abort ends no try.
@@ -35,7 +35,7 @@ class Tries:
             await self._until_done(step, act, tries or self._plan.tries, under, restores=restores)
 
     async def _until_done(
-        self, step: Step, act: Callable[[], Awaitable[None]], tries: int, under: Undertaking, *, restores: bool
+        self, step: FenceStep, act: Callable[[], Awaitable[None]], tries: int, under: Undertaking, *, restores: bool
     ) -> None:
         patience = Patience(self._episode, under)
         while True:

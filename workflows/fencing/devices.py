@@ -35,7 +35,7 @@ Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class DeviceWords:
     """What reading and commanding are called for one use of devices: the activities, and their names in the record."""
 
     read: Callable[[PowerActivities, PowerRequest], Awaitable[Reading]]
@@ -48,7 +48,7 @@ class Words:
     on_step: str
 
 
-POWER = Words(
+POWER = DeviceWords(
     read=PowerActivities.read_power,
     off=PowerActivities.power_off,
     on=PowerActivities.power_on,
@@ -58,7 +58,7 @@ POWER = Words(
     off_step="power-management",
     on_step="power-management",
 )
-PATH = Words(
+PATH = DeviceWords(
     read=PowerActivities.read_path,
     off=PowerActivities.cut_path,
     on=PowerActivities.restore_path,
@@ -88,7 +88,7 @@ class Commanded:
 class Devices:
     """The devices of one episode, in one use of them."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, words: Words, said: dict[str, PowerState]) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, words: DeviceWords, said: dict[str, PowerState]) -> None:
         """said: the latest word of each device is kept there."""
         self._episode = episode
         self._plan = plan

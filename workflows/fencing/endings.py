@@ -10,7 +10,7 @@ from __future__ import annotations
 from policy.episode.fencing import may_restore_path
 from policy.episode.messages import Outcome
 from policy.episode.needs import NeedKind
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON
 from workflows.episode.state import End
 from workflows.fencing.case import Case
@@ -50,7 +50,7 @@ class Endings:
         """
         case = self._case
         if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
-            self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
+            self._episode.note(FenceStep.POWER_MANAGEMENT.value, "skipped", message)
         case.progress.end = End(outcome=outcome, message=message)
         left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
         keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}

@@ -23,7 +23,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.fencing import freeing_choice
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
 from workflows.episode.bookkeeping import Bookkeeping
@@ -59,7 +59,7 @@ class FreeingSequence:
         self._preflight = preflight
         self._progress = progress
         self._counted: Workload | None = None
-        self._pacing = Pacing(episode, Step.POWER_MANAGEMENT, progress.pacing)
+        self._pacing = Pacing(episode, FenceStep.POWER_MANAGEMENT, progress.pacing)
 
     @property
     def began(self) -> bool:

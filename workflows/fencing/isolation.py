@@ -26,7 +26,7 @@ from activities.contracts.target import (
 )
 from policy.episode.events import EventReason
 from policy.episode.messages import PathProof
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.objects.nodes import Taint
 from workflows.episode.bookkeeping import Bookkeeping
@@ -65,7 +65,7 @@ class IsolationSequence:
         self._paths = Paths(episode, plan, desk, preflight, progress.paths)
         self._volumes = Volumes(episode, plan, progress.volumes)
         self._draining = Draining(episode, preflight)
-        self._pacing = Pacing(episode, Step.ISOLATION, progress.pacing)
+        self._pacing = Pacing(episode, FenceStep.ISOLATION, progress.pacing)
 
     @property
     def freed(self) -> bool:
@@ -117,7 +117,7 @@ class IsolationSequence:
             if index in self._progress.done and not self._is_undone(method):
                 continue
             await self._episode.delay(method.delay, f"waits its delay before {method.name}", self._preflight.before_destruction)
-            await self._tries.carry_out(Step.ISOLATION, partial(self._isolate, method), tries=method.tries)
+            await self._tries.carry_out(FenceStep.ISOLATION, partial(self._isolate, method), tries=method.tries)
             self._progress.done.append(index)
 
     def _is_undone(self, method: PlannedMethod) -> bool:

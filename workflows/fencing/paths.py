@@ -16,7 +16,7 @@ from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
 from policy.episode.fencing import off_proven
 from policy.episode.messages import PathProof, Phase
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.objects.marks import Added
@@ -151,7 +151,7 @@ class Paths:
     async def _insist(self, name: str, give_back: Callable[[], Awaitable[None]]) -> None:
         """However long it takes: a node without its storage is of no use. A person's abort leaves the path cut: our mark goes on
         telling of it."""
-        self._episode.enter(step=Step.RECOVERY, doing=f"gives the path {name} back")
+        self._episode.enter(step=FenceStep.RECOVERY, doing=f"gives the path {name} back")
         failing, pause = "a path can't be given back", self._plan.retry_interval
         if await self._desk.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
             del self._cut[name]

@@ -14,7 +14,7 @@ from temporalio import workflow
 from policy.episode.events import EventReason
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import OffProof, Phase
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.values.durations import format_duration
 from workflows.episode.preflight import PowerOnLicence
 from workflows.fencing.case import Case
@@ -94,7 +94,7 @@ class PowerManagement:
         if self._progress.switched_on:
             return  # in this round of the flow, before a new history
         try:
-            await self._case.tries.carry_out(Step.POWER_MANAGEMENT, self.try_on, restores=True)
+            await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
         except (StepFailed, Hopeless, AbortAsked) as interrupt:
             if not self._power.says_on:
                 raise

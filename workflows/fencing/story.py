@@ -28,7 +28,7 @@ from policy.episode.fencing import power_due
 from policy.episode.identity import same_machine
 from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
@@ -229,12 +229,12 @@ class FencingStory:
                 await self.crash_dump.free_at_once()
                 await self._wait_before_power()
                 await self.crash_dump.wait()
-                await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_off)
-            await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_free)
+                await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_off)
+            await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_free)
         if case.leaves_off:
             return await self.endings.left_off()
         if case.power.is_to_be_given_up and case.power.proof is not None:
-            await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_give_up)
+            await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
             message = f"off is proven, and the machine is given up for good ({case.power.given_up})"
             return await self.endings.restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.power.kept:
@@ -258,7 +258,7 @@ class FencingStory:
     async def _begin(self) -> str:
         """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
         if self._case is None:
-            self.episode.enter(step=Step.ISOLATION, doing="looks at the node")
+            self.episode.enter(step=FenceStep.ISOLATION, doing="looks at the node")
             self.episode.introduce(zone="", reason=self.episode.reason)
             try:
                 pin = await self._pin()
@@ -269,7 +269,7 @@ class FencingStory:
             return ""
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
         try:
-            await case.tries.carry_out(Step.ISOLATION, case.adoption.take_over)
+            await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
             if not self.episode.permit and acts:
                 refused = await self.episode.obtain_permit(case.permit_request())
                 if refused:
@@ -277,8 +277,8 @@ class FencingStory:
                 await case.pin_anew()
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
-                await case.tries.carry_out(Step.ISOLATION, self._mark)
-            await case.tries.carry_out(Step.ISOLATION, case.answering.begin)
+                await case.tries.carry_out(FenceStep.ISOLATION, self._mark)
+            await case.tries.carry_out(FenceStep.ISOLATION, case.answering.begin)
         except Interrupt as interrupt:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
@@ -405,7 +405,7 @@ class FencingStory:
 
     async def _isolate(self) -> None:
         await self.case.preflight.may_go_on()
-        self.episode.enter(phase=Phase.NEW, step=Step.ISOLATION, doing="reads the power state")
+        self.episode.enter(phase=Phase.NEW, step=FenceStep.ISOLATION, doing="reads the power state")
         await self.case.power.try_out()
         await self._wait_before_isolation()
         await self.case.isolation.carry_out()

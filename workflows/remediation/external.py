@@ -14,8 +14,8 @@ from temporalio import workflow
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
 from activities.contracts.target import ActResult
 from policy.episode.messages import Outcome, Phase
-from policy.fence.config import Step
-from policy.remediation.following import Progress, Told, follow
+from policy.fence.config import FenceStep
+from policy.remediation.following import Progress, RemediationConditions, follow
 from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
@@ -87,7 +87,7 @@ class ExternalRemediation:
         pause = FIRST_LOOK
         with self._episode.undertaking(f"sees {self._called} go") as under:
             while (await self._read()).present and workflow.now() < under.began + GOING_PATIENCE:
-                self._episode.enter(step=Step.RECOVERY, doing=f"waits until {self._called} is gone")
+                self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits until {self._called} is gone")
                 await self._episode.rest(pause, self._episode.doing)
                 pause = min(pause * 2, LOOK_AGAIN)
         return ""
@@ -96,7 +96,7 @@ class ExternalRemediation:
 
     async def _create(self) -> None:
         target = self._target
-        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
+        self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
         while (seen := await target.act(self._send, covered=True)).deleting:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
             await self._target.wait(self._state, self._pause, self._episode.doing)
@@ -228,7 +228,9 @@ class AnnotateExternal:
         if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
         if self._state.asked is None:
-            self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
+            self._episode.enter(
+                phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator"
+            )
             done = await target.act(self._annotate)
             target.was_tried()
             self._state.began = self._state.asked = workflow.now()
@@ -266,8 +268,8 @@ class AnnotateExternal:
         return left
 
 
-def _told(seen: External) -> Told:
-    return Told(
+def _told(seen: External) -> RemediationConditions:
+    return RemediationConditions(
         processing=seen.processing,
         succeeded=seen.succeeded,
         permanent_node_deletion_expected=seen.node_deletion,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from temporalio import workflow
 
 from policy.episode.messages import FencingInput, Outcome, Phase
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.remediation.escalation import Strategy
 from workflows.episode.state import End, StepProgress
@@ -97,7 +97,7 @@ class FencingStep:
         """Until the node is back, or left off on purpose."""
         if self._state.end is not None:
             return self._state.end
-        self._target.episode.enter(phase=Phase.RUNNING, step=Step.ISOLATION, doing="fences the node")
+        self._target.episode.enter(phase=Phase.RUNNING, step=FenceStep.ISOLATION, doing="fences the node")
         if self._state.asked is None:
             await self._target.remember()
             self._state.asked, self._target.episode.restarts = workflow.now(), 0

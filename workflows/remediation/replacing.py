@@ -14,12 +14,12 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
-from activities.contracts.remediation import Followed, RemediationActivities
+from activities.contracts.remediation import FollowedMachine, RemediationActivities
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
 from policy.episode.messages import Outcome, Phase
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress, Undertaking
 from workflows.kit import options
@@ -95,7 +95,7 @@ class ReplacingStep(ABC):
         self._state.began = workflow.now()
         return await self.carry_out()
 
-    async def _while_there_is_a_way_back(self, found: Followed) -> None:
+    async def _while_there_is_a_way_back(self, found: FollowedMachine) -> None:
         await self._target.preflight.may_go_on()
         try:
             await self._target.preflight.before_others_act()
@@ -110,7 +110,7 @@ class ReplacingStep(ABC):
                 f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
-    def _say(self, found: Followed | None) -> str:
+    def _say(self, found: FollowedMachine | None) -> str:
         if found is None:
             self._episode.enter(doing="waits until the machine can be looked at")
             return self._episode.doing
@@ -122,12 +122,12 @@ class ReplacingStep(ABC):
             self._episode.enter(doing=f"waits for {owner} to remediate it{said}")
         return self._episode.doing
 
-    async def _see_the_successor(self, found: Followed) -> End:
+    async def _see_the_successor(self, found: FollowedMachine) -> End:
         """The target is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
         with self._episode.undertaking("sees the successor") as under:
             return await self._until_it_is_there(found, under)
 
-    async def _until_it_is_there(self, found: Followed, under: Undertaking) -> End:
+    async def _until_it_is_there(self, found: FollowedMachine, under: Undertaking) -> End:
         name, gone_at, pause = self._target.name, under.began, FIRST_LOOK
         self._episode.note(self._state.step.strategy.value, "gone", f"{name} is gone")
         self._episode.rung_until = None  # the step has done what it is for: no other one follows
@@ -149,7 +149,7 @@ class ReplacingStep(ABC):
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason}); {name} is gone, and {stands_in}")
-            self._episode.enter(step=Step.RECOVERY, doing=f"waits for its replacement: {stands_in}")
+            self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
             found = await self._target.look_after(self._state) or found
@@ -165,7 +165,7 @@ class DeleteMachine(ReplacingStep):
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be deleted")
         if not target.pin.owner:
             raise Hopeless(f"no controller owns {target.pin.machine.key}: nobody would replace it")
-        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
+        self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
                 found = await target.act(self._give_up_unless_kept, covered=True, removes=True)
@@ -242,7 +242,9 @@ class RequestOwner(ReplacingStep):
         target = self._target
         if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine whose owner could be asked")
-        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {target.pin.owner} to remediate it")
+        self._episode.enter(
+            phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"asks {target.pin.owner} to remediate it"
+        )
         if await self.goes():
             return
         asked = await target.act(self._request, removes=True)

@@ -23,7 +23,7 @@ from activities.contracts.target import TargetActivities
 from activities.errors import error_message
 from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.remediation.escalation import Strategy, next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption
@@ -233,7 +233,7 @@ class RemediationStory:
     async def _pin(self) -> str:
         """Whom it is about, from here on. Returns why that can't be told, "" where it can."""
         episode = self.episode
-        episode.enter(step=Step.ISOLATION, doing="looks at the target")
+        episode.enter(step=FenceStep.ISOLATION, doing="looks at the target")
         episode.introduce(zone="", reason=episode.reason)
         try:
             pin: RemediationPin = await workflow.execute_activity_method(
@@ -369,7 +369,7 @@ class RemediationStory:
         """Whatever may still stand is taken back; the mark, the lease and the permit are given back."""
         if end.outcome is not Outcome.REFUSED:
             self.target.show(None)
-            self.episode.enter(step=Step.RECOVERY, doing="takes back what is not needed any more")
+            self.episode.enter(step=FenceStep.RECOVERY, doing="takes back what is not needed any more")
             if end.outcome is Outcome.ABORTED:
                 end = self._told_with(end, await self._switched_on_after_an_abort())
             for step in reversed([each for each in self._steps if not each.state.taken_back]):

@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.remediation import (
-    Followed,
+    FollowedMachine,
     FollowRequest,
     MachineRequest,
     RemediationActivities,
@@ -183,7 +183,7 @@ class RemediationTarget:
         self.progress.noted = ""
         self.episode.note("forget", "ok", result.detail)
 
-    async def follow(self, state: StepProgress) -> Followed:
+    async def follow(self, state: StepProgress) -> FollowedMachine:
         """What has become of its Machine."""
         before = workflow.now()
         found = await self._look_at_machine(state)
@@ -196,7 +196,7 @@ class RemediationTarget:
             found = await self._look_at_machine(state)
         return found
 
-    async def look_after(self, state: StepProgress) -> Followed | None:
+    async def look_after(self, state: StepProgress) -> FollowedMachine | None:
         """The same for whoever waits: an API that does not answer is no failure of what is waited for. None: not known now."""
         try:
             found = await self.follow(state)
@@ -218,10 +218,10 @@ class RemediationTarget:
             return False
         return succeeded or bool(before and seen.boot_id and seen.boot_id != before)
 
-    async def glance(self) -> Followed | None:
+    async def glance(self) -> FollowedMachine | None:
         """What has become of its Machine, for whoever does nothing about it. None: not known now."""
         if self.pin.machine is None:
-            return Followed()
+            return FollowedMachine()
         asked = StepProgress(step=self.pin.ladder[-1], index=-1, began=workflow.now())
         try:
             return await self._look_at_machine(asked)
@@ -229,7 +229,7 @@ class RemediationTarget:
             self.episode.note("look", "failed", interrupt.reason)
             return None
 
-    async def _look_at_machine(self, state: StepProgress) -> Followed:
+    async def _look_at_machine(self, state: StepProgress) -> FollowedMachine:
         assert self.pin.machine is not None
         request = FollowRequest(
             target=self.episode.target,

@@ -15,11 +15,11 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts.episodes import EpisodeActivities, Opened, OpenOutcome, OpenRequest
-from activities.contracts.scan import InFlight, Refusal
+from activities.contracts.scan import OpenEpisode, Refusal
 from activities.errors import error_message
 from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.episode.messages import FencingInput, RemediationInput
-from policy.episode.permits import Decision, Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release
+from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
 from policy.scan.admission import Because, admit, answer_request, control_plane_guard, orphans
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
@@ -70,13 +70,13 @@ class Granting:
         others = sorted({held.node for held in self.holding_off.held_off} - set(holders))
         return (*holders, *others[: max(MAXIMUM_OBSERVATIONS - len(holders), 0)])
 
-    def in_flight(self) -> tuple[InFlight, ...] | None:
+    def in_flight(self) -> tuple[OpenEpisode, ...] | None:
         """The open episodes as people are told of them, None while it is not known which there are."""
         if not self.holders.known:
             return None
         lines = self.table.permits()
         return tuple(
-            InFlight(node=each.node, since=each.granted_at.isoformat(), incident=each.incident, kind=each.kind.value)
+            OpenEpisode(node=each.node, since=each.granted_at.isoformat(), incident=each.incident, kind=each.kind.value)
             for each in lines
         )
 
@@ -144,11 +144,11 @@ class Granting:
         """Answer and carry the answer out. A person's word ends a hold-off, and nobody else's (S19)."""
         ahead = sum(waiting.incident != request.incident for waiting in self.table.queue())
         answer = self._answer(report, request, ahead=ahead)
-        if answer.decision is not Decision.REFUSED and request.by_person:
+        if answer.decision is not PermitDecision.REFUSED and request.by_person:
             self.holding_off.hear_person(request.node)
-        if answer.decision is Decision.GRANTED:
+        if answer.decision is PermitDecision.GRANTED:
             self._reserving.for_request(request, report)
-        elif answer.decision is Decision.QUEUED:
+        elif answer.decision is PermitDecision.QUEUED:
             self.table.enqueue(request)
         return PermitAnswer(decision=answer.decision, reason=answer.reason, holder=self._grantor.holder)
 
@@ -174,7 +174,7 @@ class Granting:
     async def _serve_queue(self, report: ScanReport) -> None:
         for waiting in self.table.queue():
             request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
-            if self._answer(report, request).decision is not Decision.GRANTED:
+            if self._answer(report, request).decision is not PermitDecision.GRANTED:
                 continue
             self._reserving.for_request(request, report)
             try:

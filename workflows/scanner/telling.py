@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episodes import EpisodeActivities, TellRequest
+from activities.contracts.episodes import EpisodeActivities, NewsRequest
 from activities.errors import error_message
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit
@@ -61,7 +61,7 @@ class Telling:
         try:
             result = await workflow.execute_activity_method(
                 EpisodeActivities.tell,
-                TellRequest(cluster=self._cluster, observations=news),
+                NewsRequest(cluster=self._cluster, observations=news),
                 **(options.temporal_call() | {"summary": f"tells episodes of their nodes: {names}"[:200]}),
             )
         except ActivityError as error:

@@ -56,7 +56,7 @@ class _Answer:
     refusal: str = ""
 
 
-class Draining:
+class Drainer:
     """Drains nodes of one cluster; it keeps nothing between rounds."""
 
     def __init__(self, connection: ClusterConnection, *, own_node: str, clock: Clock, source: PolicySource) -> None:

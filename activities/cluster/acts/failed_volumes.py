@@ -30,7 +30,7 @@ from policy.remediation.volumes import (
     EVICTION_TIMEOUT,
     AttachedVolume,
     PodThere,
-    Said,
+    VolumeMessage,
     find_failure,
     read_volume_template,
 )
@@ -75,7 +75,7 @@ class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
         return FailedVolumes(
             failure=find_failure(said, attached, pods),
             eviction_timeout=asked.eviction_timeout,
-            said=tuple(Said(by=each.by, message=each.message[:LONGEST_SAID]) for each in said[:MOST_SAID]),
+            said=tuple(VolumeMessage(by=each.by, message=each.message[:LONGEST_SAID]) for each in said[:MOST_SAID]),
         )
 
     async def _from_template(self, ref: ObjectRef) -> _Asked:
@@ -112,10 +112,13 @@ class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
             eviction_timeout=EVICTION_TIMEOUT,
         )
 
-    async def _events(self, node: str, asked: _Asked) -> list[Said]:
+    async def _events(self, node: str, asked: _Asked) -> list[VolumeMessage]:
         now, events = self._clock(), await events_on_node(self._connection, node)
         recent = [event for event in events if event.reason in asked.events and abs(now - event.at) <= asked.within]
-        return [Said(by=each.reason, message=each.message) for each in sorted(recent, key=lambda event: event.at, reverse=True)]
+        return [
+            VolumeMessage(by=each.reason, message=each.message)
+            for each in sorted(recent, key=lambda event: event.at, reverse=True)
+        ]
 
     async def _attached(self, node: str) -> list[AttachedVolume]:
         """Without what a pod's own spec has attached: no claim leads there."""
@@ -139,12 +142,12 @@ class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
         return PodThere(key=pod.key, uid=pod.metadata.uid, volumes=tuple(sorted(used.names)), stays=pod.belongs_to_node)
 
 
-def _conditions(node: LiveNode, tells: Callable[[str, str], bool]) -> Iterable[Said]:
+def _conditions(node: LiveNode, tells: Callable[[str, str], bool]) -> Iterable[VolumeMessage]:
     """What a view leaves out as well: the messages of conditions that nobody else reads."""
     for condition in (node.document.get("status") or {}).get("conditions") or ():
         kind = str(condition.get("type") or "")
         if tells(kind, str(condition.get("status") or "")):
-            yield Said(by=kind, message=str(condition.get("message") or ""))
+            yield VolumeMessage(by=kind, message=str(condition.get("message") or ""))
 
 
 def _handle(spec: Mapping[str, JsonObject]) -> str:

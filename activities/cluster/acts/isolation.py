@@ -11,7 +11,7 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.drain import Draining
+from activities.cluster.acts.drain import Drainer
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
@@ -169,7 +169,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
     async def drain(self, request: DrainRequest) -> DrainResult:
         """See `drain.py`."""
         require_cluster(request.target.cluster, self._cluster)
-        draining = Draining(self._connection, own_node=self._own_node, clock=self._clock, source=self._source)
+        draining = Drainer(self._connection, own_node=self._own_node, clock=self._clock, source=self._source)
         return await draining.round(request)
 
     @activity.defn(name="recovery.mark-schedulable")

@@ -36,7 +36,7 @@ from policy.episode.messages import Kind, Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
+from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
 from policy.preservation.overriding import NOT_OVERRIDDEN
@@ -152,7 +152,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             return replace(hold, terminate=False)
         return hold
 
-    async def _unless_off(self, decision: Decision, sight: Sight, now: datetime) -> Decision:
+    async def _unless_off(self, decision: PreservationDecision, sight: Sight, now: datetime) -> PreservationDecision:
         """Where fencing is switched off a pool begins nothing and gives nobody up; what a person asks for, and what ends, goes
         on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no answer."""
         node = sight.node.view if sight.node is not None else None
@@ -160,7 +160,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
             return decision
         without = decide(decision.held, now=now, timeout=sight.timeout)
-        if decision.automatic is Automatic.SELECTED and without.action is Action.TERMINATE:
+        if decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE:
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without
 
@@ -173,7 +173,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         by = await self._keeping.overridden(request.machine, request.owner)
         return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
 
-    async def _write(self, sight: Sight, decision: Decision, found: Effects) -> tuple[str, ...]:
+    async def _write(self, sight: Sight, decision: PreservationDecision, found: Effects) -> tuple[str, ...]:
         """In the order that a crash may interrupt anywhere: see `Effects`."""
         changed: list[str] = []
         if found.condition is not None and not decision.preserved:
@@ -360,7 +360,7 @@ def _with_wish(found: Effects, before: Held, wished: Held) -> Effects:
     return replace(found, node={**on_node, **found.node}, machine={**on_machine, **found.machine})
 
 
-def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
+def _told(sight: Sight, decision: PreservationDecision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
     held = decision.held
     return Hold(
         at=now,
@@ -371,7 +371,7 @@ def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, ch
         drain=found.drain,
         isolate=decision.isolate,
         ended=decision.ended,
-        terminate=decision.action is Action.TERMINATE,
+        terminate=decision.action is PreservationAction.TERMINATE,
         gone=decision.reason if held.deleting else "",
         owner=sight.owner,
         reason=decision.reason,

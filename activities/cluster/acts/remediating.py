@@ -47,11 +47,11 @@ from activities.cluster.objects.machine_reading import (
     machines_of,
 )
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.statuses.common import Said
+from activities.cluster.objects.statuses.common import ConditionText
 from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
 from activities.cluster.report.telling import SUCCEEDED
 from activities.contracts.remediation import (
-    Followed,
+    FollowedMachine,
     FollowRequest,
     MachineRequest,
     RemediationActivities,
@@ -63,7 +63,7 @@ from activities.contracts.target import ActResult
 from activities.errors import ErrorType, failure
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.targets import MACHINE, Target
+from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
@@ -73,7 +73,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.objects.belonging import of_control_plane
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
 from policy.objects.nodes import Condition, NodeView
-from policy.remediation.escalation import Step
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
 from policy.remediation.remedies import OWNER_REMEDIATED
@@ -187,7 +187,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
     def _ladder(
         self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, machine: MachineView | None
-    ) -> tuple[tuple[Step, ...], str]:
+    ) -> tuple[tuple[EscalationStep, ...], str]:
         """What the scanner has worked out, what a person names, what the check says, or the deletion of its Machine."""
         if request.ladder is not None:
             return request.ladder, ""
@@ -210,7 +210,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
         seen = await self._see(request, f"asking for the remediation of {request.machine.key}")
 
-        def compose(machine: MachineView) -> dict[str, tuple[Said, Said] | None]:
+        def compose(machine: MachineView) -> dict[str, tuple[ConditionText, ConditionText] | None]:
             owner = machine.controller
             if owner.partition("/")[0] not in REPLACING_OWNERS:
                 expected = f"expected a {' or a '.join(REPLACING_OWNERS)}"
@@ -219,10 +219,10 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
                 return {}
             self._require_leave(seen, machine, request.machine)
             in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
-            said = Said(status="False", reason=WAITING, message="Waiting for remediation")
-            wanted: dict[str, tuple[Said, Said] | None] = {OWNER_REMEDIATED: (said, said)}
+            said = ConditionText(status="False", reason=WAITING, message="Waiting for remediation")
+            wanted: dict[str, tuple[ConditionText, ConditionText] | None] = {OWNER_REMEDIATED: (said, said)}
             if not _is_false(machine, SUCCEEDED):
-                sick = Said(status="False", reason=REQUESTED, message=f"incident {request.target.incident}")
+                sick = ConditionText(status="False", reason=REQUESTED, message=f"incident {request.target.incident}")
                 wanted[SUCCEEDED] = (sick, sick)
             return wanted
 
@@ -243,7 +243,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
             return await self._annotate(request.machine, request.machine_uid, values)
 
-        def compose(machine: MachineView) -> dict[str, tuple[Said, Said] | None]:
+        def compose(machine: MachineView) -> dict[str, tuple[ConditionText, ConditionText] | None]:
             if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
                 return {}
             stands = machine.condition(SUCCEEDED)
@@ -291,7 +291,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     # Following ------------------------------------------------------------------------------------------------------
 
     @activity.defn(name="remediation.follow-machine")
-    async def follow(self, request: FollowRequest) -> Followed:
+    async def follow(self, request: FollowRequest) -> FollowedMachine:
         """A Machine of that name with another uid is a successor, never the patient."""
         require_cluster(request.target.cluster, self._cluster)
         machine = await self._machine(request.machine)
@@ -300,9 +300,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         replacement = await self._successor(request, going) if going is not None else None
         if patient is None:
             scaled_down = await self._scaled_down(request) if replacement is None else ""
-            return Followed(gone=True, replacement=replacement, scaled_down=scaled_down)
+            return FollowedMachine(gone=True, replacement=replacement, scaled_down=scaled_down)
         asked = patient.condition(OWNER_REMEDIATED) or Condition(type=OWNER_REMEDIATED, status="")
-        return Followed(
+        return FollowedMachine(
             deleting=patient.deleting,
             deleting_since=patient.deleting_since,
             phase=patient.phase,
@@ -367,9 +367,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             return ""
         view = node.view if node is not None else None
         if not check.of_machines:
-            target = Target(request.target.pinned.node, node=view)
+            target = JudgedTarget(request.target.pinned.node, node=view)
         else:
-            target = Target(machine.key, node=view, machine=machine)
+            target = JudgedTarget(machine.key, node=view, machine=machine)
             target.cluster = await cluster_of(self._connections, check) if check.dialect is Dialect.CLUSTER_API else None
         if target.node is None and target.machine is None:
             return ""

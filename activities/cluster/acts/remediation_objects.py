@@ -31,13 +31,13 @@ from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
 from policy.objects.machines import MachineView
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
-from policy.remediation.following import Told, to_be_given_up
+from policy.remediation.following import RemediationConditions, to_be_given_up
 from policy.remediation.lease import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
 from policy.remediation.objects import (
     INCIDENT_ANNOTATION,
     OF_MACHINES,
     SEVERAL_ANNOTATION,
-    Wanted,
+    WantedObject,
     condition_of,
     made,
     not_ours,
@@ -58,7 +58,7 @@ class _Place:
 
     connection: ClusterConnection
     resource: Resource
-    wanted: Wanted
+    wanted: WantedObject
     name: str
 
     def path(self, name: str = "") -> str:
@@ -139,7 +139,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
-            succeeded = Told(succeeded=condition_of(document, SUCCEEDED))
+            succeeded = RemediationConditions(succeeded=condition_of(document, SUCCEEDED))
             over = GIVEN_UP_ANNOTATION in _annotations(document) or not to_be_given_up(succeeded)
             return {} if over or _is_deleting(document) else {GIVEN_UP_ANNOTATION: written(self._clock())}
 
@@ -189,7 +189,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         told = request.check or request.machine
         return self._connection_of(told.api_version) if told is not None else self._connection
 
-    def _wanted(self, request: ExternalRequest) -> Wanted:
+    def _wanted(self, request: ExternalRequest) -> WantedObject:
         machine = request.machine if request.machine_uid else None
         if request.check is not None and request.check.kind not in {NODE_HEALTH_CHECKS.kind, OF_MACHINES}:
             raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected a NodeHealthCheck or a MachineHealthCheck")
@@ -199,7 +199,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         if of_capi and self._connection_for(request) is not self._machines:
             machine = None  # it lives in another cluster than the object, and can't own it
         pinned = request.target.pinned
-        return Wanted(
+        return WantedObject(
             template=request.template,
             node=pinned.node,
             node_uid=pinned.uid,
@@ -211,7 +211,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
             several=request.several,
         )
 
-    async def _place(self, wanted: Wanted, request: ExternalRequest) -> tuple[_Place | None, str]:
+    async def _place(self, wanted: WantedObject, request: ExternalRequest) -> tuple[_Place | None, str]:
         """Where the object is or would be; None and why where the server does not know its kind."""
         connection, template = self._connection_for(request), wanted.template
         try:
@@ -259,7 +259,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
                 return {**head, **found}
         return None
 
-    async def _template(self, wanted: Wanted, request: ExternalRequest) -> tuple[JsonObject, _Place]:
+    async def _template(self, wanted: WantedObject, request: ExternalRequest) -> tuple[JsonObject, _Place]:
         """The template as it is now, and where what it makes goes to."""
         reference, connection = wanted.template, self._connection_for(request)
         place, why = await self._place(wanted, request)
@@ -281,7 +281,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
             raise failure(ErrorType.INVALID_CONFIG, f"{reference.key}: {expected}, and another step makes some of its kind")
         return template, place
 
-    async def _with_check(self, wanted: Wanted) -> Wanted:
+    async def _with_check(self, wanted: WantedObject) -> WantedObject:
         """With the uid of the check that is to own the object: an owner without one is refused."""
         check = wanted.check
         if wanted.of_machine or check is None or wanted.check_uid:
@@ -307,7 +307,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
 
     # Looking before a creation --------------------------------------------------------------------------------------
 
-    async def _look(self, request: ExternalRequest, wanted: Wanted) -> _Looked:
+    async def _look(self, request: ExternalRequest, wanted: WantedObject) -> _Looked:
         """License and target, live (S9, S20)."""
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         machine = await self._machine(wanted) if wanted.of_machine else None
@@ -329,7 +329,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
             cluster_name=machine.cluster_name if machine is not None else "",
         )
 
-    async def _machine(self, wanted: Wanted) -> MachineView:
+    async def _machine(self, wanted: WantedObject) -> MachineView:
         assert wanted.machine is not None
         ref = wanted.machine
         read = await find_machine(self._connections, ref)

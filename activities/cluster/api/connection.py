@@ -27,7 +27,7 @@ from yarl import URL
 
 from activities.clocks import about
 from activities.cluster.api.credentials import (
-    Credentials,
+    ApiCredentials,
     ExplicitCredentials,
     KubeconfigCredentials,
     ServiceAccountCredentials,
@@ -106,7 +106,7 @@ class _Call:
 class ClusterConnection:
     """Requests against one API server. One per cluster and process; close it at the end."""
 
-    def __init__(self, credentials: Credentials, *, timeouts: Timeouts | None = None) -> None:
+    def __init__(self, credentials: ApiCredentials, *, timeouts: Timeouts | None = None) -> None:
         self._credentials = credentials
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None

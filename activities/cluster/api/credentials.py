@@ -26,7 +26,7 @@ LOADING_SECONDS = 30.0
 """An exec plugin that asks a cloud usually needs a second; one that asks a person must not hang a worker for ever."""
 
 
-class Credentials(ABC):
+class ApiCredentials(ABC):
     """The address of one API server and the proof of who asks. `server_hostname`: SNI where it differs from the address."""
 
     url: str
@@ -73,7 +73,7 @@ class Credentials(ABC):
     async def _read(self) -> str: ...
 
 
-class ExplicitCredentials(Credentials):
+class ExplicitCredentials(ApiCredentials):
     """An address from settings, with a token, a token file, or neither."""
 
     def __init__(
@@ -96,7 +96,7 @@ class ExplicitCredentials(Credentials):
         return f"Bearer {token}" if token.strip() else ""
 
 
-class ServiceAccountCredentials(Credentials):
+class ServiceAccountCredentials(ApiCredentials):
     """The pod's own service account. Raises InvalidConfig outside of a pod."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class ServiceAccountCredentials(Credentials):
         return str(await self._configuration.get_api_key_with_prefix("BearerToken") or "")
 
 
-class KubeconfigCredentials(Credentials):
+class KubeconfigCredentials(ApiCredentials):
     """A context of a kubeconfig; with no path the ones that kubectl would use. Made by `load`."""
 
     def __init__(self, path: Path | None, context: str) -> None:

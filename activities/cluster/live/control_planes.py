@@ -32,8 +32,8 @@ from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard
 from policy.remediation.control_plane import (
     Blocked,
+    ControlPlaneObjection,
     ControlPlaneView,
-    Objection,
     StaticPod,
     Taking,
     component_of,
@@ -54,7 +54,7 @@ PLACES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class TakenMember:
     """Whom it is about: its Node, its Machine, or both. cluster: its Cluster API Cluster, where that was read already."""
 
     node: NodeView | None
@@ -63,8 +63,8 @@ class Member:
 
 
 async def objection_now(
-    nodes: ClusterConnection, machines: ClusterConnection, member: Member, taking: Taking
-) -> Objection | None:
+    nodes: ClusterConnection, machines: ClusterConnection, member: TakenMember, taking: Taking
+) -> ControlPlaneObjection | None:
     """Why that member may not be taken at this moment, None where it may. What can't be read is raised, never taken for well."""
     (seen, pods, owners), cluster = await asyncio.gather(
         asyncio.gather(_nodes(nodes), _pods(nodes), _of_owner(machines, member.machine)), _cluster(machines, member)
@@ -137,7 +137,9 @@ def _ready(pod: JsonObject) -> str:
     return next((str(each.get("status", "")) for each in conditions if each.get("type") == "Ready"), "")
 
 
-async def _of_openshift(connection: ClusterConnection, pods: list[JsonObject], member: Member) -> Objection | None:
+async def _of_openshift(
+    connection: ClusterConnection, pods: list[JsonObject], member: TakenMember
+) -> ControlPlaneObjection | None:
     """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing."""
     if member.node is None or not _is_openshift(pods, member.node):
         return None
@@ -147,7 +149,7 @@ async def _of_openshift(connection: ClusterConnection, pods: list[JsonObject], m
     guards = {str((pod.get("spec") or {}).get("nodeName") or ""): _ready(pod) for pod in theirs if is_guard(pod)}
     guard = EtcdGuard(known=True, disruptions_allowed=allowances, guards=guards)
     why = guard.objection(member.node.name)
-    return Objection(rule=Blocked.QUORUM, why=why) if why else None
+    return ControlPlaneObjection(rule=Blocked.QUORUM, why=why) if why else None
 
 
 def _is_openshift(pods: list[JsonObject], node: NodeView) -> bool:
@@ -203,7 +205,7 @@ async def _machines(connection: ClusterConnection, machine: MachineView) -> tupl
     return ()
 
 
-async def _cluster(connection: ClusterConnection, member: Member) -> WorkloadCluster | None:
+async def _cluster(connection: ClusterConnection, member: TakenMember) -> WorkloadCluster | None:
     """The Cluster of a member that belongs to one."""
     if member.cluster is not None:
         return member.cluster

@@ -25,7 +25,7 @@ from policy.objects.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overriding import Overridden, Override
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
-from policy.preservation.survey import Deployment, labels_of
+from policy.preservation.survey import DeploymentPool, labels_of
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
@@ -120,11 +120,11 @@ class Keeping:
             return None
         return await machine_of(self._connections, live.view)
 
-    async def _deployment(self, ref: ObjectRef, found: MachineView) -> Deployment | None:
+    async def _deployment(self, ref: ObjectRef, found: MachineView) -> DeploymentPool | None:
         """What the set says that it is a replica of; the MachineDeployment above it where there is one."""
         kind, _, name = found.controller.partition("/")
         if kind != MACHINE_SETS[MCM].kind or found.api is not MCM:
-            return Deployment(name=name) if name else None
+            return DeploymentPool(name=name) if name else None
         try:
             path = MACHINE_SETS[MCM].path(name, namespace=ref.namespace)
             one, above = deployment_of(await self._nodes.get(path))
@@ -133,7 +133,7 @@ class Keeping:
                 path = MACHINE_DEPLOYMENTS[MCM].path(name, namespace=ref.namespace)
                 one, _ = deployment_of(await self._nodes.get(path))
         except ObjectNotFound:
-            return Deployment(name=name)
+            return DeploymentPool(name=name)
         except (msgspec.MsgspecError, ValueError) as error:
             raise failure(ErrorType.INVALID_CONFIG, f"{kind}/{ref.namespace}/{name}: {error}") from error
         return one

@@ -18,7 +18,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import LeaseView, cluster_lease_problem
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
-from activities.cluster.live.control_planes import Member, objection_now
+from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
@@ -33,7 +33,7 @@ from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import Rules, rules_of
-from policy.checks.targets import MACHINE, Target
+from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_taken_up, why_withdrawn
@@ -183,10 +183,12 @@ class LastLook:
             return answer
         machine = next((each for each in machines if each.control_plane), next(iter(machines), None))
         taking = control_plane.taking_of(machine.controller if machine is not None else "", removes=request.removes)
-        member = Member(node=node, machine=machine, cluster=sight.subject.cluster)
+        member = TakenMember(node=node, machine=machine, cluster=sight.subject.cluster)
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._machines, member, taking)
-        needed: control_plane.Objection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
+        needed: control_plane.ControlPlaneObjection | None = await _read(
+            "the control plane", asked, None, doubts, seconds=seconds
+        )
         unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
         return self._judge(request, sight, unread or _of_control_plane(needed))
 
@@ -363,7 +365,7 @@ class LastLook:
         # As for a scan, one Machine that needs it is enough.
         return min((self._need_of(request, check, rules, each) for each in targets), key=lambda each: _WEIGHT[each.verdict])
 
-    def _need_of(self, request: LookRequest, check: HealthCheck, rules: Rules, subject: Target) -> _Answer:
+    def _need_of(self, request: LookRequest, check: HealthCheck, rules: Rules, subject: JudgedTarget) -> _Answer:
         key = check.ref.key
         if check.cluster_name and subject.cluster is None:
             return _says(Weight.VETOED, f"{key}: there is no Cluster {check.cluster_name}")
@@ -441,7 +443,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
     )
 
 
-def _of_control_plane(needed: control_plane.Objection | None) -> Objection | None:
+def _of_control_plane(needed: control_plane.ControlPlaneObjection | None) -> Objection | None:
     """What may pass is waited for; that there is no other member is final."""
     if needed is None:
         return None

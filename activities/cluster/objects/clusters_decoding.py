@@ -9,7 +9,7 @@ from activities.cluster.objects.machines_decoding import WireConditions, WireDep
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.objects.machines import PAUSED_ANNOTATION, WorkloadCluster
 from policy.objects.nodes import Condition
-from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
+from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
 from policy.remediation.following import TIMED_OUT_ANNOTATION
 from policy.remediation.objects import TEMPLATE_NAME_ANNOTATION
 from policy.values.moments import moment_of
@@ -67,17 +67,17 @@ def decode_cluster(body: bytes) -> WorkloadCluster:
     return _cluster_view(_cluster.decode(body))
 
 
-def decode_remediation(body: bytes) -> Remediation:
+def decode_remediation(body: bytes) -> RemediationObject:
     """One remediation object of whatever kind. Raises msgspec.DecodeError for anything else."""
     found = _remediation.decode(body)
     return _remediation_view(found, found.api_version, found.kind)
 
 
-def _remediation_view(found: _Remediation, api_version: str, kind: str) -> Remediation:
+def _remediation_view(found: _Remediation, api_version: str, kind: str) -> RemediationObject:
     metadata = found.metadata
     conditions = {each.type: each.status for each in (found.status.conditions if found.status else None) or ()}
     annotations = metadata.annotations or {}
-    return Remediation(
+    return RemediationObject(
         ref=ObjectRef(api_version=api_version, kind=kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE),
         target=annotations.get(NODE_NAME_ANNOTATION) or metadata.name,
         uid=metadata.uid,
@@ -144,16 +144,16 @@ def _unread_cluster(rest: Fragments, problem: str) -> WorkloadCluster:
 CLUSTER_DECODING: Decoding[WorkloadCluster] = decoding_of("Cluster", _cluster_item, _unread_cluster)
 
 
-def remediation_decoding(api_version: str, kind: str) -> Decoding[Remediation]:
+def remediation_decoding(api_version: str, kind: str) -> Decoding[RemediationObject]:
     """How remediation objects of that kind are read; whose one is that can't be read, nobody knows."""
 
-    def item(raw: msgspec.Raw) -> Item[Remediation]:
+    def item(raw: msgspec.Raw) -> Item[RemediationObject]:
         found = _remediation.decode(raw)
         view = _remediation_view(found, api_version, kind)
         return Item(f"{view.ref.namespace}/{view.ref.name}", found.metadata.resource_version, view)
 
-    def stand_in(rest: Fragments, _problem: str) -> Remediation:
+    def stand_in(rest: Fragments, _problem: str) -> RemediationObject:
         ref = ObjectRef(api_version=api_version, kind=kind, name=rest.name, namespace=rest.namespace or DEFAULT_NAMESPACE)
-        return Remediation(ref=ref, target=rest.text("metadata", "annotations", NODE_NAME_ANNOTATION) or rest.name)
+        return RemediationObject(ref=ref, target=rest.text("metadata", "annotations", NODE_NAME_ANNOTATION) or rest.name)
 
     return decoding_of(kind, item, stand_in)

@@ -19,11 +19,11 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.livenode import Clock
 from activities.cluster.objects.reading import ApiReader
-from activities.cluster.objects.statuses.common import Said, conditions, seconds
+from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds
 from activities.errors import ErrorType, failure
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
 from policy.episode.fence_agents_remediations import plan_of, read_request
-from policy.episode.fencing_requests import Answer, Stage, conditions_of, why_ended, why_withdrawn
+from policy.episode.fencing_requests import RequestAnswer, Stage, conditions_of, why_ended, why_withdrawn
 from policy.episode.needs import Need
 from policy.fence.plan import FencingPlan
 from policy.remediation.objects import made_by_us
@@ -123,7 +123,7 @@ def is_another(found: Mapping[str, Any], uid: str) -> bool:
     return bool(uid) and found["metadata"].get("uid") != uid
 
 
-async def answer(connection: ClusterConnection, word: Answer, *, clock: Clock) -> str:
+async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: Clock) -> str:
     """Write how far a wish has come, where its object says something else. Returns why there is nobody to be told, "" for done.
 
     Where the operator has given it up it is told that it was interrupted, whatever became of it since.
@@ -155,8 +155,8 @@ def answered(current: Mapping[str, Any], stage: Stage, message: str, now: dateti
     whose status stays keeps its words, and the time of the last update moves with the conditions only."""
     listed = current.get("conditions") or []
     stands = {each.get("type"): each.get("status") for each in listed}
-    wanted: dict[str, Said | None] = {
-        kind: Said(status=status, reason=stage.value, message=message)
+    wanted: dict[str, ConditionText | None] = {
+        kind: ConditionText(status=status, reason=stage.value, message=message)
         for kind, status in conditions_of(stage, current).items()
         if stands.get(kind) != status
     }

@@ -30,7 +30,7 @@ from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, failure
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import Inventory
-from policy.checks.targets import MACHINE, Target
+from policy.checks.targets import MACHINE, JudgedTarget
 from policy.dialects import parse
 from policy.episode.needs import Need
 from policy.objects.belonging import named_by, of_one_cluster
@@ -72,13 +72,13 @@ class Subject:
     whole: bool = True
     cluster: WorkloadCluster | None = None
 
-    def targets(self, node: NodeView | None) -> list[Target]:
+    def targets(self, node: NodeView | None) -> list[JudgedTarget]:
         """The targets as they are now; a Node of that name in another cluster is somebody else's."""
         if not self.of_machines:
-            return [Target(node.name, node=node)] if node is not None else []
+            return [JudgedTarget(node.name, node=node)] if node is not None else []
         found = []
         for machine in self.machines_of(node):
-            target = Target(machine.key, node=node, machine=machine)
+            target = JudgedTarget(machine.key, node=node, machine=machine)
             target.cluster = self.cluster
             found.append(target)
         return found

@@ -18,8 +18,8 @@ from activities.cluster.api.machine_paths import deployments_above, set_of
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.machines_decoding import WireMetadata, preserve_timeout
-from policy.preservation.overriding import Overridden, Override, Wanted, overridden_by
-from policy.preservation.survey import Deployment
+from policy.preservation.overriding import Overridden, Override, WantedReplicas, overridden_by
+from policy.preservation.survey import DeploymentPool
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -47,7 +47,7 @@ class _Set(msgspec.Struct):
     spec: _SetSpec | None = None
 
 
-def deployment_of(document: JsonObject) -> tuple[Deployment, str]:
+def deployment_of(document: JsonObject) -> tuple[DeploymentPool, str]:
     """What a MachineDeployment or MachineSet of machine-controller-manager says of preservation, and what controls it. Raises
     ValueError (msgspec's too)."""
     found = msgspec.convert(document, _Set)
@@ -59,7 +59,7 @@ def deployment_of(document: JsonObject) -> tuple[Deployment, str]:
     labels = dict(found.metadata.labels or {})
     labels |= {key: value for key, value in (template.metadata or {}).get("labels", {}).items() if isinstance(value, str)}
     timeout = preserve_timeout(template.spec.machine_preserve_timeout if template.spec is not None else None)
-    return Deployment(name=found.metadata.name, cap=cap, timeout=timeout, labels=labels), found.metadata.controller
+    return DeploymentPool(name=found.metadata.name, cap=cap, timeout=timeout, labels=labels), found.metadata.controller
 
 
 async def overridden(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
@@ -95,9 +95,9 @@ async def _one(connection: ClusterConnection, resource: Resource, namespace: str
         return None
 
 
-def _wanted(resource: Resource, found: _Set) -> Wanted:
+def _wanted(resource: Resource, found: _Set) -> WantedReplicas:
     metadata = found.metadata
-    return Wanted(
+    return WantedReplicas(
         kind=resource.kind,
         name=metadata.name,
         replicas=found.spec.replicas if found.spec is not None else None,

@@ -203,7 +203,7 @@ def _items(decoder: msgspec.json.Decoder[_List[Item]], body: bytes) -> list[Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class NodeWorkload:
     """Everything bound to the node at one moment."""
 
     pods: tuple[Pod, ...]
@@ -230,13 +230,13 @@ async def read_attachments(connection: ClusterConnection, node: str) -> tuple[At
     return tuple(found)
 
 
-async def read_standing(connection: ClusterConnection, node: str) -> Standing:
+async def read_standing(connection: ClusterConnection, node: str) -> NodeWorkload:
     """Pods and attachments of a node."""
     pods, attachments = await asyncio.gather(read_pods(connection, node), read_attachments(connection, node))
-    return Standing(pods=pods, attachments=attachments)
+    return NodeWorkload(pods=pods, attachments=attachments)
 
 
-async def count(connection: ClusterConnection, standing: Standing, taint: Taint) -> Workload:
+async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Taint) -> Workload:
     """What of it is in the way. An attachment that is not known to be a staying pod's counts: a doubt is never "nothing left"."""
     counted = [pod for pod in standing.pods if pod.in_the_way and not pod.stays_under(taint)]
     staying = [pod for pod in standing.pods if not pod.finished and (pod.belongs_to_node or pod.stays_under(taint))]

@@ -27,12 +27,12 @@ from activities.cluster.report.attending import Attending
 from activities.cluster.report.telling import SILENT, MachineConditions, target_happenings
 from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.view import ClusterView
-from activities.contracts.scan import InFlight, Refusal
+from activities.contracts.scan import OpenEpisode, Refusal
 from activities.errors import ErrorType, failure
 from policy.checks.brakes import Closed
 from policy.checks.verdicts import Health
 from policy.episode.events import EventReason
-from policy.episode.fencing_requests import Answer
+from policy.episode.fencing_requests import RequestAnswer
 from policy.scan.candidates import answer_without_trying, why_not_asked_for
 from policy.scan.report import CheckReport, ScanReport
 from policy.values.object_refs import Dialect, ObjectRef
@@ -85,7 +85,7 @@ class Publishing(Attending):
         self._told: object = None
         self._not_before = float("-inf")
 
-    def attend(self, seen: ScanReport, in_flight: Sequence[InFlight], refusals: Sequence[Refusal]) -> float:
+    def attend(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal]) -> float:
         """Have it written where it is another thing than was written last. In how many seconds to call again."""
         if self.busy or not (seen.checks or refusals) or self._told == (seen.checks, in_flight, refusals):
             return float("inf")
@@ -102,7 +102,7 @@ class Publishing(Attending):
         """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
-    async def _work(self, seen: ScanReport, in_flight: Sequence[InFlight], refusals: Sequence[Refusal]) -> None:
+    async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal]) -> None:
         self._told = under_way = object()
         published = await self.publish(seen, in_flight, refusals)
         if published.failed:
@@ -112,7 +112,9 @@ class Publishing(Attending):
                 self._told = (seen.checks, in_flight, refusals)
             self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
 
-    async def publish(self, seen: ScanReport, in_flight: Sequence[InFlight] = (), refusals: Sequence[Refusal] = ()) -> Published:
+    async def publish(
+        self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refusal] = ()
+    ) -> Published:
         """Write what differs; failures are in the answer."""
         written, failed = 0, []
         for report in seen.checks:
@@ -187,7 +189,7 @@ class Publishing(Attending):
             stage = answer_without_trying(known, asking)
             if stage is None or asking.node in busy:
                 continue
-            word = Answer(about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking))
+            word = RequestAnswer(about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking))
             try:
                 await answer(self._view.connection_of(asking.ref), word, clock=self._clock)
             except ApplicationError as error:
@@ -195,7 +197,7 @@ class Publishing(Attending):
                 failed.append(asking.ref.key)
         return failed
 
-    async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], seen: ScanReport) -> StatusChange | None:
+    async def _write(self, report: CheckReport, in_flight: Sequence[OpenEpisode], seen: ScanReport) -> StatusChange | None:
         resource = _resource_of(report.ref)
         if resource is None:
             return None
@@ -222,7 +224,7 @@ class Publishing(Attending):
         raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
     def _change(
-        self, report: CheckReport, found: JsonObject, in_flight: Sequence[InFlight], seen: ScanReport
+        self, report: CheckReport, found: JsonObject, in_flight: Sequence[OpenEpisode], seen: ScanReport
     ) -> StatusChange | None:
         current = found.get("status") or {}
         nodes = {each.node for each in in_flight}

@@ -20,13 +20,13 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import Happening
 from activities.cluster.api.machine_paths import resource_of
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.objects.statuses.common import Said
+from activities.cluster.objects.statuses.common import ConditionText
 from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from activities.errors import ErrorType, failure
 from policy.checks.brakes import Closed
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.machines import MachineView
 from policy.objects.nodes import EXCLUDE_LABEL
@@ -71,7 +71,7 @@ def target_happenings(known: Known, key: str) -> Iterator[Happening]:
             yield happening
 
 
-def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator[Happening]:
+def _of_target(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Iterator[Happening]:
     if not check.of_machines:
         if verdict.standing is Standing.UNHEALTHY:
             yield Happening(
@@ -98,12 +98,12 @@ def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
+class MachineOpinion:
     """What a Machine is to be told, and by which check. Drawn from the ledger at once, to be kept while others are written."""
 
     check: HealthCheck
     machine: MachineView
-    said: Said
+    said: ConditionText
 
 
 class MachineConditions:
@@ -146,7 +146,7 @@ class MachineConditions:
         return [*failed, f"conditions of {left} Machines"] if left else failed
 
 
-def differing(known: Known, keys: Collection[str]) -> list[Opinion]:
+def differing(known: Known, keys: Collection[str]) -> list[MachineOpinion]:
     """For each Machine the opinion that counts, of several checks the worst, where another one stands there. Where nobody has
     one, nothing is said."""
     checks = [
@@ -154,7 +154,7 @@ def differing(known: Known, keys: Collection[str]) -> list[Opinion]:
         for key, check in known.checks.items()
         if key in keys and check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in SILENT
     ]
-    found: list[Opinion] = []
+    found: list[MachineOpinion] = []
     for target in known.machines.values() if checks else ():
         verdicts = [(check, target.verdicts[check.ref.key]) for check in checks if check.ref.key in target.verdicts]
         opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _said(verdict)) is not None]
@@ -162,19 +162,19 @@ def differing(known: Known, keys: Collection[str]) -> list[Opinion]:
             continue
         check, _, said = min(opinions, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
         if _differs(target.machine, said):
-            found.append(Opinion(check=check, machine=target.machine, said=said))
+            found.append(MachineOpinion(check=check, machine=target.machine, said=said))
     return found
 
 
-def _said(verdict: Verdict) -> Said | None:
+def _said(verdict: Verdict) -> ConditionText | None:
     if verdict.health is Health.UNHEALTHY:
-        return Said(status="False", reason=verdict.reason, message=verdict.message)
+        return ConditionText(status="False", reason=verdict.reason, message=verdict.message)
     if verdict.standing in {Standing.HEALTHY, Standing.RECOVERING}:
-        return Said(status="True", reason=SUCCEEDED, message="")
+        return ConditionText(status="True", reason=SUCCEEDED, message="")
     return None
 
 
-def _differs(machine: MachineView, said: Said) -> bool:
+def _differs(machine: MachineView, said: ConditionText) -> bool:
     stands = machine.condition(SUCCEEDED)
     if stands is None or stands.status != said.status:
         return True
@@ -182,7 +182,7 @@ def _differs(machine: MachineView, said: Said) -> bool:
     return said.status == "False" and stands.reason not in {said.reason, OLD_REASONS.get(said.reason)}
 
 
-async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime) -> Happening | None:
+async def _write(connection: ClusterConnection, opinion: MachineOpinion, now: datetime) -> Happening | None:
     """Read, compose, write as one. A Machine that has vanished, or whose name another one has by now, is no failure; one that
     others keep writing waits for its turn."""
     check, machine, said = opinion.check, opinion.machine, opinion.said

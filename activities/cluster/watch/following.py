@@ -46,7 +46,7 @@ from policy.checks.healthcheck import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.preservation.book import PreservationBook
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
@@ -331,7 +331,7 @@ class Watches:
 
         self._changed(change)
 
-    def _remediation_changed(self, resource: Resource, key: str, remediation: Remediation | None) -> None:
+    def _remediation_changed(self, resource: Resource, key: str, remediation: RemediationObject | None) -> None:
         if remediation is None:
             namespace, _, name = key.rpartition("/")
             gone = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)

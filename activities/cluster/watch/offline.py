@@ -55,7 +55,7 @@ CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "Machin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
+class ManifestMistake:
     """One object, or one file, that can't be used. `field` "" where the whole of it is meant."""
 
     source: str
@@ -77,7 +77,7 @@ class OfflineCluster:
         retries: RetryRules = DEFAULT_RETRIES,
     ) -> None:
         self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap, retries=retries)
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[ManifestMistake] = []
         self.now = now
         """The moment by which everything is judged."""
         self.leased: dict[str, str] = {}
@@ -101,7 +101,7 @@ class OfflineCluster:
             self._put(obj, ref, source)
         except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
             problem = error.problem if isinstance(error, PolicyError) else str(error)
-            self.mistakes.append(Mistake(source=source, ref=ref, message=f"expected a {ref.kind}: {problem[:200]}"))
+            self.mistakes.append(ManifestMistake(source=source, ref=ref, message=f"expected a {ref.kind}: {problem[:200]}"))
 
     def finish(self) -> None:
         """Once everything was put: of all other objects those are remediations that some check's template makes."""
@@ -109,7 +109,7 @@ class OfflineCluster:
             where, _, name = mistake.subject.rpartition("/")
             ref = ObjectRef(api_version="v1", kind="ConfigMap", name=name, namespace=where.rpartition("/")[2])
             message = f"{mistake.field}: {mistake.problem}"
-            self.mistakes.append(Mistake(source=self._fencing_source, ref=ref, field=mistake.field, message=message))
+            self.mistakes.append(ManifestMistake(source=self._fencing_source, ref=ref, field=mistake.field, message=message))
         checks = self.checks
         for obj, source in self._others:
             try:
@@ -117,7 +117,9 @@ class OfflineCluster:
             except (msgspec.DecodeError, TypeError) as error:
                 kind = str(obj.get("kind"))
                 if any(rung.template.kind.removesuffix("Template") == kind for check in checks for rung in check.rungs):
-                    self.mistakes.append(Mistake(source=source, ref=_ref(obj), message=f"expected a {kind}: {str(error)[:200]}"))
+                    self.mistakes.append(
+                        ManifestMistake(source=source, ref=_ref(obj), message=f"expected a {kind}: {str(error)[:200]}")
+                    )
                 continue
             if any(check.makes(remediation) for check in checks):
                 self.ledger.put_remediation(remediation, self.now)
@@ -132,7 +134,7 @@ class OfflineCluster:
             mistake = self._put_check(ref, obj)
             if mistake is not None:
                 self.mistakes.append(
-                    Mistake(source=source, ref=ref, field=mistake.field, message=f"{mistake.field}: {mistake.problem}")
+                    ManifestMistake(source=source, ref=ref, field=mistake.field, message=f"{mistake.field}: {mistake.problem}")
                 )
             return
         if not ref.name:
@@ -166,7 +168,9 @@ class OfflineCluster:
             rules = OwnersRules(rules=read_strategy(Fields(obj, subject=ref.key).within_or_empty("spec")))
         except PolicyError as error:
             rules = OwnersRules(problem=str(error))
-            self.mistakes.append(Mistake(source=source, ref=ref, field=error.field, message=f"{error.field}: {error.problem}"))
+            self.mistakes.append(
+                ManifestMistake(source=source, ref=ref, field=error.field, message=f"{error.field}: {error.problem}")
+            )
         self.owners[f"{ref.namespace}/{ref.name}"] = rules
 
     def _put_check(self, ref: ObjectRef, obj: JsonObject) -> PolicyError | None:

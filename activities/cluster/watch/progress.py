@@ -28,7 +28,7 @@ def marks_of(nodes: str, checks: Collection[SeenVersion]) -> Marks:
     return {_NODES: nodes, **{str(seen.dialect): seen.version for seen in checks}}
 
 
-class Progress:
+class WatchProgress:
     """Compares marks with one view's copies. believed_gone: how long a kind must be unknown before nothing is missing of it."""
 
     def __init__(self, watches: Watches, *, believed_gone: timedelta) -> None:

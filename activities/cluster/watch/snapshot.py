@@ -31,7 +31,7 @@ from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.watch.following import POLICY_KINDS
-from activities.cluster.watch.offline import Mistake, OfflineCluster
+from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
 from activities.errors import ErrorType, failure
 from policy.checks.conflicts import LEADER_LEASES
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
@@ -122,7 +122,7 @@ def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView
         namespace = view.namespace if isinstance(view, MachineView) else ""
         ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=view.name, namespace=namespace)
         message = f"expected a {resource.kind}: {view.unreadable}"
-        cluster.mistakes.append(Mistake(source=resource.plural, ref=ref, message=message))
+        cluster.mistakes.append(ManifestMistake(source=resource.plural, ref=ref, message=message))
 
 
 async def _views(connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
@@ -144,7 +144,7 @@ async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resourc
         except ObjectNotFound:
             continue
         except ApplicationError as error:
-            cluster.mistakes.append(Mistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+            cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
             return []
     return []
 
@@ -160,7 +160,7 @@ async def _listed(
         except ObjectNotFound:
             continue
         except ApplicationError as error:
-            cluster.mistakes.append(Mistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+            cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
             return []
         return [{"apiVersion": version.api_version, "kind": version.kind, **each} for each in found]
     return []

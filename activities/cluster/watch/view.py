@@ -15,7 +15,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.probe import Probe
 from activities.cluster.watch.following import Following, Watches
 from activities.cluster.watch.management import Management, listed, longest_silence, shortest_silence
-from activities.cluster.watch.progress import Marks, Progress
+from activities.cluster.watch.progress import Marks, WatchProgress
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
 from policy.checks.brakes import Closed
@@ -85,7 +85,7 @@ class ClusterView:
             at_risk=self.at_risk,
             book=self._book,
         )
-        self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
+        self._progress = WatchProgress(self._watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
         self._management = Management(self._watches, self._limits, self._probe_of(machines) if machines is not None else None)
 

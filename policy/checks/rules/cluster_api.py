@@ -12,7 +12,7 @@ from datetime import datetime
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.openshift import NODE_STARTING, NODE_UNSEEN, deleting, skipped, starting, unhealthy
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
     HEALTHY,
     RECOVERING,
@@ -58,7 +58,7 @@ class ClusterApiRules:
         self._node_watched = watched(check.conditions)
         self._machine_watched = watched(check.machine_conditions)
 
-    def covers(self, target: Target) -> bool:
+    def covers(self, target: JudgedTarget) -> bool:
         """Machines of the check's namespace and cluster that the selector matches."""
         machine = target.machine
         return (
@@ -69,7 +69,7 @@ class ClusterApiRules:
             and self._check.selector.matches(machine.labels)
         )
 
-    def judge(self, target: Target, now: datetime) -> Verdict:
+    def judge(self, target: JudgedTarget, now: datetime) -> Verdict:
         """What the check thinks of a Machine that it covers."""
         machine = target.machine
         assert machine is not None, "a MachineHealthCheck covers Machines"
@@ -85,7 +85,7 @@ class ClusterApiRules:
             return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message=message)
         return verdict
 
-    def _by_criteria(self, target: Target, machine: MachineView, now: datetime) -> Verdict:
+    def _by_criteria(self, target: JudgedTarget, machine: MachineView, now: datetime) -> Verdict:
         if problem := target.unreadable:
             return unread(problem)
         if REMEDIATE_ANNOTATION in machine.annotations:
@@ -100,7 +100,7 @@ class ClusterApiRules:
             return skipped(NOT_PROVISIONED, "not judged: the cluster's infrastructure is not ready yet")
         return self._judged(target, machine, cluster, now)
 
-    def _judged(self, target: Target, machine: MachineView, cluster: WorkloadCluster, now: datetime) -> Verdict:
+    def _judged(self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, now: datetime) -> Verdict:
         of_machine = offences(machine.conditions, self._machine_watched)
         of_node = offences(target.node.conditions, self._node_watched) if target.node is not None else []
         faults = [f"Machine has failed: {machine.failure}"] if machine.failure else []
@@ -125,7 +125,7 @@ class ClusterApiRules:
         )
 
     def _node(
-        self, target: Target, machine: MachineView, cluster: WorkloadCluster, of_node: list[Offence], now: datetime
+        self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, of_node: list[Offence], now: datetime
     ) -> tuple[str, list[str], Verdict | None]:
         """What is wrong with the Node, and where it is only awaited, the verdict that says so."""
         if target.node is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
     DELETING,
     EXCLUDED,
@@ -24,7 +24,7 @@ from policy.checks.verdicts import (
     watched,
 )
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.values.durations import format_duration
 from policy.values.moments import RESOLUTION, later, written
 
@@ -43,11 +43,11 @@ class Medik8sRules:
         self._check = check
         self._watched = watched(check.conditions)
 
-    def covers(self, target: Target) -> bool:
+    def covers(self, target: JudgedTarget) -> bool:
         """Nodes that the selector matches; Machines never."""
         return target.machine is None and target.node is not None and self._check.selector.matches(target.node.labels)
 
-    def judge(self, target: Target, now: datetime) -> Verdict:
+    def judge(self, target: JudgedTarget, now: datetime) -> Verdict:
         """What the check thinks of a node that it covers.
 
         A condition that does not say since when it holds is never enough for unhealthy: nobody can say that it has expired.
@@ -63,11 +63,11 @@ class Medik8sRules:
             return _unless_excluded(by_conditions(found, now), node)
         return self._well(target, node, now) if target.marked or target.remediations else HEALTHY
 
-    def _own(self, target: Target) -> list[Remediation]:
+    def _own(self, target: JudgedTarget) -> list[RemediationObject]:
         """The remediation objects that this check has created for the node."""
         return [each for each in target.remediations if self._check.makes(each) and self._check.owns(each)]
 
-    def _well(self, target: Target, node: NodeView, now: datetime) -> Verdict:
+    def _well(self, target: JudgedTarget, node: NodeView, now: datetime) -> Verdict:
         own = self._own(target)
         if waiting := [each for each in own if not each.deleting]:
             return self._delayed(waiting, node, now) or _recovering(f"well again: its {waiting[0].ref.kind} can be deleted")
@@ -75,7 +75,7 @@ class Medik8sRules:
             return _recovering(f"well again; its {own[0].ref.kind} is being deleted")
         return _recovering("well again; its episode has not ended yet") if target.marked else HEALTHY
 
-    def _delayed(self, waiting: list[Remediation], node: NodeView, now: datetime) -> Verdict | None:
+    def _delayed(self, waiting: list[RemediationObject], node: NodeView, now: datetime) -> Verdict | None:
         delay = self._check.healthy_delay
         if not delay or CONFIRMED_ANNOTATION in node.annotations:
             return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import DELETING, RECOVERING, Health, Standing, Verdict, by_conditions, offences, unread, watched
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, MachineView
 from policy.values.durations import format_duration
@@ -35,7 +35,7 @@ class OpenShiftRules:
         self._check = check
         self._watched = watched(check.conditions)
 
-    def covers(self, target: Target) -> bool:
+    def covers(self, target: JudgedTarget) -> bool:
         """Machines of the check's namespace that the selector matches; an empty one matches all of them."""
         machine = target.machine
         return (
@@ -45,7 +45,7 @@ class OpenShiftRules:
             and self._check.selector.matches(machine.labels)
         )
 
-    def judge(self, target: Target, now: datetime) -> Verdict:
+    def judge(self, target: JudgedTarget, now: datetime) -> Verdict:
         """What the check thinks of a Machine that it covers."""
         machine = target.machine
         assert machine is not None, "a MachineHealthCheck covers Machines"
@@ -60,7 +60,7 @@ class OpenShiftRules:
             return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message=message)
         return verdict
 
-    def _by_criteria(self, target: Target, machine: MachineView, now: datetime) -> Verdict:
+    def _by_criteria(self, target: JudgedTarget, machine: MachineView, now: datetime) -> Verdict:
         if problem := target.unreadable:
             return unread(problem)
         if machine.phase == FAILED:

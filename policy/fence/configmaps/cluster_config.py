@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policy.fence.agents import AGENT_PREFIX, canonical
-from policy.fence.config import Settings
+from policy.fence.config import FenceSettings
 from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
 from policy.fence.configmaps.shelf import ConfigMap
 from policy.fence.drivers import DRIVERS, parameters_of
@@ -28,7 +28,7 @@ OF_POLICIES = ("fencing", "fencing_off")
 class ClusterConfig:
     """Settings, and parameters for every method whose driver has them."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: FenceSettings = field(default_factory=FenceSettings)
     common: Mapping[str, Line] = field(default_factory=dict)
 
 
@@ -40,7 +40,7 @@ def read_cluster_config(found: ConfigMap | None, findings: Findings) -> ClusterC
     with findings.collecting():
         lines = read_lines(found, CONFIG_KEY)
     common = {}
-    settings = Settings()
+    settings = FenceSettings()
     for written, line in lines.items():
         with findings.collecting():
             if written in SETTINGS:
@@ -54,7 +54,7 @@ def read_cluster_config(found: ConfigMap | None, findings: Findings) -> ClusterC
     return ClusterConfig(settings=settings, common=common)
 
 
-def _with(settings: Settings, line: Line) -> Settings:
+def _with(settings: FenceSettings, line: Line) -> FenceSettings:
     match line.written:
         case "grace_timeout":
             return replace(settings, grace=seconds(line, maximum=LONGEST_WAIT))

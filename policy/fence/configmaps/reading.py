@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from policy.fence.agents import ACTIONS, READING, UNREAD, driver_of, known_agent
-from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Source, Step
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep, Method, MethodAction, Source
 from policy.fence.configmaps.cluster_config import CONFIG_KEY, NAME, read_cluster_config
 from policy.fence.configmaps.definitions import METHOD_PREFIX, Definition, Definitions, require_node
 from policy.fence.configmaps.devices import DeviceLines
@@ -36,16 +36,16 @@ DEFAULT_NAME = "default"
 
 TYPE_LABEL = "type"
 
-STEP_KEYS: Mapping[str, Step] = {
-    "isolation": Step.ISOLATION,
-    "power_management": Step.POWER_MANAGEMENT,
-    "power-management": Step.POWER_MANAGEMENT,
-    "recovery": Step.RECOVERY,
+STEP_KEYS: Mapping[str, FenceStep] = {
+    "isolation": FenceStep.ISOLATION,
+    "power_management": FenceStep.POWER_MANAGEMENT,
+    "power-management": FenceStep.POWER_MANAGEMENT,
+    "recovery": FenceStep.RECOVERY,
 }
-BUILT_IN: Mapping[Step, str] = {
-    Step.ISOLATION: "mark-unschedulable",
-    Step.POWER_MANAGEMENT: "restart-instance",
-    Step.RECOVERY: "mark-schedulable",
+BUILT_IN: Mapping[FenceStep, str] = {
+    FenceStep.ISOLATION: "mark-unschedulable",
+    FenceStep.POWER_MANAGEMENT: "restart-instance",
+    FenceStep.RECOVERY: "mark-schedulable",
 }
 MOST_METHODS = 32
 
@@ -90,7 +90,7 @@ def read_config_maps(node: NodeView, shelf: Shelf) -> FenceConfig:
     findings = Findings()
     cluster = read_cluster_config(_looked_up(shelf, NAME, findings), findings)
     winner = Winner(source=Source.DEFAULT)
-    steps: dict[Step, tuple[Method, ...]] = {}
+    steps: dict[FenceStep, tuple[Method, ...]] = {}
     with findings.collecting():
         winner = winner_for(node, shelf, findings)
         reader = _Methods(node, shelf, findings, winner=winner, common=cluster.common)
@@ -101,9 +101,9 @@ def read_config_maps(node: NodeView, shelf: Shelf) -> FenceConfig:
         name=winner.name,
         source=winner.source.value,
         subject=winner.subject,
-        isolation=steps.get(Step.ISOLATION, ()),
-        power_management=steps.get(Step.POWER_MANAGEMENT, ()),
-        recovery=steps.get(Step.RECOVERY, ()),
+        isolation=steps.get(FenceStep.ISOLATION, ()),
+        power_management=steps.get(FenceStep.POWER_MANAGEMENT, ()),
+        recovery=steps.get(FenceStep.RECOVERY, ()),
         settings=cluster.settings,
         warnings=findings.warnings,
         errors=findings.errors,
@@ -125,12 +125,12 @@ def _is_of_node(found: ConfigMap, node: NodeView) -> bool:
     return "node_name" in lines and lines["node_name"].value == node.name
 
 
-def _steps(winner: Winner, node: NodeView, findings: Findings) -> dict[Step, tuple[list[str], tuple[str, str]]]:
+def _steps(winner: Winner, node: NodeView, findings: Findings) -> dict[FenceStep, tuple[list[str], tuple[str, str]]]:
     """The names in each step, and the place that they stand at. A step that is not written is empty."""
     if winner.holder is None:
         return {step: ([name], (winner.subject, step.value)) for step, name in BUILT_IN.items()}
     lines = read_lines(winner.holder, CONFIG_KEY)
-    found: dict[Step, tuple[list[str], tuple[str, str]]] = {}
+    found: dict[FenceStep, tuple[list[str], tuple[str, str]]] = {}
     for written, line in lines.items():
         with findings.collecting():
             step = STEP_KEYS.get(written)
@@ -177,7 +177,7 @@ class _Methods:
         self._definitions = Definitions(node, shelf, findings, winner=winner.holder, specific=specific)
         self._devices = DeviceLines(node, shelf, findings, common=common)
 
-    def read_all(self, step: Step, names: list[str], *, place: tuple[str, str]) -> tuple[Method, ...]:
+    def read_all(self, step: FenceStep, names: list[str], *, place: tuple[str, str]) -> tuple[Method, ...]:
         """Those that can be read; what is wrong with the others is among the findings."""
         found: list[Method] = []
         for name in names:
@@ -185,7 +185,7 @@ class _Methods:
                 found.append(self._read(step, name, place))
         return tuple(found)
 
-    def _read(self, step: Step, name: str, place: tuple[str, str]) -> Method:
+    def _read(self, step: FenceStep, name: str, place: tuple[str, str]) -> Method:
         if (meant := SLIPS.get((step, name))) is not None:
             self._findings.warn(*place, f"{name} is taken as {meant}: a node that has recovered takes pods again")
             name = meant
@@ -194,13 +194,13 @@ class _Methods:
         if own is None:
             return self._of_device(step, method)
         if step not in own.steps:
-            expected = " or ".join(each.value for each in Step if each in own.steps)
+            expected = " or ".join(each.value for each in FenceStep if each in own.steps)
             raise PolicyError(*place, f"{name} does not belong into {step.value}: expected it in {expected}")
         if (line := method.control.get("action")) is not None:
             raise line.refuse(f"{method.agent} is an action of its own: leave it out")
         return self._of_instance(step, method, own) if own.of_instance else self._of_cluster(step, method, own)
 
-    def _of_cluster(self, step: Step, method: Definition, own: OwnMethod) -> Method:
+    def _of_cluster(self, step: FenceStep, method: Definition, own: OwnMethod) -> Method:
         return Method(
             name=method.name,
             action=own.action,
@@ -211,7 +211,7 @@ class _Methods:
             tries=self._tries(step, method),
         )
 
-    def _of_instance(self, step: Step, method: Definition, own: OwnMethod) -> Method:
+    def _of_instance(self, step: FenceStep, method: Definition, own: OwnMethod) -> Method:
         try:
             driver, takes, implied = instance_driver(self._node, method, self._common)
         except UnknownInstanceError as error:
@@ -230,7 +230,7 @@ class _Methods:
         nowhere = PowerDevice(driver=INSTANCE, endpoint=f"{INSTANCE} of Node/{self._node.name}")
         return Method(name=method.name, action=own.action, driver=INSTANCE, template=method.template, device=nowhere)
 
-    def _of_device(self, step: Step, method: Definition) -> Method:
+    def _of_device(self, step: FenceStep, method: Definition) -> Method:
         takes = known_agent(method.agent)
         if isinstance(takes, str):
             line = method.control.get("agent_name")
@@ -242,7 +242,13 @@ class _Methods:
         return replace(found, action=action, driver=driver, fabric=takes.fabric, storage=storage)
 
     def _device(
-        self, step: Step, method: Definition, driver: str, takes: DriverParameters, *, implied: Mapping[str, str] | None = None
+        self,
+        step: FenceStep,
+        method: Definition,
+        driver: str,
+        takes: DriverParameters,
+        *,
+        implied: Mapping[str, str] | None = None,
     ) -> Method:
         """The device of a method, as a method that has yet to get its action."""
         delay, timeout = self._delay(method), self._timeout(method, LONGEST_OFF)
@@ -250,7 +256,7 @@ class _Methods:
         found = self._devices.read(method, driver, takes, implied=implied, site=site, delay=delay, timeout=timeout)
         return Method(
             name=method.name,
-            action=Action.OFF,
+            action=MethodAction.OFF,
             template=method.template,
             parameters=found.written,
             device=found.device,
@@ -260,12 +266,12 @@ class _Methods:
             tries=self._tries(step, method),
         )
 
-    def _action(self, step: Step, method: Definition, takes: DriverParameters) -> Action:
+    def _action(self, step: FenceStep, method: Definition, takes: DriverParameters) -> MethodAction:
         line = method.control.get("action")
         if line is None:
             # What agents do by themselves where nothing is said: reboot, or off for a switch port.
-            off_or_on = Action.ON if step is Step.RECOVERY else Action.OFF
-            action = off_or_on if takes.fabric else Action.REBOOT
+            off_or_on = MethodAction.ON if step is FenceStep.RECOVERY else MethodAction.OFF
+            action = off_or_on if takes.fabric else MethodAction.REBOOT
             self._findings.warn(*method.place, f"{method.name} has no action=: taken as {action.value}")
             return action
         if line.value in READING:
@@ -276,14 +282,14 @@ class _Methods:
             raise line.refuse("expected off, on or reboot")
         return ACTIONS[line.value]
 
-    def _storage(self, step: Step, method: Definition, takes: DriverParameters) -> CutStorage:
+    def _storage(self, step: FenceStep, method: Definition, takes: DriverParameters) -> CutStorage:
         """The volumes to which the path is the node's only way: their pods may be freed once it is cut."""
         named: dict[str, tuple[str, ...]] = {}
         for key in ("storage_classes", "csi_drivers", "volume_handles"):
             line = method.control.get(key)
             if line is None:
                 continue
-            if not takes.fabric or step is Step.POWER_MANAGEMENT:
+            if not takes.fabric or step is FenceStep.POWER_MANAGEMENT:
                 raise line.refuse("says what lies behind a path: expected it with a device that carries one")
             named[key] = tuple(dict.fromkeys(line.value.split()))
         return CutStorage(
@@ -316,19 +322,19 @@ class _Methods:
         line = method.control.get("timeout")
         return seconds(line, minimum=1, maximum=longest) if line is not None else None
 
-    def _tries(self, step: Step, method: Definition) -> int | None:
+    def _tries(self, step: FenceStep, method: Definition) -> int | None:
         line = method.control.get("tries")
         if line is None:
             return None
-        if step is Step.POWER_MANAGEMENT:
+        if step is FenceStep.POWER_MANAGEMENT:
             raise line.refuse(f"how often power management is tried is giveup_retries in {NAME}")
         return whole_number(line, minimum=1, maximum=MOST_TRIES)
 
-    def _level(self, step: Step, method: Definition) -> int:
+    def _level(self, step: FenceStep, method: Definition) -> int:
         line = method.control.get("level")
         if line is None:
             return 1
-        if step is not Step.POWER_MANAGEMENT:
+        if step is not FenceStep.POWER_MANAGEMENT:
             raise line.refuse("only power management has levels")
         return whole_number(line, minimum=1, maximum=MOST_LEVELS)
 

@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinRequest, PinResult
 from activities.errors import ErrorType
-from policy.episode.fencing_requests import Answer, Stage
+from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.values.object_refs import ObjectRef
@@ -59,7 +59,7 @@ async def look(world: World, why: Need, **fields: Any) -> LookResult:
 
 
 async def answer(world: World, why: Need, stage: Stage) -> str:
-    word = Answer(about=REF, uid=why.object_uid, stage=stage, message=f"as a test has it: {stage}")
+    word = RequestAnswer(about=REF, uid=why.object_uid, stage=stage, message=f"as a test has it: {stage}")
     return (await world.target.answer_request(AnswerRequest(target=await world.pinned(), answer=word))).withdrawn
 
 

@@ -23,7 +23,7 @@ from activities.contracts.target import TellRequest
 from activities.errors import ErrorType
 from policy.episode.events import WARNINGS, EventReason
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from policy.scan.repeats import Repetition
 from simulator.api.faults import Accident, Fault
 from simulator.client import ApiError
@@ -54,7 +54,7 @@ class Mirrored:
             node=NODE,
             kind=Kind.FENCING,
             phase=phase,
-            step=Step.POWER_MANAGEMENT.value,
+            step=FenceStep.POWER_MANAGEMENT.value,
             doing="commands power off",
             reason="NodeHealthCheck/workers: Ready is Unknown",
             started=NOW - timedelta(minutes=5),

@@ -22,7 +22,7 @@ from policy.checks.fence_policies import (
     still_renewed,
     stricter,
 )
-from policy.episode.permits import Decision, Permit, PermitRequest, PermitState
+from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.admission import Because, admit, answer_request, room_in_scopes
@@ -107,9 +107,9 @@ def test_a_request_by_hand_is_refused_in_a_storm_of_its_rack_and_granted_elsewhe
     nodes = sick(racks(2, 5), "r0-0", "r0-1")
     report = scan(nodes, FencePolicies(storms=(STORM,)), watching=("r0-3", "r1-3"))
     refused = answer_request(report, (), a_request("r0-3"), cap=5)
-    assert refused.decision is Decision.REFUSED
+    assert refused.decision is PermitDecision.REFUSED
     assert "the policy racks fences below 40%" in refused.reason
-    assert answer_request(report, (), a_request("r1-3"), cap=5).decision is Decision.GRANTED
+    assert answer_request(report, (), a_request("r1-3"), cap=5).decision is PermitDecision.GRANTED
 
 
 # Caps ---------------------------------------------------------------------------------------------------------------
@@ -152,8 +152,8 @@ def test_a_request_waits_for_its_rack() -> None:
     report = scan(racks(2, 4), FencePolicies(caps=(ONE_PER_RACK,)), watching=("r0-0", "r1-0"))
     held = [a_permit("r0-3", groups=(f"{RACK}=r0",))]
     queued = answer_request(report, held, a_request("r0-0"), cap=5)
-    assert (queued.decision, queued.reason) == (Decision.QUEUED, f"1 of 1 permits of {RACK}=r0 are held: r0-3")
-    assert answer_request(report, held, a_request("r1-0"), cap=5).decision is Decision.GRANTED
+    assert (queued.decision, queued.reason) == (PermitDecision.QUEUED, f"1 of 1 permits of {RACK}=r0 are held: r0-3")
+    assert answer_request(report, held, a_request("r1-0"), cap=5).decision is PermitDecision.GRANTED
 
 
 def test_the_clusters_own_cap_goes_before_the_scanners() -> None:
@@ -180,7 +180,7 @@ def test_nothing_new_is_fenced_while_fencing_is_switched_off() -> None:
     assert [(each.reason, each.message) for each in admission.refused] == [
         (Because.SWITCHED_OFF, "fencing is switched off: fencing=off in it")
     ]
-    assert answer_request(report, (), a_request("r0-1"), cap=1).decision is Decision.REFUSED
+    assert answer_request(report, (), a_request("r0-1"), cap=1).decision is PermitDecision.REFUSED
 
 
 def test_a_part_of_the_cluster_can_be_switched_off() -> None:
@@ -198,7 +198,7 @@ def test_policies_that_cannot_be_used_stop_everything_new() -> None:
     """S17: a brake that people think they have is worth more than an episode."""
     report = scan(sick(racks(1, 4), "r0-0"), FencePolicies(problem="policies: there is no ConfigMap"), watching=("r0-1",))
     assert answers(report) == {"r0-0": Because.BAD_POLICIES}
-    assert answer_request(report, (), a_request("r0-1"), cap=1).decision is Decision.REFUSED
+    assert answer_request(report, (), a_request("r0-1"), cap=1).decision is PermitDecision.REFUSED
 
 
 def without_storage(nodes: list[NodeView], *names: str) -> list[NodeView]:
@@ -233,7 +233,7 @@ def test_a_node_that_was_just_switched_on_is_not_switched_off_again() -> None:
     assert answers(report, power=[replace(lately[0], at=ago(180))]) == {"r0-0": "", "r0-1": ""}
     assert answers(report, power=[replace(lately[0], on=False)]) == {"r0-0": "", "r0-1": ""}
     by_hand = answer_request(report, (), a_request("r0-0"), cap=5, now=NOW, power=lately)
-    assert by_hand.decision is Decision.REFUSED
+    assert by_hand.decision is PermitDecision.REFUSED
 
 
 def test_the_same_command_again_needs_no_quiet() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
 from policy.checks.rules import rules_of
-from policy.checks.targets import Target
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import is_health_check, parse
 from policy.dialects.node_fencing import parse_cluster_config, parse_fence_policy, read_policies
@@ -39,7 +39,7 @@ def test_the_configuration_alone_is_a_health_check_of_every_node() -> None:
         ("True", 99, Health.HEALTHY),
     ):
         node = a_node(ready=ready, age=age, labels={})
-        target = Target(node.name, node=node)
+        target = JudgedTarget(node.name, node=node)
         assert rules_of(check).covers(target)
         verdict = rules_of(check).judge(target, NOW)
         assert verdict.health is health, (ready, age)

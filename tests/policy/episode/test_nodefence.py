@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from policy.episode.events import WARNINGS, EventReason, event_of, events_between
 from policy.episode.messages import EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.nodefence import LONGEST_NAME, STATUSES, STEPS, job_of, node_fence_name, retries, transition
-from policy.fence.config import Step
+from policy.fence.config import FenceStep
 from tests.policy.builders import NOW
 
 ROOT = Path(__file__).parents[3]
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def status(phase: Phase = Phase.RUNNING, step: Step = Step.POWER_MANAGEMENT, **fields: object) -> EpisodeStatus:
+def status(phase: Phase = Phase.RUNNING, step: FenceStep = FenceStep.POWER_MANAGEMENT, **fields: object) -> EpisodeStatus:
     plain = EpisodeStatus(
         incident="abc",
         cluster="prod",
@@ -70,11 +70,11 @@ def test_long_names_that_begin_alike_stay_two() -> None:
 
 
 def test_every_step_and_state_has_the_seeds_spelling() -> None:
-    assert set(STEPS) == {step.value for step in Step}
+    assert set(STEPS) == {step.value for step in FenceStep}
     of_other_kinds = {Phase.RUNNING_PRESERVED, Phase.FAILED_PRESERVED, Phase.TERMINATING}
     assert set(STATUSES) == set(Phase) - of_other_kinds
     assert set(STATUSES.values()) == {"New", "Running", "Done", "Final", "Error"}
-    assert STEPS[Step.POWER_MANAGEMENT] == "Power-Management"
+    assert STEPS[FenceStep.POWER_MANAGEMENT] == "Power-Management"
 
 
 def test_retries_are_tries_after_the_first() -> None:
@@ -109,12 +109,12 @@ def test_the_second_run_of_a_method_is_numbered() -> None:
 
 
 def test_the_first_state_of_a_step_starts_it() -> None:
-    assert told(None, status(Phase.NEW, Step.ISOLATION)) == ["StepStarted"]
-    assert told(status(Phase.RUNNING, Step.ISOLATION), status()) == ["StepStarted"]
+    assert told(None, status(Phase.NEW, FenceStep.ISOLATION)) == ["StepStarted"]
+    assert told(status(Phase.RUNNING, FenceStep.ISOLATION), status()) == ["StepStarted"]
 
 
 def test_waiting_for_a_permit_starts_nothing() -> None:
-    assert told(None, status(Phase.QUEUED, Step.ISOLATION)) == []
+    assert told(None, status(Phase.QUEUED, FenceStep.ISOLATION)) == []
 
 
 def test_another_try_names_the_failure_before_it() -> None:
@@ -130,12 +130,12 @@ def test_a_step_that_begins_again_at_its_first_try_is_no_retry() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "reasons"),
     [
-        (status(Phase.NEW, Step.ISOLATION), status(Phase.RUNNING, Step.ISOLATION), ["StepSucceeded"]),
+        (status(Phase.NEW, FenceStep.ISOLATION), status(Phase.RUNNING, FenceStep.ISOLATION), ["StepSucceeded"]),
         (status(Phase.RUNNING), status(Phase.DONE), ["StepSucceeded"]),
         (status(Phase.RUNNING), status(Phase.ERROR), ["StepFailed"]),
-        (status(Phase.DONE, Step.RECOVERY), status(Phase.FINAL, Step.RECOVERY), ["StepSucceeded"]),
+        (status(Phase.DONE, FenceStep.RECOVERY), status(Phase.FINAL, FenceStep.RECOVERY), ["StepSucceeded"]),
         (status(Phase.ERROR), status(Phase.NEEDS_HUMAN), []),
-        (status(Phase.NEEDS_HUMAN, Step.ISOLATION), status(Phase.RUNNING, Step.ISOLATION), []),
+        (status(Phase.NEEDS_HUMAN, FenceStep.ISOLATION), status(Phase.RUNNING, FenceStep.ISOLATION), []),
         (status(Phase.NEEDS_HUMAN), status(Phase.FINAL), []),
     ],
 )

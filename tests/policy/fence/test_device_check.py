@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from policy.fence.device_check import (
-    Answer,
     DeviceAnswer,
     DeviceMemory,
     DeviceRow,
     DeviceTidings,
     DeviceToCheck,
     NodeToCheck,
+    Reachability,
     Remembered,
     devices_of,
     report_of,
@@ -28,9 +28,9 @@ NODE = NodeToCheck(node="node-1", uid="uid-1", ready=True, tells=True)
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://a:623")
 
 
-def answer(kind: Answer = Answer.ANSWERS, *, hour: float = 0, state: PowerState = PowerState.ON) -> DeviceAnswer:
+def answer(kind: Reachability = Reachability.ANSWERS, *, hour: float = 0, state: PowerState = PowerState.ON) -> DeviceAnswer:
     at = NOON + timedelta(hours=hour)
-    if kind is not Answer.ANSWERS:
+    if kind is not Reachability.ANSWERS:
         return DeviceAnswer(endpoint=BMC.endpoint, answer=kind, at=at, problem="no answer")
     return DeviceAnswer(endpoint=BMC.endpoint, answer=kind, at=at, state=state, latency=timedelta(milliseconds=99.6))
 
@@ -46,7 +46,7 @@ def told(remembered: Remembered, *answers: DeviceAnswer, node: NodeToCheck = NOD
 
 
 def test_only_a_change_is_told() -> None:
-    silent, ok, unread = answer(Answer.SILENT, hour=1), answer(), answer(Answer.UNREAD)
+    silent, ok, unread = answer(Reachability.SILENT, hour=1), answer(), answer(Reachability.UNREAD)
     found = told(Remembered(DeviceMemory()), ok, ok, silent, unread, silent, silent, unread, ok, ok)
     assert [each.reason.value for each in found] == ["FenceDeviceSilent", "FenceDeviceAnswers"]
     assert {each.since for each in found} == {NOON}
@@ -57,20 +57,20 @@ def test_only_a_change_is_told() -> None:
 
 
 def test_a_device_that_has_never_answered_is_told_where_somebody_configured_it() -> None:
-    (first,) = told(Remembered(DeviceMemory()), answer(Answer.SILENT), answer(Answer.SILENT))
+    (first,) = told(Remembered(DeviceMemory()), answer(Reachability.SILENT), answer(Reachability.SILENT))
     assert (first.since, first.message.endswith("; it has not answered before")) == (None, True)
-    assert told(Remembered(DeviceMemory()), answer(), answer(Answer.SILENT), node=replace(NODE, tells=False)) == []
+    assert told(Remembered(DeviceMemory()), answer(), answer(Reachability.SILENT), node=replace(NODE, tells=False)) == []
 
 
 def test_an_open_episode_keeps_silence_to_itself_and_a_success_is_remembered_all_the_same() -> None:
     remembered, held = Remembered(DeviceMemory()), replace(NODE, held="incident-1")
-    assert told(remembered, answer(Answer.SILENT), answer(hour=2), node=held) == []
+    assert told(remembered, answer(Reachability.SILENT), answer(hour=2), node=held) == []
     assert remembered.last_success("node-1", BMC.endpoint) == NOON + timedelta(hours=2)
 
 
 def test_untold_tidings_are_there_again_and_equal_tidings_have_one_identity() -> None:
     remembered = Remembered(DeviceMemory())
-    first, second = (remembered.hear(NODE, answer(Answer.SILENT, hour=hour)) for hour in (1, 2))
+    first, second = (remembered.hear(NODE, answer(Reachability.SILENT, hour=hour)) for hour in (1, 2))
     assert first is not None
     assert second is not None
     assert first.identity == second.identity
@@ -78,10 +78,10 @@ def test_untold_tidings_are_there_again_and_equal_tidings_have_one_identity() ->
 
 def test_what_is_carried_is_what_is_known() -> None:
     remembered = Remembered(DeviceMemory())
-    told(remembered, answer(), answer(Answer.SILENT))
+    told(remembered, answer(), answer(Reachability.SILENT))
     carried = remembered.carried()
     assert carried == DeviceMemory(answered={"node-1": {BMC.endpoint: int(NOON.timestamp())}}, silent=(("node-1", BMC.endpoint),))
-    assert told(Remembered(carried), answer(Answer.SILENT, hour=3)) == []
+    assert told(Remembered(carried), answer(Reachability.SILENT, hour=3)) == []
     assert [each.reason.value for each in told(Remembered(carried), answer(hour=3))] == ["FenceDeviceAnswers"]
 
 
@@ -144,11 +144,11 @@ def test_a_plans_devices_are_those_of_power_and_of_paths_each_once() -> None:
 
 def test_a_report_has_its_problems_first_and_is_bounded() -> None:
     rows = [
-        DeviceRow(node="node-10", endpoint="e", answer=Answer.ANSWERS),
-        DeviceRow(node="node-2", endpoint="e", answer=Answer.ANSWERS),
-        DeviceRow(node="node-3", endpoint="e", answer=Answer.ANSWERS, warning="off"),
+        DeviceRow(node="node-10", endpoint="e", answer=Reachability.ANSWERS),
+        DeviceRow(node="node-2", endpoint="e", answer=Reachability.ANSWERS),
+        DeviceRow(node="node-3", endpoint="e", answer=Reachability.ANSWERS, warning="off"),
         DeviceRow(node="node-4", problem="no configuration"),
-        DeviceRow(node="node-1", endpoint="e", answer=Answer.SILENT, problem="no answer"),
+        DeviceRow(node="node-1", endpoint="e", answer=Reachability.SILENT, problem="no answer"),
     ]
     whole = report_of("prod", rows, began=NOON, ended=NOON, nodes=5)
     assert [row.node for row in whole.rows] == ["node-1", "node-4", "node-3", "node-2", "node-10"]

@@ -11,7 +11,7 @@ from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.vetoes import preserved_as_failed
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
-from policy.preservation.deciding import Decision, decide
+from policy.preservation.deciding import PreservationDecision, decide
 from policy.preservation.effects import effects
 from policy.preservation.held import CONDITION, ISOLATION_ANNOTATION, TAINT, Held, Isolation, MachinePhase
 from policy.preservation.isolating import isolation_plan
@@ -38,7 +38,7 @@ def held(*, failed: bool = True, machine: dict[str, str] | None = None, **node: 
     )
 
 
-def decided(found: Held) -> Decision:
+def decided(found: Held) -> PreservationDecision:
     return decide(found, now=NOW, timeout=HOUR)
 
 

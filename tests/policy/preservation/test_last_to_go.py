@@ -9,7 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.deciding import Automatic, Decision, decide
+from policy.preservation.deciding import Automatic, PreservationDecision, decide
 from policy.preservation.effects import effects
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.last_to_go import (
@@ -39,7 +39,7 @@ def held(word: str = "now", **annotations: str) -> Held:
     return Held(key="s/w", machine="w", namespace="s", node_name="n", node=node, annotations=annotations, has_priority=True)
 
 
-def decided(machine: Held, *, released: str = "", automatic: Automatic = Automatic.NOTHING) -> Decision:
+def decided(machine: Held, *, released: str = "", automatic: Automatic = Automatic.NOTHING) -> PreservationDecision:
     return decide(machine, now=NOW, timeout=HOURS, released=released, automatic=automatic)
 
 

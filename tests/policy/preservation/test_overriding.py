@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from policy.preservation.overriding import NOT_OVERRIDDEN, Override, Wanted, overridden_by
+from policy.preservation.overriding import NOT_OVERRIDDEN, Override, WantedReplicas, overridden_by
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-OLD = Wanted(kind="MachineSet", name="w-1", replicas=2, revision=1, created=NOW)
-NEW = Wanted(kind="MachineSet", name="w-2", replicas=2, revision=2, created=NOW + timedelta(hours=1))
-TOP = Wanted(kind="MachineDeployment", name="w", replicas=4)
+OLD = WantedReplicas(kind="MachineSet", name="w-1", replicas=2, revision=1, created=NOW)
+NEW = WantedReplicas(kind="MachineSet", name="w-2", replicas=2, revision=2, created=NOW + timedelta(hours=1))
+TOP = WantedReplicas(kind="MachineDeployment", name="w", replicas=4)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ TOP = Wanted(kind="MachineDeployment", name="w", replicas=4)
     ],
 )
 def test_which_override_it_was(
-    own: Wanted | None, top: Wanted | None, others: tuple[Wanted, ...], override: Override, words: str
+    own: WantedReplicas | None, top: WantedReplicas | None, others: tuple[WantedReplicas, ...], override: Override, words: str
 ) -> None:
     """S21: recorded by its name. A roll-back is a roll-out, too: the set with the newest revision counts."""
     found = overridden_by(own, top, others)

@@ -14,7 +14,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
+from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision, decide, keeps
 from policy.preservation.effects import Effects, effects
 from policy.preservation.held import (
     BY_US,
@@ -159,7 +159,7 @@ class Pools:
         """What is being deleted, or was given up, is replaced. S21: nothing that is kept."""
         held = machine.held
         decision = self.decision(machine)
-        given_up = decision.action is Action.TERMINATE and effects(decision).nothing and not keeps(held, self.now)
+        given_up = decision.action is PreservationAction.TERMINATE and effects(decision).nothing and not keeps(held, self.now)
         if given_up:
             assert held.expiry is None, "S21"
         if held.deleting or given_up:
@@ -194,10 +194,10 @@ class Pools:
         self.check_choice(found)
         return found
 
-    def decision(self, machine: Kept) -> Decision:
+    def decision(self, machine: Kept) -> PreservationDecision:
         return next(each for each in self.found().decisions if each.held.key == machine.held.key)
 
-    def write(self, machine: Kept, decision: Decision, writes: int) -> None:
+    def write(self, machine: Kept, decision: PreservationDecision, writes: int) -> None:
         drained: bool | None = None
         while True:
             found = effects(decision, drained=drained)
@@ -214,7 +214,7 @@ class Pools:
             drained = True
             decision = self.decision(machine)
 
-    def change(self, machine: Kept, decision: Decision, piece: Effects) -> None:
+    def change(self, machine: Kept, decision: PreservationDecision, piece: Effects) -> None:
         before = machine.held
         after = carried_out(before, piece)
         if before.expiry is not None and after.expiry is not None:
@@ -228,7 +228,7 @@ class Pools:
                 machine.ended, machine.word = True, False
         machine.held = after
 
-    def may_end(self, before: Held, decision: Decision) -> bool:
+    def may_end(self, before: Held, decision: PreservationDecision) -> bool:
         """Expiry, a word, the cap, or recovery from what it was kept for."""
         value = requested(decision.held.annotated).intent
         well = not before.failed and value is not Intent.NOW
@@ -267,7 +267,7 @@ class Pools:
             if value is Intent.FALSE:
                 assert not decision.preserved, "S26"
             if value in {Intent.NOW, Intent.WHEN_FAILED} and decision.held.failed and decision.held.expiry is None:
-                assert decision.action is not Action.TERMINATE or decision.held.deleting, "S27"
+                assert decision.action is not PreservationAction.TERMINATE or decision.held.deleting, "S27"
 
     def quiescent(self, found: Survey) -> None:
         counted = 0
@@ -293,7 +293,7 @@ class Pools:
                 assert users == {**machine.users, SCALE_DOWN_DISABLED: "true"}
             assert held.annotations["team"] == "m", "S28"
             self.priority_is_right(machine)
-            if decision.action is Action.TERMINATE:
+            if decision.action is PreservationAction.TERMINATE:
                 assert not keeps(held, self.now), "S27: the look before the deletion would give it back for ever"
             if held.expiry is None and not held.failed:
                 left = set(held.annotations) - {"team", PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRIORITY_ANNOTATION}
@@ -322,7 +322,7 @@ def automatic(held: Held) -> bool:
     return intent is Intent.NONE and held.expiry is not None and held.condition_reason == BY_US
 
 
-def pieces(decision: Decision, found: Effects) -> list[Effects]:
+def pieces(decision: PreservationDecision, found: Effects) -> list[Effects]:
     """The single writes, in the order in which they are made: see `Effects`."""
     said = [Effects(condition=found.condition)] if found.condition is not None else []
     objects = [Effects(node=found.node, taint=found.taint)] if found.node or found.taint is not None else []

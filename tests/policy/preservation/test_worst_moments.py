@@ -11,11 +11,11 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.automatic import choose
 from policy.preservation.book import PreservationBook
-from policy.preservation.deciding import Action, Automatic, decide, keeps
+from policy.preservation.deciding import Automatic, PreservationAction, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.held import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import read_policy
-from policy.preservation.survey import Deployment, survey
+from policy.preservation.survey import DeploymentPool, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from tests.preserved_objects import carried_out
@@ -100,16 +100,16 @@ def test_what_is_to_be_terminated_is_not_kept_by_the_last_look() -> None:
     """Else Preservation and Remediation hand the machine to each other without a pause."""
     machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "auto-preserved"})
     decision = decide(machine, now=NOW, timeout=HOURS)
-    assert not (decision.action is Action.TERMINATE and keeps(machine, NOW))
+    assert not (decision.action is PreservationAction.TERMINATE and keeps(machine, NOW))
 
 
 def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
     """The activity is repeated where its answer was lost (S33)."""
     machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
     first = decide(machine, now=NOW, timeout=HOURS)
-    assert first.action is Action.STOP
+    assert first.action is PreservationAction.STOP
     after = carried_out(machine, effects(first))
-    assert decide(after, now=NOW, timeout=HOURS).action is not Action.TERMINATE
+    assert decide(after, now=NOW, timeout=HOURS).action is not PreservationAction.TERMINATE
 
 
 def test_s25_a_machine_found_healthy_at_its_expiry_is_no_candidate_again() -> None:
@@ -140,9 +140,9 @@ def test_s24_a_mistake_in_a_pool_releases_nothing() -> None:
     MachineDeployment, which says no cap of its own, and all of them are released and deleted."""
     kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS, deployment="d")
     pool = read_policy(PRESERVATION_POLICY)
-    assert survey([kept], [pool], [Deployment(name="d")], now=NOW).decisions[0].preserved
-    (decision,) = survey([kept], [], [Deployment(name="d")], now=NOW, blocked="PreservationPolicy/all: a typo").decisions
-    assert (decision.action is Action.TERMINATE, decision.automatic) == (False, Automatic.NOTHING)
+    assert survey([kept], [pool], [DeploymentPool(name="d")], now=NOW).decisions[0].preserved
+    (decision,) = survey([kept], [], [DeploymentPool(name="d")], now=NOW, blocked="PreservationPolicy/all: a typo").decisions
+    assert (decision.action is PreservationAction.TERMINATE, decision.automatic) == (False, Automatic.NOTHING)
 
 
 KEPT = MachineView(
@@ -160,7 +160,7 @@ KEPT = MachineView(
 def test_s24_through_the_book() -> None:
     book = PreservationBook()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    book.put_deployment("MachineDeployment/d", Deployment(name="d"))
+    book.put_deployment("MachineDeployment/d", DeploymentPool(name="d"))
     book.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
     book.put_machine(ref, KEPT, NOW - HOURS)
     book.put_pool("all", read_policy(PRESERVATION_POLICY))
@@ -173,7 +173,7 @@ def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
     """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
     book = PreservationBook()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    book.put_deployment("MachineDeployment/d", Deployment(name="d"))
+    book.put_deployment("MachineDeployment/d", DeploymentPool(name="d"))
     book.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
     book.put_machine(ref, KEPT, NOW - HOURS)
     assert [bool(need.released) for need in book.needs(NOW, lambda _: "")[0]] == [True]

@@ -7,11 +7,11 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.remediation.escalation import Step, Strategy, first_step, next_step, timed_out
+from policy.remediation.escalation import EscalationStep, Strategy, first_step, next_step, timed_out
 from tests.policy.builders import NOW
 
 MINUTE = timedelta(minutes=1)
-LADDER = tuple(Step(strategy=Strategy.EXTERNAL, name=name) for name in ("a", "b", "c"))
+LADDER = tuple(EscalationStep(strategy=Strategy.EXTERNAL, name=name) for name in ("a", "b", "c"))
 
 
 def test_a_ladder_is_climbed_from_its_foot() -> None:
@@ -30,7 +30,7 @@ def test_what_failed_before_is_not_tried_again() -> None:
 @given(st.sets(st.sampled_from(["a", "b", "c", "d", "e"])), st.sets(st.sampled_from(["a", "b", "c", "d", "e"])))
 def test_every_step_that_has_not_failed_is_tried_once(failed: set[str], fails_now: set[str]) -> None:
     """Whichever of them fail: the climb ends, with each of the others tried in its order."""
-    ladder = tuple(Step(strategy=Strategy.FENCE, name=name) for name in "abcde")
+    ladder = tuple(EscalationStep(strategy=Strategy.FENCE, name=name) for name in "abcde")
     tried: list[str] = []
     at = first_step(ladder, failed)
     while at is not None and len(tried) <= len(ladder):

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from policy.remediation.following import PHASE_DELETING, Progress, Told, follow, to_be_given_up
+from policy.remediation.following import PHASE_DELETING, Progress, RemediationConditions, follow, to_be_given_up
 from policy.remediation.lease import lease_duration
 
 MINUTE = timedelta(minutes=1)
@@ -17,20 +17,24 @@ STATUSES = ("", "True", "False", "Unknown")
 @pytest.mark.parametrize(
     ("told", "progress", "why"),
     [
-        (Told(), Progress.WORKING, "nobody has taken it up yet"),
-        (Told(processing="True", succeeded="Unknown"), Progress.WORKING, "Processing is True"),
-        (Told(processing="False", succeeded="True"), Progress.SUCCEEDED, "Succeeded is True"),
-        (Told(processing="True", succeeded="True"), Progress.SUCCEEDED, "Succeeded is True"),
-        (Told(processing="False", succeeded="False"), Progress.FAILED, "Succeeded is False"),
-        (Told(processing="True", succeeded="False"), Progress.FAILED, "Succeeded is False"),
-        (Told(processing="False", succeeded="Unknown"), Progress.WORKING, "Processing is False, and how it ended is not said"),
-        (Told(phase="Running"), Progress.WORKING, "its phase is Running"),
-        (Told(phase="Waiting"), Progress.WORKING, "its phase is Waiting"),
-        (Told(phase="Failed"), Progress.FAILED, "its phase is Failed"),
-        (Told(phase="Failed", succeeded="True"), Progress.FAILED, "its phase is Failed"),
+        (RemediationConditions(), Progress.WORKING, "nobody has taken it up yet"),
+        (RemediationConditions(processing="True", succeeded="Unknown"), Progress.WORKING, "Processing is True"),
+        (RemediationConditions(processing="False", succeeded="True"), Progress.SUCCEEDED, "Succeeded is True"),
+        (RemediationConditions(processing="True", succeeded="True"), Progress.SUCCEEDED, "Succeeded is True"),
+        (RemediationConditions(processing="False", succeeded="False"), Progress.FAILED, "Succeeded is False"),
+        (RemediationConditions(processing="True", succeeded="False"), Progress.FAILED, "Succeeded is False"),
+        (
+            RemediationConditions(processing="False", succeeded="Unknown"),
+            Progress.WORKING,
+            "Processing is False, and how it ended is not said",
+        ),
+        (RemediationConditions(phase="Running"), Progress.WORKING, "its phase is Running"),
+        (RemediationConditions(phase="Waiting"), Progress.WORKING, "its phase is Waiting"),
+        (RemediationConditions(phase="Failed"), Progress.FAILED, "its phase is Failed"),
+        (RemediationConditions(phase="Failed", succeeded="True"), Progress.FAILED, "its phase is Failed"),
     ],
 )
-def test_what_a_remediation_says(told: Told, progress: Progress, why: str) -> None:
+def test_what_a_remediation_says(told: RemediationConditions, progress: Progress, why: str) -> None:
     followed = follow(told)
     assert (followed.progress, followed.why) == (progress, why)
 
@@ -38,16 +42,18 @@ def test_what_a_remediation_says(told: Told, progress: Progress, why: str) -> No
 def test_nothing_but_the_word_itself_is_success() -> None:
     """S3, S7: unknown, absent or contradictory is never success."""
     for processing, succeeded, permanent, phase in product(STATUSES, STATUSES, STATUSES, ("", "Running", "Failed")):
-        told = Told(processing=processing, succeeded=succeeded, permanent_node_deletion_expected=permanent, phase=phase)
+        told = RemediationConditions(
+            processing=processing, succeeded=succeeded, permanent_node_deletion_expected=permanent, phase=phase
+        )
         assert (follow(told).progress is Progress.SUCCEEDED) is (succeeded == "True" and phase != "Failed")
         assert to_be_given_up(told) is (succeeded != "True")
 
 
 def test_a_node_that_is_to_go_is_told_apart_from_one_that_vanishes() -> None:
-    assert follow(Told(permanent_node_deletion_expected="True")).node_goes
-    assert follow(Told(phase=PHASE_DELETING)).node_goes
-    assert not follow(Told(permanent_node_deletion_expected="Unknown")).node_goes
-    assert not follow(Told(permanent_node_deletion_expected="False", succeeded="True")).node_goes
+    assert follow(RemediationConditions(permanent_node_deletion_expected="True")).node_goes
+    assert follow(RemediationConditions(phase=PHASE_DELETING)).node_goes
+    assert not follow(RemediationConditions(permanent_node_deletion_expected="Unknown")).node_goes
+    assert not follow(RemediationConditions(permanent_node_deletion_expected="False", succeeded="True")).node_goes
 
 
 def test_a_lease_is_taken_for_a_minute_longer_than_its_step_may_take() -> None:

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.retries import AUTOSCALER_PATIENCE, Backoff, RetryRules
-from policy.checks.targets import Target
+from policy.checks.retries import AUTOSCALER_PATIENCE, RetryBackoff, RetryRules
+from policy.checks.targets import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.lineage import turn_of
@@ -27,15 +27,15 @@ def remembering(seconds: float, retry: int = 0, failed: tuple[str, ...] = ()) ->
     return {LAST_REMEDIATION_ANNOTATION: written_memory(LastRemediation(of="m0", at=ago(seconds), retry=retry, failed=failed))}
 
 
-def target(machine: MachineView | None = None, node: NodeView | None = None) -> Target:
-    return Target("t", machine=machine, node=node)
+def target(machine: MachineView | None = None, node: NodeView | None = None) -> JudgedTarget:
+    return JudgedTarget("t", machine=machine, node=node)
 
 
-def never_joined(age: float, memory: dict[str, str] | None = None, **fields: object) -> Target:
+def never_joined(age: float, memory: dict[str, str] | None = None, **fields: object) -> JudgedTarget:
     return target(a_machine(dialect=OPENSHIFT, node_name="", created=ago(age), annotations=memory or {}, **fields))
 
 
-def due_in(found: Target, *checks: HealthCheck) -> float:
+def due_in(found: JudgedTarget, *checks: HealthCheck) -> float:
     """Seconds until its next remediation may begin; 0 for at once."""
     moment = turn_of(found, checks or (CHECK,), NOW).not_before
     return (moment - NOW).total_seconds() if moment is not None else 0.0
@@ -58,7 +58,7 @@ def test_a_successor_that_never_came_to_be_a_node_is_left_to_the_autoscaler_firs
 def test_it_backs_off_though_nobody_has_said_so_and_not_where_somebody_has() -> None:
     found = never_joined(60, remembering(20, retry=2))
     impatient = replace(CHECK, autoscaler_patience=timedelta(0))
-    assert due_in(found, impatient) == Backoff().before(3).total_seconds() - 20
+    assert due_in(found, impatient) == RetryBackoff().before(3).total_seconds() - 20
     assert due_in(found, AT_ONCE) == 0
 
 
@@ -72,7 +72,7 @@ def test_a_machine_that_had_a_node_is_remediated_again_at_once_where_nobody_has_
 def test_the_longest_delay_and_the_smallest_limit_of_all_checks_win() -> None:
     found = target(a_machine(dialect=OPENSHIFT, annotations=remembering(20, retry=1)))
     short = replace(AT_ONCE, retry=RetryRules(retry_period=timedelta(seconds=60)))
-    long = replace(AT_ONCE, retry=RetryRules(backoff=Backoff(base=timedelta(minutes=5))))
+    long = replace(AT_ONCE, retry=RetryRules(backoff=RetryBackoff(base=timedelta(minutes=5))))
     assert due_in(found, short, long) == 600 - 20
     limited = replace(AT_ONCE, retry=RetryRules(max_retry=1))
     assert turn_of(found, (long, limited), NOW).exhausted

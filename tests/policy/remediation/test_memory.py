@@ -17,7 +17,7 @@ from policy.checks.retries import (
     MAX_RETRY_ANNOTATION,
     MIN_HEALTHY_PERIOD_ANNOTATION,
     RETRY_PERIOD_ANNOTATION,
-    Backoff,
+    RetryBackoff,
     RetryRules,
     read_backoff,
     read_rules,
@@ -44,7 +44,7 @@ SUBJECT = "Machine/default/M1-1"
 
 
 def test_a_machine_without_a_past_is_remediated_at_once() -> None:
-    turn = next_turn(None, RetryRules(max_retry=0, retry_period=HOUR, backoff=Backoff()), NOW)
+    turn = next_turn(None, RetryRules(max_retry=0, retry_period=HOUR, backoff=RetryBackoff()), NOW)
     assert (turn.retry, turn.not_before, turn.exhausted, turn.failed) == (0, None, "", ())
 
 
@@ -90,7 +90,7 @@ def test_a_new_sequence_is_no_retry_and_waits_for_no_retry_period() -> None:
 
 def test_a_backoff_is_waited_out_also_where_everything_is_forgotten_at_once() -> None:
     """The failing MachineSet of the autoscaler's scenarios: nobody sets a loop going by a short minHealthyPeriod."""
-    rules = RetryRules(min_healthy_period=timedelta(0), backoff=Backoff())
+    rules = RetryRules(min_healthy_period=timedelta(0), backoff=RetryBackoff())
     turn = next_turn(LAST, rules, NOW + SECOND)
     assert (turn.retry, turn.not_before) == (0, NOW + 30 * SECOND)
     assert turn.why == "not before 12:00:30: M1 was remediated at 12:00:00, and the backoff is 30s"
@@ -98,16 +98,16 @@ def test_a_backoff_is_waited_out_also_where_everything_is_forgotten_at_once() ->
 
 
 def test_a_backoff_doubles_up_to_its_limit() -> None:
-    pauses = [Backoff().before(retry) / SECOND for retry in range(1, 9)]
+    pauses = [RetryBackoff().before(retry) / SECOND for retry in range(1, 9)]
     assert pauses == [30, 60, 120, 240, 480, 600, 600, 600]
-    assert Backoff().before(10**6) == 10 * MINUTE
-    assert Backoff(base=HOUR).before(1) == 10 * MINUTE
+    assert RetryBackoff().before(10**6) == 10 * MINUTE
+    assert RetryBackoff(base=HOUR).before(1) == 10 * MINUTE
     microsecond = timedelta(microseconds=1)
-    assert Backoff(base=2 * microsecond, limit=3 * microsecond).before(2) == 3 * microsecond
+    assert RetryBackoff(base=2 * microsecond, limit=3 * microsecond).before(2) == 3 * microsecond
 
 
 def test_the_longer_of_two_waits_wins() -> None:
-    rules = RetryRules(retry_period=2 * MINUTE, backoff=Backoff())
+    rules = RetryRules(retry_period=2 * MINUTE, backoff=RetryBackoff())
     assert next_turn(LAST, rules, NOW).not_before == NOW + 2 * MINUTE
     late = next_turn(replace(LAST, retry=3), rules, NOW)
     assert late.not_before == NOW + 4 * MINUTE
@@ -115,7 +115,7 @@ def test_the_longer_of_two_waits_wins() -> None:
 
 
 periods = st.integers(0, 7200).map(lambda seconds: timedelta(seconds=seconds))
-backoffs = st.none() | st.builds(Backoff, base=periods, limit=periods)
+backoffs = st.none() | st.builds(RetryBackoff, base=periods, limit=periods)
 rules_of_checks = st.builds(
     RetryRules, max_retry=st.none() | st.integers(0, 5), retry_period=periods, min_healthy_period=periods, backoff=backoffs
 )
@@ -160,9 +160,9 @@ def test_no_rules_are_those_by_default() -> None:
 
 def test_of_two_backoffs_the_longer_one_holds() -> None:
     """Overlapping definitions, of which the proposal warns: each pause is the longer one, and so is the limit."""
-    quick, slow = Backoff(base=SECOND, limit=HOUR), Backoff(base=MINUTE, limit=10 * MINUTE)
+    quick, slow = RetryBackoff(base=SECOND, limit=HOUR), RetryBackoff(base=MINUTE, limit=10 * MINUTE)
     both = strictest([RetryRules(backoff=quick), RetryRules(), RetryRules(backoff=slow)]).backoff
-    assert both == Backoff(base=MINUTE, limit=HOUR)
+    assert both == RetryBackoff(base=MINUTE, limit=HOUR)
     for retry in range(1, 20):
         assert both.before(retry) >= max(quick.before(retry), slow.before(retry))
 
@@ -247,7 +247,7 @@ def test_nothing_that_anybody_writes_is_more_than_refused(text: str) -> None:
         last = read_memory(text)
     except PolicyError:
         return
-    assert next_turn(last, RetryRules(backoff=Backoff()), NOW).retry >= 0
+    assert next_turn(last, RetryRules(backoff=RetryBackoff()), NOW).retry >= 0
 
 
 def test_a_memory_of_the_end_of_days_holds_back_and_says_so() -> None:
@@ -265,12 +265,12 @@ def test_rules_are_set_by_annotations() -> None:
         BACKOFF_ANNOTATION: "exponential",
         BACKOFF_LIMIT_ANNOTATION: "5m",
     }
-    wanted = RetryRules(max_retry=5, retry_period=2 * MINUTE, min_healthy_period=2 * HOUR, backoff=Backoff(limit=5 * MINUTE))
+    wanted = RetryRules(max_retry=5, retry_period=2 * MINUTE, min_healthy_period=2 * HOUR, backoff=RetryBackoff(limit=5 * MINUTE))
     assert read_rules(annotations, "NodeHealthCheck/w", RetryRules()) == wanted
     assert read_rules({}, "NodeHealthCheck/w", wanted) == wanted
     assert read_rules({BACKOFF_ANNOTATION: "none"}, "NodeHealthCheck/w", wanted) == replace(wanted, backoff=None)
     limited = read_rules({BACKOFF_LIMIT_ANNOTATION: "1h"}, "NodeHealthCheck/w", wanted)
-    assert limited.backoff == Backoff(limit=HOUR)
+    assert limited.backoff == RetryBackoff(limit=HOUR)
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,8 @@ def test_an_annotation_that_cannot_be_used_is_refused_by_name(annotations: dict[
 
 
 def test_the_backoff_of_the_proposal_is_read_where_a_spec_has_it() -> None:
-    assert read_backoff({"type": "exponential", "limit": "20m"}, "NodeHealthCheck/w") == Backoff(limit=20 * MINUTE)
-    assert read_backoff({"type": "exponential"}, "NodeHealthCheck/w") == Backoff()
+    assert read_backoff({"type": "exponential", "limit": "20m"}, "NodeHealthCheck/w") == RetryBackoff(limit=20 * MINUTE)
+    assert read_backoff({"type": "exponential"}, "NodeHealthCheck/w") == RetryBackoff()
     assert read_backoff(None, "NodeHealthCheck/w") is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.objects.remediations import plurals_of
-from policy.remediation.objects import LONGEST_NAME, Wanted, condition_of, made, not_ours, phase_of, words_of
+from policy.remediation.objects import LONGEST_NAME, WantedObject, condition_of, made, not_ours, phase_of, words_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 
@@ -20,7 +20,7 @@ CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealt
 MACHINE = ObjectRef(api_version="machine.openshift.io/v1beta1", kind="Machine", name="machine-7", namespace="machines")
 OF_MACHINES = ObjectRef(api_version=MACHINE.api_version, kind="MachineHealthCheck", name="workers", namespace="machines")
 
-ABOUT_NODE = Wanted(template=TEMPLATE, node="node-7", node_uid="uid-7", incident="one", check=CHECK, check_uid="uid-check")
+ABOUT_NODE = WantedObject(template=TEMPLATE, node="node-7", node_uid="uid-7", incident="one", check=CHECK, check_uid="uid-check")
 ABOUT_MACHINE = replace(ABOUT_NODE, check=OF_MACHINES, machine=MACHINE, machine_uid="uid-machine")
 
 INNER: dict[str, Any] = {"spec": {"template": {"spec": {"strategy": "Automatic"}}}}
@@ -43,7 +43,7 @@ def test_what_was_made_for_a_step_is_known_again() -> None:
         (ABOUT_MACHINE, "not owned by Machine/machines/machine-7"),
     ],
 )
-def test_what_was_made_for_another_is_not_ours(wanted: Wanted, words: str) -> None:
+def test_what_was_made_for_another_is_not_ours(wanted: WantedObject, words: str) -> None:
     """S9."""
     assert words in not_ours(made(INNER, ABOUT_NODE), wanted)
 

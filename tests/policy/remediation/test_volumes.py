@@ -12,7 +12,7 @@ from policy.remediation.volumes import (
     AttachedVolume,
     Failure,
     PodThere,
-    Said,
+    VolumeMessage,
     VolumeRule,
     detaching,
     find_failure,
@@ -35,7 +35,7 @@ PODS = (MOUNTS, BOTH, CRASHES, ALIKE, AGENT)
 
 
 def found(*messages: str, attached: tuple[AttachedVolume, ...] = ATTACHED, pods: tuple[PodThere, ...] = PODS) -> Failure:
-    return find_failure([Said(by="VolumeUnavailable", message=each) for each in messages], attached, pods)
+    return find_failure([VolumeMessage(by="VolumeUnavailable", message=each) for each in messages], attached, pods)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.checks.inventory import ControlPlane
-from policy.episode.permits import Decision, Permit, PermitRequest, PermitState, Replacing
-from policy.remediation.escalation import Step, Strategy
+from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.remediation.escalation import EscalationStep, Strategy
 from policy.scan.admission import Because, Refused, admit, answer_request, control_plane_guard, orphans
 from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
@@ -214,18 +214,18 @@ def a_request(node: str = "a", **fields: object) -> PermitRequest:
 
 def test_a_request_is_granted_while_permits_are_free() -> None:
     answer = answer_request(a_report(), [a_permit("b")], a_request(), cap=2)
-    assert (answer.decision, answer.reason) == (Decision.GRANTED, "2 of 2 permits are held now")
+    assert (answer.decision, answer.reason) == (PermitDecision.GRANTED, "2 of 2 permits are held now")
 
 
 def test_a_request_is_queued_when_the_cap_is_used_up() -> None:
     """S14."""
     answer = answer_request(a_report(), [a_permit("b")], a_request(), cap=1)
-    assert (answer.decision, answer.reason) == (Decision.QUEUED, "1 of 1 permits are held: b")
+    assert (answer.decision, answer.reason) == (PermitDecision.QUEUED, "1 of 1 permits are held: b")
 
 
 def test_a_request_does_not_jump_the_queue() -> None:
     answer = answer_request(a_report(), (), a_request(), cap=1, ahead=1)
-    assert (answer.decision, answer.reason) == (Decision.QUEUED, "0 of 1 permits are held: none, 1 asked before")
+    assert (answer.decision, answer.reason) == (PermitDecision.QUEUED, "0 of 1 permits are held: none, 1 asked before")
 
 
 @pytest.mark.parametrize(
@@ -243,53 +243,53 @@ def test_a_request_does_not_jump_the_queue() -> None:
 def test_a_request_is_refused_with_the_reason(report: ScanReport | None, reason: str) -> None:
     """S17, S18, S38."""
     answer = answer_request(report, (), a_request(), cap=5)
-    assert answer.decision is Decision.REFUSED
+    assert answer.decision is PermitDecision.REFUSED
     assert reason in answer.reason
 
 
 @pytest.mark.parametrize("check", [a_check_report(allowed=False, error="bad", total=3), a_check_report(allowed=False, total=0)])
 def test_a_check_that_cannot_be_read_or_selects_nothing_stands_in_nobodys_way(check: object) -> None:
-    assert answer_request(a_report(checks=(check,)), (), a_request(), cap=1).decision is Decision.GRANTED
+    assert answer_request(a_report(checks=(check,)), (), a_request(), cap=1).decision is PermitDecision.GRANTED
 
 
 def test_a_request_for_a_control_plane_member_is_guarded() -> None:
     """S15."""
     answer = answer_request(a_report(control_plane=ControlPlane(members=3, ready=2)), (), a_request(control_plane=True), cap=5)
     assert (answer.decision, answer.reason) == (
-        Decision.REFUSED,
+        PermitDecision.REFUSED,
         "1 of 3 control-plane members would be left Ready, a quorum needs 2",
     )
     not_ready = a_request(control_plane=True, ready=False)
     assert (
         answer_request(a_report(control_plane=ControlPlane(members=3, ready=2)), (), not_ready, cap=5).decision
-        is Decision.GRANTED
+        is PermitDecision.GRANTED
     )
 
 
 def test_a_request_for_a_node_that_another_incident_holds_is_refused_with_its_name() -> None:
     """S13."""
     answer = answer_request(a_report(), [a_permit("a", incident="other")], a_request(), cap=5)
-    assert (answer.decision, answer.reason) == (Decision.REFUSED, "a is held by episode/c/a, incident other (open)")
+    assert (answer.decision, answer.reason) == (PermitDecision.REFUSED, "a is held by episode/c/a, incident other (open)")
 
 
 def test_the_same_incident_is_granted_again_even_while_nothing_new_would_be() -> None:
     permits = [a_permit("a", PermitState.RESERVED)]
-    assert answer_request(None, permits, a_request(), cap=1).decision is Decision.GRANTED
+    assert answer_request(None, permits, a_request(), cap=1).decision is PermitDecision.GRANTED
 
 
 def test_a_parked_incident_asks_like_anybody_else() -> None:
     """S14: it gave its permit back when it parked."""
     parked = a_permit("a", PermitState.PARKED)
-    assert answer_request(a_report(), [parked], a_request(), cap=1).decision is Decision.GRANTED
-    assert answer_request(a_report(), [parked, a_permit("b")], a_request(), cap=1).decision is Decision.QUEUED
-    assert answer_request(None, [parked], a_request(), cap=1).decision is Decision.REFUSED
+    assert answer_request(a_report(), [parked], a_request(), cap=1).decision is PermitDecision.GRANTED
+    assert answer_request(a_report(), [parked, a_permit("b")], a_request(), cap=1).decision is PermitDecision.QUEUED
+    assert answer_request(None, [parked], a_request(), cap=1).decision is PermitDecision.REFUSED
 
 
-@pytest.mark.parametrize(("by_person", "decision"), [(False, Decision.REFUSED), (True, Decision.GRANTED)])
-def test_a_node_that_is_held_off_is_refused_to_programs_only(by_person: bool, decision: Decision) -> None:
+@pytest.mark.parametrize(("by_person", "decision"), [(False, PermitDecision.REFUSED), (True, PermitDecision.GRANTED)])
+def test_a_node_that_is_held_off_is_refused_to_programs_only(by_person: bool, decision: PermitDecision) -> None:
     """S19."""
     answer = answer_request(a_report(), (), a_request(by_person=by_person), cap=1, held_off=[Held("a")])
-    assert (answer.decision, "3 attempts failed" in answer.reason) == (decision, decision is Decision.REFUSED)
+    assert (answer.decision, "3 attempts failed" in answer.reason) == (decision, decision is PermitDecision.REFUSED)
 
 
 def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst() -> None:
@@ -299,7 +299,7 @@ def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst()
     refused = only_refusal(a_report(a_candidate("cp-2", control_plane=True), control_plane=plane), silent)
     assert (refused.reason, "cp-1" in refused.message) == (Because.CONTROL_PLANE, True)
     answer = answer_request(a_report(control_plane=plane), [silent], a_request("cp-2", control_plane=True), cap=5)
-    assert (answer.decision, "cp-1" in answer.reason) == (Decision.REFUSED, True)
+    assert (answer.decision, "cp-1" in answer.reason) == (PermitDecision.REFUSED, True)
     limited = replace(a_candidate("w-2"), in_flight=((check_ref().key, 1),))
     assert only_refusal(a_report(limited), silent).reason is Because.IN_FLIGHT
 
@@ -392,7 +392,7 @@ def test_no_admission_ever_breaks_a_budget_or_a_quorum(
 # Remediations -------------------------------------------------------------------------------------------------------
 
 
-STEP = Step(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
+STEP = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
 
 
 def a_remediation(node: str, **fields: Any) -> Candidate:

@@ -33,7 +33,7 @@ from policy.objects.machines import (
     machine_key,
 )
 from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, Condition, NodeView
-from policy.objects.remediations import Owner, Remediation
+from policy.objects.remediations import Owner, RemediationObject
 from policy.objects.surroundings import DESIRED_CONFIG_ANNOTATION, EtcdGuard, Surroundings
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.remedies import RESTORING, Action
@@ -52,7 +52,7 @@ MICROSECOND = timedelta(microseconds=1)
 BUSY = settings(derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 """The same worlds in every run. No explanations: they would take longer than the search."""
 
-Thing = NodeView | MachineView | WorkloadCluster | Remediation | HealthCheck
+Thing = NodeView | MachineView | WorkloadCluster | RemediationObject | HealthCheck
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ def clusters(draw: st.DrawFn, name: str) -> WorkloadCluster:
 
 
 @st.composite
-def remediations(draw: st.DrawFn, target: str) -> Remediation:
+def remediations(draw: st.DrawFn, target: str) -> RemediationObject:
     name, uid = draw(st.sampled_from([("workers", "uid-of-workers"), ("workers", "another"), ("disks", "uid-of-disks")]))
-    return Remediation(
+    return RemediationObject(
         ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name=target, namespace=NAMESPACE),
         target=target,
         owners=(Owner(kind="NodeHealthCheck", name=name, uid=uid),),
@@ -225,7 +225,7 @@ def key_of(thing: Thing) -> str:
     match thing:
         case NodeView():
             return f"Node/{thing.name}"
-        case HealthCheck() | Remediation():
+        case HealthCheck() | RemediationObject():
             return thing.ref.key
         case WorkloadCluster():
             return f"Cluster/{thing.key}"
@@ -241,7 +241,7 @@ def put(ledger: Ledger, thing: Thing, now: datetime) -> None:
             ledger.put_machine(thing, now)
         case WorkloadCluster():
             ledger.put_cluster(thing, now)
-        case Remediation():
+        case RemediationObject():
             ledger.put_remediation(thing, now)
         case HealthCheck():
             ledger.put_check(thing)
@@ -255,7 +255,7 @@ def remove(ledger: Ledger, thing: Thing) -> None:
             ledger.remove_machine(thing.key)
         case WorkloadCluster():
             ledger.remove_cluster(thing.key)
-        case Remediation():
+        case RemediationObject():
             ledger.remove_remediation(thing.ref.key)
         case HealthCheck():
             ledger.remove_check(thing.ref.key)
@@ -327,9 +327,9 @@ def test_the_order_in_which_objects_are_put_makes_no_difference(world: World, da
     assert said(world.ledger(NOW, order), NOW) == said(world.ledger(NOW, keys), NOW)
 
 
-def orphan(name: str, namespace: str) -> Remediation:
+def orphan(name: str, namespace: str) -> RemediationObject:
     """A remediation object of `workers` for a node that is gone."""
-    return Remediation(
+    return RemediationObject(
         ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name=name, namespace=namespace),
         target="gone",
         owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
@@ -374,9 +374,9 @@ class History:
             case ("put", HealthCheck() as check):
                 self.world.bad.pop(check.ref.key, None)
                 self._put(check)
-            case ("put", NodeView() | MachineView() | WorkloadCluster() | Remediation() as thing):
+            case ("put", NodeView() | MachineView() | WorkloadCluster() | RemediationObject() as thing):
                 self._put(thing)
-            case ("remove", NodeView() | MachineView() | WorkloadCluster() | Remediation() | HealthCheck() as thing):
+            case ("remove", NodeView() | MachineView() | WorkloadCluster() | RemediationObject() | HealthCheck() as thing):
                 self.world.things.pop(key_of(thing), None)
                 self.world.bad.pop(key_of(thing), None)
                 remove(self.ledger, thing)
@@ -520,9 +520,9 @@ def test_the_clock_of_a_machine_that_is_being_deleted_is_noticed(dialect: Dialec
     kept.assert_it_says_what_a_fresh_one_says()
 
 
-def a_remediation(target: str = "n1", **fields: object) -> Remediation:
+def a_remediation(target: str = "n1", **fields: object) -> RemediationObject:
     values: dict[str, object] = {"well_since": ago(7200)} | fields
-    return Remediation(
+    return RemediationObject(
         ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="made", namespace=NAMESPACE),
         target=target,
         owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
@@ -621,7 +621,7 @@ def critical(world: World) -> list[datetime]:
             case WorkloadCluster():
                 since = (thing.control_plane_initialized_since, thing.infrastructure_ready_since)
                 starts |= {moment for moment in since if moment is not None}
-            case Remediation():
+            case RemediationObject():
                 starts |= {thing.well_since} if thing.well_since is not None else set()
     timeouts = [timedelta(seconds=seconds) for seconds in (10, 20, 30, 40, 60, 300, 600, 7200, 10800)]
     return sorted(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import Condition
-from policy.objects.remediations import Owner, Remediation
+from policy.objects.remediations import Owner, RemediationObject
 from policy.remediation.escalation import Strategy
 from policy.scan.ledger import Ledger
 from policy.scan.report import LeftOver
@@ -17,14 +17,16 @@ from tests.policy.builders import NOW, a_check, a_node
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 CHECK = a_check(remediationTemplate=FOREIGN | {"namespace": "ops"})
-OF_NODE = Remediation(
+OF_NODE = RemediationObject(
     ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="a", namespace="ops"),
     target="a",
     owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
 )
 
 
-def found(*nodes: Any, made: Remediation = OF_NODE, watching: tuple[str, ...] = (), check: Any = CHECK) -> tuple[LeftOver, ...]:
+def found(
+    *nodes: Any, made: RemediationObject = OF_NODE, watching: tuple[str, ...] = (), check: Any = CHECK
+) -> tuple[LeftOver, ...]:
     ledger = Ledger()
     ledger.put_check(check)
     for node in nodes:
@@ -52,7 +54,7 @@ def test_of_a_node_that_is_well_and_in_no_episode_it_is_to_be_taken_back() -> No
     ],
     ids=["still sick", "soon sick", "its episode is open", "on its way out", "somebody else's", "of no template"],
 )
-def test_what_is_needed_or_not_ours_is_left(node: Any, made: Remediation, watching: tuple[str, ...]) -> None:
+def test_what_is_needed_or_not_ours_is_left(node: Any, made: RemediationObject, watching: tuple[str, ...]) -> None:
     assert found(node, made=made, watching=watching) == ()
 
 
@@ -65,7 +67,7 @@ def test_of_a_node_that_is_gone_unless_it_was_to_go(expected: str, succeeded: st
 def test_of_a_machine_that_is_well_where_the_machine_owns_it() -> None:
     check = openshift("m", remediationTemplate=FOREIGN)
     ref = ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="m1", namespace=NAMESPACE)
-    made = Remediation(ref=ref, target="m1", owners=(Owner(kind="Machine", name="m1"),))
+    made = RemediationObject(ref=ref, target="m1", owners=(Owner(kind="Machine", name="m1"),))
     for owned, expected in ((made, ["n1"]), (replace(made, owners=()), [])):
         ledger = Ledger()
         ledger.put_check(check)

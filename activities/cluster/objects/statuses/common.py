@@ -9,8 +9,8 @@ from typing import Any
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
-from activities.contracts.scan import InFlight
-from policy.objects.remediations import Remediation
+from activities.contracts.scan import OpenEpisode
+from policy.objects.remediations import RemediationObject
 from policy.scan.report import CheckReport
 from policy.values.object_refs import Dialect
 
@@ -37,9 +37,9 @@ class Situation:
     report: CheckReport
     current: Mapping[str, Any]
     unhealthy: Sequence[str] = ()
-    in_flight: Sequence[InFlight] = ()
+    in_flight: Sequence[OpenEpisode] = ()
     targets: Sequence[str] = ()
-    objects: Mapping[str, Sequence[Remediation]] = field(default_factory=dict)
+    objects: Mapping[str, Sequence[RemediationObject]] = field(default_factory=dict)
     paused: bool = False
 
     @property
@@ -57,7 +57,7 @@ class StatusChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ConditionText:
     """One condition as it is to read. `extra`: fields that only some dialects' conditions have."""
 
     status: str
@@ -66,22 +66,24 @@ class Said:
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
-def allowed(report: CheckReport) -> Said:
+def allowed(report: CheckReport) -> ConditionText:
     """The condition RemediationAllowed, which all dialects have (medik8s by our doing)."""
     if report.error:
-        return Said(status="False", reason=INVALID, message=report.error)
+        return ConditionText(status="False", reason=INVALID, message=report.error)
     if report.allowed:
-        return Said(status="True", reason=REMEDIATION_ALLOWED, message="the brake is open")
-    return Said(status="False", reason=report.reason or "NotAllowed", message=report.message)
+        return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message="the brake is open")
+    return ConditionText(status="False", reason=report.reason or "NotAllowed", message=report.message)
 
 
-def notices(report: CheckReport) -> dict[str, Said | None]:
+def notices(report: CheckReport) -> dict[str, ConditionText | None]:
     """Our own warning conditions; None for one that is to go."""
     overlap = f"{report.ref.key} and {', '.join(report.overlaps)} cover the same sick targets"
     mixed = "control-plane and worker machines are covered together: give them a check each, or set maxUnhealthy to 1"
     return {
-        OVERLAPPING: Said(status="True", reason="SeveralChecks", message=overlap) if report.overlaps else None,
-        MIXED: Said(status="True", reason="ControlPlaneAndWorkers", message=mixed) if report.mixed_control_plane else None,
+        OVERLAPPING: ConditionText(status="True", reason="SeveralChecks", message=overlap) if report.overlaps else None,
+        MIXED: ConditionText(status="True", reason="ControlPlaneAndWorkers", message=mixed)
+        if report.mixed_control_plane
+        else None,
         CONFLICTING: None,  # while there is one, `conflicting_status` is all that is written
     }
 
@@ -95,7 +97,7 @@ def conflicting_status(situation: Situation, now: datetime) -> StatusChange | No
     """Our condition that another controller is at work, and nothing else."""
     report, listed = situation.report, situation.current.get("conditions") or []
     why = another_controller(report)
-    wanted = conditions(listed, {CONFLICTING: Said(status="True", reason=CONFLICTING, message=why)}, now)
+    wanted = conditions(listed, {CONFLICTING: ConditionText(status="True", reason=CONFLICTING, message=why)}, now)
     if wanted == listed:
         return None
     told = condition_in(listed, CONFLICTING).get("status") == "True"
@@ -104,7 +106,7 @@ def conflicting_status(situation: Situation, now: datetime) -> StatusChange | No
 
 
 def conditions(
-    listed: Sequence[Mapping[str, Any]] | None, wanted: Mapping[str, Said | None], now: datetime, *, older: bool = False
+    listed: Sequence[Mapping[str, Any]] | None, wanted: Mapping[str, ConditionText | None], now: datetime, *, older: bool = False
 ) -> list[JsonObject]:
     """The list with ours put in or taken out, and the conditions of others left where they are.
 
@@ -128,7 +130,7 @@ def _older(value: Any) -> Any:
     return value[:MAXIMUM_OLDER_MESSAGE] if isinstance(value, str) else value
 
 
-def _condition(kind: str, said: Said, before: Mapping[str, Any], now: datetime) -> JsonObject:
+def _condition(kind: str, said: ConditionText, before: Mapping[str, Any], now: datetime) -> JsonObject:
     same = before.get("status") == said.status and before.get("lastTransitionTime")
     return {
         "type": kind,

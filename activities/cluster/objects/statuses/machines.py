@@ -15,7 +15,7 @@ from activities.cluster.api.events import Happening
 from activities.cluster.objects.statuses.common import (
     INVALID,
     REMEDIATION_ALLOWED,
-    Said,
+    ConditionText,
     Situation,
     StatusChange,
     allowed,
@@ -50,8 +50,8 @@ def openshift_status(situation: Situation, now: datetime) -> StatusChange | None
 def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | None:
     """Counts, the targets' names, and the conditions in both generations of them, each where its version has it."""
     report, current = situation.report, situation.current
-    pause = Said(status="True", reason=PAUSED, message=report.message) if situation.paused else _not_paused()
-    said: dict[str, Said | None] = {PAUSED: pause}
+    pause = ConditionText(status="True", reason=PAUSED, message=report.message) if situation.paused else _not_paused()
+    said: dict[str, ConditionText | None] = {PAUSED: pause}
     if not situation.paused:
         said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(report)}
     old = _with_severity({kind: each for kind, each in said.items() if kind != PAUSED})
@@ -77,7 +77,7 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
 
 
 def machine_conditions(
-    current: Mapping[str, Any], wanted: Mapping[str, tuple[Said, Said] | None], now: datetime, *, older: bool
+    current: Mapping[str, Any], wanted: Mapping[str, tuple[ConditionText, ConditionText] | None], now: datetime, *, older: bool
 ) -> JsonObject:
     """The status of a Cluster API Machine with these conditions in both generations, the newer spelling and the older one; None
     for one that is to go. older: of an object in v1beta1, which keeps them in other places."""
@@ -96,10 +96,10 @@ def machine_conditions(
     }
 
 
-def _allowed(report: CheckReport) -> Said:
+def _allowed(report: CheckReport) -> ConditionText:
     """As the shipped controllers write it: an open brake needs no message."""
     said = allowed(report)
-    return Said(status=said.status, reason=said.reason, message="") if said.status == "True" else said
+    return ConditionText(status=said.status, reason=said.reason, message="") if said.status == "True" else said
 
 
 def _counts(report: CheckReport) -> JsonObject:
@@ -137,24 +137,24 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
     return ()
 
 
-def _with_severity(said: Mapping[str, Said | None]) -> dict[str, Said | None]:
+def _with_severity(said: Mapping[str, ConditionText | None]) -> dict[str, ConditionText | None]:
     """Conditions of the older generation: a severity where they are False."""
-    found: dict[str, Said | None] = {}
+    found: dict[str, ConditionText | None] = {}
     for kind, each in said.items():
         if each is None:
             found[kind] = None
         elif each.status == "False":
-            found[kind] = Said(status="False", reason=each.reason, message=each.message, extra={"severity": "Warning"})
+            found[kind] = ConditionText(status="False", reason=each.reason, message=each.message, extra={"severity": "Warning"})
         else:
             found[kind] = each
     return found
 
 
-def _observed(said: Said | None, generation: int) -> Said | None:
+def _observed(said: ConditionText | None, generation: int) -> ConditionText | None:
     if said is None or not generation:
         return said
-    return Said(status=said.status, reason=said.reason, message=said.message, extra={"observedGeneration": generation})
+    return ConditionText(status=said.status, reason=said.reason, message=said.message, extra={"observedGeneration": generation})
 
 
-def _not_paused() -> Said:
-    return Said(status="False", reason="NotPaused", message="")
+def _not_paused() -> ConditionText:
+    return ConditionText(status="False", reason="NotPaused", message="")

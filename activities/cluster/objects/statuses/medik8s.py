@@ -15,7 +15,7 @@ from activities.cluster.api.events import Happening
 from activities.cluster.objects.statuses.common import (
     INVALID,
     REMEDIATION_ALLOWED,
-    Said,
+    ConditionText,
     Situation,
     StatusChange,
     allowed,
@@ -26,9 +26,9 @@ from activities.cluster.objects.statuses.common import (
     notices,
     seconds,
 )
-from activities.contracts.scan import InFlight
+from activities.contracts.scan import OpenEpisode
 from policy.checks.storms import ACTIVE, COOLING_DOWN
-from policy.objects.remediations import Remediation
+from policy.objects.remediations import RemediationObject
 from policy.scan.report import CheckReport
 
 DISABLED = "Disabled"
@@ -69,7 +69,7 @@ def medik8s_status(situation: Situation, now: datetime) -> StatusChange | None:
     return StatusChange(patch={"status": patch}, happenings=happenings)
 
 
-def _phase(report: CheckReport, remediating: Mapping[str, InFlight]) -> str:
+def _phase(report: CheckReport, remediating: Mapping[str, OpenEpisode]) -> str:
     if report.error:
         return "Disabled"
     if report.paused:
@@ -77,7 +77,7 @@ def _phase(report: CheckReport, remediating: Mapping[str, InFlight]) -> str:
     return "Remediating" if remediating else "Enabled"
 
 
-def _reason(report: CheckReport, remediating: Mapping[str, InFlight]) -> str:
+def _reason(report: CheckReport, remediating: Mapping[str, OpenEpisode]) -> str:
     if report.error:
         return report.error
     if report.paused:
@@ -90,7 +90,7 @@ def _reason(report: CheckReport, remediating: Mapping[str, InFlight]) -> str:
 
 
 def _unhealthy_nodes(
-    situation: Situation, remediating: Mapping[str, InFlight], started_at: Mapping[str, str], now: datetime
+    situation: Situation, remediating: Mapping[str, OpenEpisode], started_at: Mapping[str, str], now: datetime
 ) -> list[JsonObject]:
     handled, objects = {*remediating, *situation.objects}, situation.objects
     names = sorted({*situation.unhealthy, *handled}, key=lambda node: (node not in handled, node))[:MAXIMUM_UNHEALTHY_NODES]
@@ -108,13 +108,13 @@ def _unhealthy_nodes(
     return found
 
 
-def _remediation(episode: InFlight, started_at: str) -> JsonObject:
+def _remediation(episode: OpenEpisode, started_at: str) -> JsonObject:
     """An episode is a workflow, not an object: its name here is the incident by which `nodewarden status` finds it."""
     resource = {"apiVersion": "nodewarden.io/v1alpha1", "kind": episode.kind, "name": episode.incident}
     return {"resource": resource, "started": started_at}
 
 
-def _object(made: Remediation, now: datetime) -> JsonObject:
+def _object(made: RemediationObject, now: datetime) -> JsonObject:
     """One of another controller, as the operator lists them."""
     names = {"apiVersion": made.ref.api_version, "kind": made.ref.kind, "namespace": made.ref.namespace, "name": made.ref.name}
     entry: JsonObject = {"resource": names | ({"uid": made.uid} if made.uid else {}), "started": seconds(made.created or now)}
@@ -127,14 +127,16 @@ def _object(made: Remediation, now: datetime) -> JsonObject:
 
 def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) -> list[JsonObject]:
     if report.error:
-        disabled = Said(status="True", reason=INVALID, message=report.error)
+        disabled = ConditionText(status="True", reason=INVALID, message=report.error)
     else:
-        disabled = Said(status="False", reason="NodeHealthCheckEnabled", message="; ".join(("in use", *report.warnings)))
-    said: dict[str, Said | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(report)}
+        disabled = ConditionText(status="False", reason="NodeHealthCheckEnabled", message="; ".join(("in use", *report.warnings)))
+    said: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(report)}
     if not report.error:
         said |= _storm(report, current)  # a check that can't be used knows of no storm; what stands there is its memory
     observed = {
-        kind: Said(status=each.status, reason=each.reason, message=each.message, extra={"observedGeneration": report.generation})
+        kind: ConditionText(
+            status=each.status, reason=each.reason, message=each.message, extra={"observedGeneration": report.generation}
+        )
         if each is not None
         else None
         for kind, each in said.items()
@@ -148,14 +150,14 @@ def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) 
     return listed
 
 
-def _storm(report: CheckReport, current: Mapping[str, Any]) -> dict[str, Said | None]:
+def _storm(report: CheckReport, current: Mapping[str, Any]) -> dict[str, ConditionText | None]:
     """Conditions that do not hold are left out where they never did: most checks have no storms."""
-    found: dict[str, Said | None] = {}
+    found: dict[str, ConditionText | None] = {}
     for kind, since in ((ACTIVE, report.storm_active), (COOLING_DOWN, report.storm_cooling)):
         if since is not None:
-            found[kind] = Said(status="True", reason=STORM_REASON, message=report.message)
+            found[kind] = ConditionText(status="True", reason=STORM_REASON, message=report.message)
         elif condition_of(current, kind):
-            found[kind] = Said(status="False", reason=STORM_REASON, message="")
+            found[kind] = ConditionText(status="False", reason=STORM_REASON, message="")
     return found
 
 
@@ -173,7 +175,7 @@ def _flips(report: CheckReport, current: Mapping[str, Any]) -> list[Happening]:
 
 
 def _remediations(
-    report: CheckReport, remediating: Mapping[str, InFlight], started: Sequence[str], ended: Sequence[str]
+    report: CheckReport, remediating: Mapping[str, OpenEpisode], started: Sequence[str], ended: Sequence[str]
 ) -> list[Happening]:
     began = [
         happening(
@@ -186,7 +188,7 @@ def _remediations(
     return [*began, *(happening(report, "RemediationRemoved", f"the episode of Node/{node} has ended") for node in ended)]
 
 
-def _moved(remediating: Mapping[str, InFlight], current: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _moved(remediating: Mapping[str, OpenEpisode], current: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     before = set(current.get("inFlightRemediations") or ())
     return sorted(remediating.keys() - before), sorted(before - remediating.keys())
 
