@@ -232,13 +232,6 @@ async def test_an_object_that_was_given_up_is_told_that_it_was_interrupted(asked
     assert {(each["status"], each["reason"]) for each in status["conditions"]} == {("False", "RemediationInterruptedByNHC")}
 
 
-async def test_a_write_that_loses_the_race_is_looked_at_again(asked: World) -> None:
-    why = await need(asked)
-    asked.connection.before_writes.append(lambda: asked.others.patch(PATH, TIMED_OUT))
-    assert "has timed out" in await answer(asked, why, Stage.FINISHED)
-    assert conditions_of(await asked.others.get(PATH))["Succeeded"] == "False"
-
-
 async def test_nobody_is_left_to_be_told(asked: World) -> None:
     why = await need(asked)
     await asked.others.delete(PATH)

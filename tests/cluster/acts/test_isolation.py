@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.contracts.target import LookVerdict, PathRequest, TaintRequest
-from activities.errors import ErrorType
 from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, Taint
 from policy.preservation.requests import KEEPING_WORDS
-from simulator.api.faults import Accident, Fault
-from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
+from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark
 
 PATH = "fence_brocade://switch-1/2"
 CUSTOM_TAINT = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
@@ -53,16 +50,6 @@ class TestCordon:
             assert (result.changed, result.look.verdict) == (False, verdict)
         assert world.writes == 0
 
-    async def test_cordoning_twice_writes_once(self, world: World) -> None:
-        """S33."""
-        await world.mark_as_ours()
-        world.server.requests.reset()
-        await world.isolation.mark_unschedulable(await world.cordon())
-        again = await world.isolation.mark_unschedulable(await world.cordon())
-        assert not again.changed
-        assert "by us" in again.detail
-        assert world.writes == 1
-
     async def test_a_persons_cordon_stays_a_persons(self, empty: World) -> None:
         """S28."""
         await empty.add_node(unschedulable=True)
@@ -84,53 +71,6 @@ class TestCordon:
         assert mark is not None
         assert not mark.cordoned
 
-    async def test_a_node_that_another_episode_holds_is_not_cordoned(self, world: World) -> None:
-        """S13: an activity that outlived its episode meets the mark of the next one."""
-        await world.put_mark(replace(our_mark(), incident="incident-2"))
-        with refused(ErrorType.VETOED, "incident-2"):
-            await world.isolation.mark_unschedulable(await world.cordon())
-        assert "unschedulable" not in (await world.node())["spec"]
-
-    async def test_a_cordon_that_comes_after_its_episode_has_ended_is_refused(self, world: World) -> None:
-        """S33, S34: whoever was frozen in the middle finds no mark any more, and puts none back."""
-        with refused(ErrorType.VETOED, "held by nobody"):
-            await world.isolation.mark_unschedulable(await world.cordon())
-        assert await world.mark() is None
-        assert world.writes == 0
-
-    async def test_a_node_recreated_since_is_not_cordoned(self, world: World) -> None:
-        """S9."""
-        request = await world.cordon()
-        await world.recreate_node()
-        with refused(ErrorType.TARGET_CHANGED):
-            await world.isolation.mark_unschedulable(request)
-        assert "unschedulable" not in (await world.node())["spec"]
-
-    async def test_a_time_that_runs_out_while_others_write_counts_too(self, world: World) -> None:
-        """S20: each new look asks the clock again."""
-        await world.mark_as_ours()
-        world.server.requests.reset()
-        request = await world.cordon(not_after=NOW)
-
-        async def somebody_writes() -> None:
-            await world.change_node({"metadata": {"annotations": {"other": "1"}}})
-            world.now += timedelta(seconds=1)
-
-        world.connection.before_writes.append(somebody_writes)
-        with refused(ErrorType.EXPIRED):
-            await world.isolation.mark_unschedulable(request)
-        assert "unschedulable" not in (await world.node())["spec"]
-
-    async def test_a_lost_answer_does_not_turn_our_cordon_into_somebody_elses(self, world: World) -> None:
-        """S33."""
-        await world.mark_as_ours()
-        world.server.requests.reset()
-        world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PATCH", count=1))
-        with refused(ErrorType.AMBIGUOUS):
-            await world.isolation.mark_unschedulable(await world.cordon())
-        again = await world.isolation.mark_unschedulable(await world.cordon())
-        assert "by us" in again.detail
-
 
 class TestWayBack:
     async def test_everything_we_added_goes_in_one_write_and_the_rest_is_byte_equal(self, empty: World) -> None:
@@ -144,17 +84,6 @@ class TestWayBack:
         assert result.changed
         assert empty.writes == 1
         assert without_versions(await empty.node()) == without_versions(before)
-
-    async def test_a_second_call_finds_nothing_to_do(self, world: World) -> None:
-        """S33."""
-        await world.mark_as_ours()
-        world.server.requests.reset()
-        await world.isolation.mark_unschedulable(await world.cordon())
-        await world.isolation.mark_schedulable(await world.restore())
-        writes = world.writes
-        again = await world.isolation.mark_schedulable(await world.restore())
-        assert not again.changed
-        assert world.writes == writes
 
     async def test_a_persons_cordon_survives(self, empty: World) -> None:
         """S28."""
@@ -208,30 +137,6 @@ class TestWayBack:
         assert node["metadata"]["annotations"] == {PRESERVE_ANNOTATION: value}
         assert not (await empty.isolation.mark_schedulable(await empty.restore())).changed
 
-    async def test_the_mark_of_another_incident_is_left_alone(self, world: World) -> None:
-        """S28, S13."""
-        await world.put_mark(replace(our_mark(cordoned=True), incident="incident-2"))
-        await world.change_node({"spec": {"unschedulable": True}})
-        before = await world.node()
-        result = await world.isolation.mark_schedulable(await world.restore())
-        assert not result.changed
-        assert "incident-2" in result.detail
-        assert await world.node() == before
-
-    async def test_a_node_that_is_gone_needs_nothing(self, world: World) -> None:
-        """S9: a deleted Node strands no episode."""
-        request = await world.restore()
-        await world.delete_node()
-        result = await world.isolation.mark_schedulable(request)
-        assert not result.changed
-        assert "gone" in result.detail
-
-    async def test_a_node_that_goes_between_our_read_and_our_write_needs_nothing(self, world: World) -> None:
-        await world.mark_as_ours(cordoned=True)
-        request = await world.restore()
-        world.connection.before_writes.append(world.delete_node)
-        assert not (await world.isolation.mark_schedulable(request)).changed
-
     async def test_our_mark_on_a_new_object_of_the_same_machine_is_removed(self, world: World) -> None:
         """S9: a Node restored from a backup is the same machine."""
         request = await world.restore()
@@ -239,48 +144,6 @@ class TestWayBack:
         await world.mark_as_ours(cordoned=True)
         assert (await world.isolation.mark_schedulable(request)).changed
         assert await world.mark() is None
-
-    async def test_our_mark_on_another_machine_is_left_alone(self, world: World) -> None:
-        """S9."""
-        request = await world.restore()
-        await world.recreate_node(unschedulable=True, provider_id="metal://rack-3/8", system_uuid="4c4c4544-0008")
-        await world.mark_as_ours(cordoned=True)
-        result = await world.isolation.mark_schedulable(request)
-        assert not result.changed
-        assert "another machine" in result.detail
-        assert (await world.node())["spec"]["unschedulable"] is True
-
-    async def test_what_others_write_between_our_read_and_our_write_survives(self, world: World) -> None:
-        """S28."""
-        await world.mark_as_ours()
-        world.server.requests.reset()
-        await world.isolation.mark_unschedulable(await world.cordon())
-        taints = [*(await world.node())["spec"]["taints"], CUSTOM_TAINT]
-        world.connection.before_writes.append(lambda: world.change_node({"spec": {"taints": taints}}))
-        await world.isolation.mark_schedulable(await world.restore())
-        node = await world.node()
-        assert node["spec"]["taints"] == taints
-        assert "unschedulable" not in node["spec"]
-
-    async def test_an_unreadable_mark_is_not_removed(self, world: World) -> None:
-        await world.put_mark("somebody's")
-        with refused(ErrorType.INVALID_CONFIG):
-            await world.isolation.mark_schedulable(await world.restore())
-        assert world.writes == 0
-
-
-async def test_a_request_for_another_cluster_touches_nothing(world: World) -> None:
-    """S9."""
-    request = await world.act(await world.pinned(cluster="other"))
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await world.target.mark(request)
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await world.isolation.mark_unschedulable(await world.cordon(request.target))
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await world.isolation.mark_schedulable(await world.restore(request.target))
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await world.isolation.note_path(PathRequest(target=request.target, endpoint=PATH, cut=True))
-    assert world.writes == 0
 
 
 class TestPaths:
@@ -298,27 +161,6 @@ class TestPaths:
         mark = await world.mark()
         assert mark is not None
         assert (mark.paths, mark.cordoned) == ((), True)
-
-    async def test_no_path_of_a_node_that_somebody_else_holds_is_cut(self, world: World) -> None:
-        """S13."""
-        with refused(ErrorType.VETOED, "is held by nobody"):
-            await world.isolation.note_path(PathRequest(target=await world.pinned(), endpoint=PATH, cut=True))
-        assert world.writes == 0
-
-    async def test_no_path_of_another_machine_under_the_name_is_cut(self, world: World) -> None:
-        """S9."""
-        target = await world.pinned()
-        await world.recreate_node(provider_id="metal://rack-3/8", system_uuid="4c4c4544-0008")
-        with refused(ErrorType.TARGET_CHANGED):
-            await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))
-
-    async def test_a_path_may_be_given_back_where_the_node_is_gone(self, world: World) -> None:
-        """S9: restoring needs no Node."""
-        request = PathRequest(target=await world.pinned(), endpoint=PATH, cut=False)
-        await world.delete_node()
-        assert not (await world.isolation.note_path(request)).changed
-        with refused(ErrorType.NOT_FOUND):
-            await world.isolation.note_path(PathRequest(target=request.target, endpoint=PATH, cut=True))
 
 
 async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> None:

@@ -7,11 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from activities.errors import ErrorType
-from simulator.api.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.resources import LEASES
-from tests.cluster.acts.world import INCIDENT, NODE, NODE_LEASES, NOW, World, refused
+from tests.cluster.acts.world import INCIDENT, NODE, NODE_LEASES, NOW, World
 
 
 async def test_the_first_lease_brings_its_namespace(world: World) -> None:
@@ -86,16 +84,6 @@ async def test_a_taker_who_created_it_first_wins(world: World) -> None:
     result = await world.take_lease()
     assert result is not None
     assert result.holder == "faster"
-
-
-async def test_a_lost_answer_is_found_again_as_ours(world: World) -> None:
-    """S33."""
-    await world.hold_node_lease("early", renewed=NOW - timedelta(hours=1))
-    world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PUT", count=1))
-    with refused(ErrorType.AMBIGUOUS):
-        await world.take_lease()
-    assert await world.take_lease() is None
-    assert (await world.node_lease())["spec"]["leaseTransitions"] == 4
 
 
 async def test_release_removes_our_lease_and_may_be_repeated(world: World) -> None:

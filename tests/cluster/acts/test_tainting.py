@@ -83,17 +83,6 @@ async def test_a_taint_that_deletes_pods_is_refused(ours: World) -> None:
     assert await taints(ours) == [THEIRS]
 
 
-async def test_another_episodes_node_is_not_tainted(ours: World) -> None:
-    """S13."""
-    await ours.isolation.taint(await request(ours))
-    found = await ours.mark()
-    assert found is not None
-    await ours.put_mark(replace(found, incident="incident-2"))
-    with refused(ErrorType.VETOED, "incident-2"):
-        await ours.isolation.taint(await request(ours, replace(FENCED, key="second")))
-    assert await taints(ours) == [THEIRS, AS_WRITTEN]
-
-
 async def test_an_adopted_mark_keeps_its_taints(ours: World) -> None:
     """S35: the next episode knows what its predecessor left."""
     await ours.put_mark(replace(our_mark(), incident="incident-0", taints=("nodewarden.io/fencing=yes:NoSchedule",)))
@@ -124,13 +113,3 @@ class TestNoteOfOff:
         mark = await ours.mark()
         assert mark is not None
         assert mark.off_proven == ""
-
-    async def test_it_is_noted_in_no_other_episodes_mark_and_makes_none(self, ours: World) -> None:
-        await ours.put_mark(replace(our_mark(), incident="incident-2"))
-        assert not await note(ours, NOW)
-
-    async def test_a_node_that_is_gone_needs_none(self, ours: World) -> None:
-        target = await ours.pinned()
-        await ours.delete_node()
-        request = TellRequest(target=target, news=News(off=OffNote(off_proven=NOW)))
-        await ActivityEnvironment().run(ours.target.tell, request)

@@ -276,15 +276,6 @@ class World:
                 raise
             await self.others.patch(LEASES.path(CLUSTER_LEASE_NAME, namespace=CLUSTER_LEASE_NAMESPACE), lease)
 
-    async def cluster_lease_holder(self) -> str:
-        try:
-            lease = await self.others.get(LEASES.path(CLUSTER_LEASE_NAME, namespace=CLUSTER_LEASE_NAMESPACE))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return ""
-        return lease["spec"].get("holderIdentity") or ""
-
     async def hold_node_lease(
         self, holder: str, *, renewed: datetime = NOW, seconds: int = 600, transitions: int = 3
     ) -> JsonObject:

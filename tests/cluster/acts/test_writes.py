@@ -1,0 +1,388 @@
+"""What every write of ours is asked: conflicts, stale pins, marks of others, lost answers, deadlines, and being asked twice.
+
+One row for each write, one test for each question. What a write is for, and what it puts where, stands beside its act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.cluster.acts.remediating import ClusterRemediation
+from activities.contracts.news import News, OffNote
+from activities.contracts.remediation import RememberRequest
+from activities.contracts.target import AnswerRequest, PathRequest, TaintRequest, Target, TellRequest
+from activities.errors import ErrorType
+from policy.episode.fencing_requests import RequestAnswer, Stage
+from policy.objects.nodes import Taint
+from policy.values.object_refs import ObjectRef
+from simulator.api.faults import Accident, Fault
+from simulator.client import ApiError
+from simulator.objects import JsonObject
+from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES
+from tests.cluster import fencing_requests
+from tests.cluster.acts.world import CLUSTER, NODE, NODE_LEASES, NOW, World, our_mark, refused
+from workers.liveness import Liveness
+
+LIMIT = timedelta(seconds=10)
+"""How long Temporal waits for the attempt."""
+
+CUT, GIVEN_BACK = "fence_brocade://switch-1/2", "fence_brocade://switch-1/3"
+REQUEST = ObjectRef(
+    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
+    kind="FenceAgentsRemediation",
+    name=NODE,
+    namespace=fencing_requests.NAMESPACE,
+)
+
+Act = Callable[[World, Target, datetime | None], Awaitable[Any]]
+
+
+async def _marks(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.target.mark(await world.act(target, not_after=until))
+
+
+async def _notes_off(world: World, target: Target, until: datetime | None) -> Any:
+    news = News(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.tell, TellRequest(target=target, news=news))
+
+
+async def _cordons(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.isolation.mark_unschedulable(await world.cordon(target, not_after=until))
+
+
+async def _taints(world: World, target: Target, until: datetime | None) -> Any:
+    taint = Taint(key="team.example/sick", effect="NoSchedule")
+    return await world.isolation.taint(TaintRequest(look=await world.look(target), taint=taint, not_after=until))
+
+
+async def _cuts(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.isolation.note_path(PathRequest(target=target, endpoint=CUT, cut=True, not_after=until))
+
+
+async def _taints_out_of_service(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.freeing.taint_out_of_service(await world.free(target, not_after=until))
+
+
+async def _gives_back(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.isolation.note_path(PathRequest(target=target, endpoint=GIVEN_BACK, cut=False, not_after=until))
+
+
+async def _uncordons(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.isolation.mark_schedulable(await world.restore(target, not_after=until))
+
+
+async def _untaints(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.freeing.untaint_out_of_service(await world.untaint(target, not_after=until))
+
+
+async def _takes_the_lease(world: World, target: Target, until: datetime | None) -> Any:
+    return await world.take_lease(target, not_after=until)
+
+
+async def _releases_the_lease(world: World, target: Target, _: datetime | None) -> Any:
+    return await world.target.release_lease(await world.release(target))
+
+
+async def _remembers(world: World, target: Target, _: datetime | None) -> Any:
+    remediation = ClusterRemediation(CLUSTER, world.connection, clock=world.clock)
+    return await remediation.remember(RememberRequest(target=target, memory="{}"))
+
+
+async def _answers(world: World, target: Target, _: datetime | None) -> Any:
+    word = RequestAnswer(about=REQUEST, uid="", stage=Stage.STARTED, message="")
+    return await world.target.answer_request(AnswerRequest(target=target, answer=word))
+
+
+LEASE = LEASES.path(f"node-{NODE}", namespace=NODE_LEASES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One row. path: of the object that is written."""
+
+    act: Act
+    path: str = NODES.path(NODE)
+    method: str = "PATCH"
+    restores: bool = False
+    """What is not ours any more is left alone, and no error."""
+    held: bool = True
+    """It needs our mark on the pinned Node."""
+    by_moment: bool = True
+    """It is told until when it may be begun."""
+    renews: bool = False
+    """Asked again it writes again."""
+
+    def __str__(self) -> str:
+        return self.act.__name__.strip("_").replace("_", " ")
+
+    async def is_asked(self, world: World, target: Target, until: datetime | None = None) -> Any:
+        return await self.act(world, target, until)
+
+    async def written(self, world: World) -> JsonObject | None:
+        """The object as it is now, but for its version and for what `meddle` writes; None where it is gone."""
+        try:
+            found = await world.others.get(self.path)
+        except ApiError:
+            return None
+        found["metadata"] = {key: value for key, value in found["metadata"].items() if key not in {"resourceVersion", "labels"}}
+        return found
+
+    async def meddle(self, world: World) -> None:
+        """Somebody else writes the same object."""
+        found = await world.others.get(self.path)
+        number = int((found["metadata"].get("labels") or {}).get("others", "0"))
+        await world.others.patch(self.path, {"metadata": {"labels": {"others": str(number + 1)}}})
+
+
+BEGINS = [Write(act=act) for act in (_marks, _cordons, _taints, _cuts, _taints_out_of_service)]
+RESTORES = [Write(act=act, restores=True) for act in (_notes_off, _gives_back, _uncordons, _untaints)]
+REMEMBERS = Write(act=_remembers, restores=True, held=False, by_moment=False)
+TAKES = Write(act=_takes_the_lease, path=LEASE, method="PUT", held=False, renews=True)
+RELEASES = Write(act=_releases_the_lease, path=LEASE, method="DELETE", held=False, by_moment=False)
+ANSWERS = Write(act=_answers, path=f"{fencing_requests.REMEDIATIONS}/{NODE}", held=False, by_moment=False, restores=True)
+ON_THE_NODE = [*BEGINS, *RESTORES, REMEMBERS]
+ALL = [*ON_THE_NODE, TAKES, RELEASES, ANSWERS]
+
+
+def each(*writes: Write) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("write", writes, ids=str)
+
+
+@pytest.fixture
+async def begun(world: World, request: pytest.FixtureRequest) -> World:
+    """Each write has something to do: a mark of an earlier run, a Lease of the node that has lapsed or is ours, a request."""
+    write: Write = request.getfixturevalue("write")
+    await world.hold_cluster_lease()
+    noted = our_mark(cordoned=True, out_of_service=True)
+    paths = (GIVEN_BACK,) if write.act is _gives_back else ()
+    out_of_service = write.act is not _taints_out_of_service
+    await world.put_mark(replace(noted, run_id="run-0", paths=paths, out_of_service=out_of_service))
+    if write is TAKES:
+        await world.hold_node_lease("early", renewed=NOW - timedelta(hours=1))
+    elif write is RELEASES:
+        await world.take_lease()
+    elif write is ANSWERS:
+        await world.others.create(NAMESPACES.path(), {"metadata": {"name": fencing_requests.NAMESPACE}})
+        await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), fencing_requests.request_definition())
+        await world.others.create(fencing_requests.REMEDIATIONS, fencing_requests.remediation(NODE))
+    world.server.requests.reset()
+    return world
+
+
+# Others who write ---------------------------------------------------------------------------------------------------------
+
+
+@each(*ALL)
+async def test_what_others_write_between_our_read_and_our_write_is_read_again_and_stays(begun: World, write: Write) -> None:
+    """S28: and asked again it finds its own work (S33)."""
+    target = await begun.pinned()
+    before = await write.written(begun)
+    begun.connection.before_writes.append(lambda: write.meddle(begun))
+    await write.is_asked(begun, target)
+    done = await write.written(begun)
+    assert done != before
+    assert done is None or (await begun.others.get(write.path))["metadata"]["labels"]["others"] == "1"
+    writes = begun.writes
+    await write.is_asked(begun, target)
+    assert (begun.writes == writes) is not write.renews
+
+
+@each(*ALL)
+async def test_what_others_never_stop_writing_is_given_up(begun: World, write: Write) -> None:
+    target, before = await begun.pinned(), await write.written(begun)
+    begun.connection.before_writes.extend([lambda: write.meddle(begun)] * 20)
+    with refused(ErrorType.TRANSIENT, "by others"):
+        await write.is_asked(begun, target)
+    begun.connection.before_writes.clear()
+    assert await write.written(begun) == before
+
+
+# Answers ------------------------------------------------------------------------------------------------------------------
+
+
+@each(*ALL)
+async def test_a_lost_answer_is_ambiguous_and_found_again_as_ours(begun: World, write: Write) -> None:
+    """S33, S34: it is not repeated blindly within the act; the next one finds what it has done, and calls it its own."""
+    target = await begun.pinned()
+    begun.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method=write.method, count=1))
+    with refused(ErrorType.AMBIGUOUS):
+        await write.is_asked(begun, target)
+    done, writes = await write.written(begun), begun.writes
+    assert writes == 1
+    again = await write.is_asked(begun, target)
+    assert "somebody else" not in getattr(again, "detail", "")
+    assert write.renews or (begun.writes, await write.written(begun)) == (writes, done)
+
+
+@each(*ALL)
+async def test_a_right_that_is_missing_is_said(begun: World, write: Write) -> None:
+    target, before = await begun.pinned(), await write.written(begun)
+    begun.server.faults.add(Fault(accident=Accident.STATUS, method=write.method, status=403))
+    with refused(ErrorType.FORBIDDEN):
+        await write.is_asked(begun, target)
+    assert await write.written(begun) == before
+
+
+# The pinned node ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before our read", "between our read and our write"])
+@each(*ON_THE_NODE)
+async def test_another_machine_under_the_name_is_left_as_it_is(begun: World, write: Write, when: str) -> None:
+    """S9: look and write are one."""
+    target = await begun.pinned()
+
+    async def another() -> None:
+        await begun.recreate_node(provider_id="metal://rack-3/8", system_uuid="4c4c4544-0008", boot_id="boot-8")
+
+    if when == "before our read":
+        await another()
+    else:
+        begun.connection.before_writes.append(another)
+    if write.restores:
+        result = await write.is_asked(begun, target)
+        assert result is None or not result.changed
+    else:
+        with refused(ErrorType.TARGET_CHANGED, NODE):
+            await write.is_asked(begun, target)
+    node = await begun.node()
+    assert ("annotations" in node["metadata"], "unschedulable" in node["spec"]) == (False, False)
+    assert begun.writes == (when != "before our read")
+
+
+@pytest.mark.parametrize("when", ["before our read", "between our read and our write"])
+@each(*ON_THE_NODE)
+async def test_a_node_that_is_gone_is_restored_and_begun_with_no_more(begun: World, write: Write, when: str) -> None:
+    """S9: a deleted Node strands no episode."""
+    target = await begun.pinned()
+    if when == "before our read":
+        await begun.delete_node()
+    else:
+        begun.connection.before_writes.append(begun.delete_node)
+    if write.restores:
+        result = await write.is_asked(begun, target)
+        assert result is None or not result.changed
+    else:
+        with refused(ErrorType.NOT_FOUND):
+            await write.is_asked(begun, target)
+    assert begun.writes == (when != "before our read")
+
+
+@each(*(write for write in ALL if write is not TAKES))
+async def test_a_request_for_another_cluster_touches_nothing(begun: World, write: Write) -> None:
+    """S9: names of nodes repeat from cluster to cluster."""
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await write.is_asked(begun, await begun.pinned(cluster="other"))
+    assert begun.writes == 0
+
+
+# Our mark -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("holder", ["another episode", "nobody"])
+@each(*(write for write in ON_THE_NODE if write.held))
+async def test_a_node_that_is_not_ours_any_more_is_left_as_it_is(begun: World, write: Write, holder: str) -> None:
+    """S13, S28, S33: whoever was frozen in the middle meets the mark of the next episode, or none, and puts none back."""
+    if holder == "nobody":
+        await begun.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
+    else:
+        await begun.put_mark(replace(our_mark(cordoned=True), incident="incident-2", workflow_id="episode/other/node-7"))
+    if write.act is _marks and holder == "nobody":
+        return  # to mark it is what begins an episode
+    before = await write.written(begun)
+    if write.restores:
+        await write.is_asked(begun, await begun.pinned())
+    else:
+        with refused(ErrorType.VETOED, "nobody" if holder == "nobody" else "incident-2"):
+            await write.is_asked(begun, await begun.pinned())
+    assert (await write.written(begun), begun.writes) == (before, 0)
+
+
+@each(*(write for write in ON_THE_NODE if write.held and write.act is not _notes_off))
+async def test_a_mark_that_cannot_be_read_is_never_taken_for_absent(begun: World, write: Write) -> None:
+    await begun.put_mark("{}")
+    with refused(ErrorType.INVALID_CONFIG, "nodewarden.io/episode"):
+        await write.is_asked(begun, await begun.pinned())
+    assert begun.writes == 0
+
+
+# Time: a worker that stood still goes on in the middle; the same on real processes is `tests/system/test_frozen.py` --------
+
+
+class OneAct(ActivityInboundInterceptor):
+    """The innermost: the activity itself."""
+
+    def __init__(self, act: Callable[[], Awaitable[Any]]) -> None:
+        self._act = act
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        return await self._act()
+
+
+async def as_an_attempt(act: Callable[[], Awaitable[Any]], *, began: datetime) -> Any:
+    """Run it as a worker of ours does, in an attempt that Temporal has begun at that moment."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, started_time=began, start_to_close_timeout=LIMIT, heartbeat_timeout=None)
+
+    async def run() -> Any:
+        given = ExecuteActivityInput(fn=run, args=[], executor=None, headers={})
+        return await Liveness().intercept_activity(OneAct(act)).execute_activity(given)
+
+    return await environment.run(run)
+
+
+def stand_still(world: World) -> None:
+    """As SIGSTOP does it: each of our reads takes 40 seconds."""
+    world.connection.after_reads = lambda: setattr(world, "now", world.now + timedelta(seconds=40))
+
+
+BY_MOMENT = [write for write in ALL if write.by_moment]
+
+
+@each(*BY_MOMENT)
+async def test_what_was_read_in_time_is_not_written_after_its_moment(begun: World, write: Write) -> None:
+    """S20, S45: the lease of a node was taken 25 s after the node was back, and held for its 600 s."""
+    target = await begun.pinned()
+    stand_still(begun)
+    with refused(ErrorType.EXPIRED, NODE):
+        await write.is_asked(begun, target, NOW + timedelta(seconds=30))
+    assert begun.writes == 0
+
+
+@each(*BY_MOMENT)
+async def test_a_time_that_runs_out_while_others_write_counts_too(begun: World, write: Write) -> None:
+    """S20: each new look asks the clock again."""
+    target, before = await begun.pinned(), await write.written(begun)
+
+    async def somebody_writes() -> None:
+        await write.meddle(begun)
+        begun.now += timedelta(seconds=31)
+
+    begun.connection.before_writes.append(somebody_writes)
+    with refused(ErrorType.EXPIRED):
+        await write.is_asked(begun, target, NOW + timedelta(seconds=30))
+    assert await write.written(begun) == before
+
+
+@each(*BY_MOMENT, REMEMBERS)
+async def test_an_attempt_that_temporal_has_given_up_writes_nothing(begun: World, write: Write) -> None:
+    """S34, S45: another worker has the act by then, and may have ended the episode. One that is waited for writes."""
+    target = await begun.pinned()
+
+    async def act() -> Any:
+        return await write.is_asked(begun, target, NOW + timedelta(minutes=5))
+
+    stand_still(begun)
+    with refused(ErrorType.EXPIRED, NODE):
+        await as_an_attempt(act, began=NOW)
+    assert begun.writes == 0
+    begun.connection.after_reads, begun.now = lambda: None, NOW
+    await as_an_attempt(act, began=NOW - timedelta(seconds=5))
+    assert begun.writes
