@@ -223,3 +223,15 @@ def test_a_class_name_has_one_meaning() -> None:
                     meanings.setdefault(node.name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
     assert meanings["Preflight"], "nothing was found"
     assert {name: places for name, places in meanings.items() if len(places) > 1} == {}
+
+
+def test_conflicts_are_answered_in_one_loop() -> None:
+    """Read, decide, write, and anew where others were faster: `edit()`, and nothing else tries again after a conflict."""
+    loops = set()
+    for file in sorted((ROOT / "activities").rglob("*.py")):
+        for loop in ast.walk(ast.parse(file.read_text())):
+            if isinstance(loop, ast.For | ast.While | ast.AsyncFor):
+                caught = {ast.unparse(each.type) for each in ast.walk(loop) if isinstance(each, ast.ExceptHandler) and each.type}
+                if any(name in each for each in caught for name in ("ObjectConflict", "ObjectExists", "again")):
+                    loops.add(str(file.relative_to(ROOT)))
+    assert loops == {"activities/cluster/api/editing.py"}

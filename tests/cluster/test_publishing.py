@@ -13,10 +13,11 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.editing import ATTEMPTS
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import Situation, condition_of
-from activities.cluster.report.publishing import ATTEMPTS, DROPPED_FOR, Published
+from activities.cluster.report.publishing import DROPPED_FOR, Published
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode, Refusal, ScanRequest
 from policy.objects.remediations import RemediationObject

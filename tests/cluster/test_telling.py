@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.editing import ATTEMPTS
 from activities.cluster.api.events import Happening
 from activities.cluster.report.telling import MOST_REFUSED, MachineConditions
 from policy.dialects import parse
@@ -111,7 +112,7 @@ async def test_machines_whose_conditions_are_refused_hold_up_no_others(writer: W
 
 async def test_a_machine_that_others_keep_writing_waits_for_its_turn(writer: Writer, api: ApiServer) -> None:
     await writer.fleet(2)
-    api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="machine-00/status", count=2))
+    api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="machine-00/status", count=ATTEMPTS))
     assert await writer.write() == ["conditions of 1 Machines"]
     assert await writer.written() == {"machine-01"}
 

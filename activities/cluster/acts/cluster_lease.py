@@ -11,11 +11,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.leases import (
     CLUSTER_LEASE_NAME,
     CLUSTER_LEASE_NAMESPACE,
@@ -24,16 +26,13 @@ from activities.cluster.api.leases import (
     read_lease,
 )
 from activities.cluster.api.paths import LEASES
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.scan.report import ClusterLease
 
 log = logging.getLogger(__name__)
 
 NOT_NEEDED = ClusterLease(held=False, needed=False)
-
-ATTEMPTS = 3
-"""Reads after a conflict: another worker renewed for the same scanner, or another scanner was faster."""
 
 
 class ScannerLease:
@@ -53,6 +52,7 @@ class ScannerLease:
         self._connection = connection
         self._namespace, self._name = namespace, name
         self._path = LEASES.path(name, namespace=namespace)
+        self._called = f"Lease {namespace}/{name}"
         self._clock = clock
         self._monotonic = monotonic
         self._held_until = float("-inf")
@@ -83,21 +83,18 @@ class ScannerLease:
     async def release(self, holder: str) -> None:
         """Give it back if it is ours; one that is missing or foreign is left alone."""
         self._held_until, self._held_for = float("-inf"), ""
-        for _ in range(ATTEMPTS):
-            try:
-                document = await self._connection.get(self._path)
-                if read_lease(document).holder != holder:
-                    return
+
+        async def once() -> None:
+            document = await self._connection.get(self._path)
+            if read_lease(document).holder == holder:
                 metadata = document["metadata"]
                 await self._connection.delete(self._path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
-            except ObjectNotFound:
-                return
-            except ObjectConflict:
-                continue
-            return
+
+        with suppress(ObjectNotFound):
+            await edit(self._called, once)
 
     async def _keep(self, holder: str) -> ClusterLease:
-        for _ in range(ATTEMPTS):
+        async def once() -> ClusterLease:
             now = micro_time(self._clock())
             try:
                 document: JsonObject | None = await self._connection.get(self._path)
@@ -109,15 +106,14 @@ class ScannerLease:
                     return self._refused(lease)
             try:
                 await self._write(document, holder, now)
-            except (ObjectConflict, ObjectNotFound):
-                continue
             except ApplicationError as error:
                 if error_type(error) is ErrorType.AMBIGUOUS and await self._wrote(holder, now):
                     return ClusterLease(held=True, holder=holder)
                 raise
             self._foreign = None
             return ClusterLease(held=True, holder=holder)
-        return ClusterLease(held=False, problem=f"Lease {self._namespace}/{self._name} was changed by others {ATTEMPTS} times")
+
+        return await edit(self._called, once, may_vanish=True)
 
     def _lapsed(self, lease: LeaseView, document: JsonObject) -> bool:
         """Whether a foreign holder has let its Lease lapse, by our own clock alone: clocks of two machines may differ by more
@@ -135,7 +131,7 @@ class ScannerLease:
         return ClusterLease(
             held=False,
             holder=lease.holder,
-            problem=f"Lease {self._namespace}/{self._name} is held by {lease.holder!r}{since}: that scanner has this cluster",
+            problem=f"{self._called} is held by {lease.holder!r}{since}: that scanner has this cluster",
         )
 
     async def _write(self, document: JsonObject | None, holder: str, now: str) -> None:

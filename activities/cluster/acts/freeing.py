@@ -21,13 +21,13 @@ from activities.cluster.acts.cut_workload import behind_cut
 from activities.cluster.acts.isolation import OUR_TAINT, another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.editing import edit
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import (
-    EDIT_ATTEMPTS,
     Clock,
     Edit,
     LiveNode,
@@ -182,7 +182,8 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         """
         await self._require_licence(request)
         name = request.target.pinned.node
-        for _ in range(EDIT_ATTEMPTS):
+
+        async def once() -> ActResult:
             node = await find_node(self._connection, name)
             if node is None or node.view.deleting:
                 return ActResult(changed=False, detail=f"the Node is {'gone' if node is None else 'being deleted'} already")
@@ -192,16 +193,10 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
                 raise failure(ErrorType.INVALID_CONFIG, problem)
             await self._require_look(request)
             self._require_time(request)
-            try:
-                await self._connection.delete(NODES.path(name), uid=node.view.uid, resource_version=node.view.resource_version)
-            except ObjectConflict:
-                continue
-            except ObjectNotFound:
-                return ActResult(changed=False, detail="the Node is gone already")
+            await self._connection.delete(NODES.path(name), uid=node.view.uid, resource_version=node.view.resource_version)
             return ActResult(changed=True, detail=f"deleted Node/{name}, uid {node.view.uid}")
-        raise failure(
-            ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our look and our delete"
-        )
+
+        return await edit(f"Node/{name}", once, may_vanish=True)
 
     async def _require_look(self, request: FreeRequest) -> None:
         """All that a destructive act needs but the need itself: once off is proven, its end is no reason to leave things half

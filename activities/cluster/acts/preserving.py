@@ -19,9 +19,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
 from activities.cluster.live.leave import require_go, require_leave
@@ -46,9 +47,6 @@ from policy.values.durations import format_duration
 from policy.values.machine_apis import MCM, machine_api
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
-
-ATTEMPTS = 5
-"""So often others may change an object between our read and our write."""
 
 BEING_DELETED = "the machine is being deleted"
 
@@ -79,50 +77,40 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
     async def hold(self, request: HoldRequest) -> Hold:
         """Judged by the server's clock where it is the earlier one: a hold never ends early."""
         require_cluster(request.cluster, self._cluster)
-        for _ in range(ATTEMPTS):
+
+        async def once() -> Hold:
             sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
             in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
             now = self._connection.now() if self._clock is utc_now else self._clock()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name"
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
-            try:
-                return await self._bring_about(sight, request, now)
-            except ObjectConflict:
-                continue
-        raise failure(ErrorType.TRANSIENT, f"{request.node}: changed by others {ATTEMPTS} times between our read and our write")
+            return await self._bring_about(sight, request, now)
+
+        return await edit(request.node, once)
 
     @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         """See the module."""
         require_cluster(request.cluster, self._cluster)
-        vetoed = False
-        for _ in range(ATTEMPTS):
-            in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
-            sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
-            if sight.held is None or sight.machine is None:
-                return GiveUpResult(gone=True, detail="the Machine is gone")
-            if sight.machine_uid != request.machine_uid:
-                raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
-            if sight.held.deleting:
-                return GiveUpResult(detail="its deletion was asked for before")
-            if refusal := "it is not asked for any more" if request.withdraw else self._why_not(sight, request):
-                return await self._keep(sight, refusal)
+
+        async def once() -> GiveUpResult:
+            sight, over = await self._unless_over(request)
+            if over is not None:
+                return over
             try:
                 await self._require_look(sight, request)
             except ApplicationError as error:
-                if vetoed or error_type(error) is not ErrorType.VETOED:
-                    raise
-                vetoed = True  # perhaps by whoever has asked for it to be kept since we read it: he is heard first (S27)
-                continue
-            try:
-                await self._claim(sight, request)
-                return await self._delete(sight, request)
-            except ObjectConflict:
-                continue
-        raise failure(
-            ErrorType.TRANSIENT, f"{request.machine.key}: changed by others {ATTEMPTS} times between our read and our write"
-        )
+                if error_type(error) is ErrorType.VETOED:
+                    # Perhaps by whoever has asked for it to be kept since we read it: he is heard first (S27).
+                    _, over = await self._unless_over(request)
+                    if over is not None:
+                        return over
+                raise
+            await self._claim(sight, request)
+            return await self._delete(sight, request)
+
+        return await edit(request.machine.key, once)
 
     # Keeping --------------------------------------------------------------------------------------------------------
 
@@ -233,17 +221,29 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         """Kubelets write the same list every few seconds, so it is read again for this."""
         assert sight.node is not None
         path = NODES.path(sight.node.view.name)
-        for _ in range(ATTEMPTS):
+
+        async def once() -> list[str]:
             document = await self._connection.get(path)
-            try:
-                operations = _condition_patch(document, condition, self._clock())
-                await self._connection.patch_json(f"{path}/status", operations)
-            except ObjectConflict:
-                continue
+            await self._connection.patch_json(f"{path}/status", _condition_patch(document, condition, self._clock()))
             return [f"Node: condition {CONDITION} is {condition.status}: {condition.message}"]
-        raise failure(ErrorType.TRANSIENT, f"Node/{sight.node.view.name}: its conditions change faster than we can write one")
+
+        return await edit(f"the conditions of Node/{sight.node.view.name}", once)
 
     # Giving up ------------------------------------------------------------------------------------------------------
+
+    async def _unless_over(self, request: GiveUpRequest) -> tuple[Sight, GiveUpResult | None]:
+        """The machine as it is now, and the answer where it is not to be deleted, or need not be any more."""
+        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
+        sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+        if sight.held is None or sight.machine is None:
+            return sight, GiveUpResult(gone=True, detail="the Machine is gone")
+        if sight.machine_uid != request.machine_uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
+        if sight.held.deleting:
+            return sight, GiveUpResult(detail="its deletion was asked for before")
+        if refusal := "it is not asked for any more" if request.withdraw else self._why_not(sight, request):
+            return sight, await self._keep(sight, refusal)
+        return sight, None
 
     async def _require_look(self, sight: Sight, request: GiveUpRequest) -> None:
         """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over nobody has

@@ -16,10 +16,11 @@ from temporalio import activity
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
 from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import checks_of
@@ -80,9 +81,6 @@ from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, machine_api
 from policy.values.object_refs import Dialect, ObjectRef
-
-ATTEMPTS = 5
-"""So often others may change an object between our read and our write."""
 
 LONGEST_FAILURE = 300
 
@@ -269,9 +267,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         require_leave(replace(seen, machines=(machine,)), Operation.ASK, self._clock(), about=ref.key)
 
     async def _write_conditions(self, request: MachineRequest, compose: Any, done: str) -> ActResult:
-        """Read, compose, write as one."""
         connection, path = self._place(request.machine)
-        for _ in range(ATTEMPTS):
+
+        async def once() -> ActResult:
             machine = await self._machine(request.machine)
             if machine is None or machine.view.uid != request.machine_uid:
                 return ActResult(changed=False, detail=f"{request.machine.key} is gone")
@@ -281,12 +279,10 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             older = request.machine.api_version.endswith(f"/{V1BETA1}")
             status = machine_conditions(machine.document.get("status") or {}, wanted, self._clock(), older=older)
             metadata = {"uid": machine.view.uid, "resourceVersion": machine.view.resource_version}
-            try:
-                await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
-            except ObjectConflict:
-                continue
+            await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
             return ActResult(changed=True, detail=done)
-        raise failure(ErrorType.TRANSIENT, f"{request.machine.key} was written by others {ATTEMPTS} times meanwhile")
+
+        return await edit(request.machine.key, once)
 
     # Following ------------------------------------------------------------------------------------------------------
 
@@ -445,7 +441,8 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
         them say that now, "" for whatever they say. seen: of the Node, where it is only done if nobody objects."""
         connection, path = self._place(ref)
-        for _ in range(ATTEMPTS):
+
+        async def once() -> ActResult:
             machine = await self._machine(ref)
             if machine is None or machine.view.uid != uid:
                 return ActResult(changed=False, detail=f"{ref.key} is gone")
@@ -461,13 +458,11 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
                 self._require_leave(seen, machine.view, ref)
             in_time(not_after, self._clock(), f"annotating {ref.key}")
             metadata = {"uid": uid, "resourceVersion": machine.view.resource_version, "annotations": differing}
-            try:
-                await connection.patch_merge(path, {"metadata": metadata})
-            except ObjectConflict:
-                continue
+            await connection.patch_merge(path, {"metadata": metadata})
             said = ", ".join(f"{key} {'removed' if value is None else 'set'}" for key, value in sorted(differing.items()))
             return ActResult(changed=True, detail=said)
-        raise failure(ErrorType.TRANSIENT, f"{ref.key} was written by others {ATTEMPTS} times meanwhile")
+
+        return await edit(ref.key, once)
 
     async def _machine(self, ref: ObjectRef) -> LiveMachine | None:
         return await find_machine(self._connections, ref)

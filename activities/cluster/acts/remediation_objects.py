@@ -11,22 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
-from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
 from activities.cluster.live.nodelease import foreign_holder
 from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
-from activities.errors import ErrorType, error_type, failure
+from activities.errors import ErrorType, failure
 from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
 from policy.objects.machines import MachineView
@@ -47,9 +47,6 @@ from policy.remediation.objects import (
 from policy.values.errors import PolicyError
 from policy.values.moments import moment_of, written
 from policy.values.object_refs import ObjectRef
-
-ATTEMPTS = 5
-"""So often others may change an object between our read and our write, or an answer may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +101,11 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         wanted = await self._with_check(self._wanted(request))
         template, place = await self._template(wanted, request)
         widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
-        lost: ApplicationError | None = None
-        for _ in range(ATTEMPTS):
-            try:
-                return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
-            except ObjectExists:
-                continue
-            except ApplicationError as error:
-                if error_type(error) is ErrorType.AMBIGUOUS:
-                    lost = error
-                elif lost is None:
-                    raise
-                else:
-                    raise lost from error  # whoever looks again may find it yet: that nothing was begun would be a lie
-        raise lost or failure(ErrorType.TRANSIENT, f"{place.called}: it came and went {ATTEMPTS} times while we looked")
+
+        async def once() -> External:
+            return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
+
+        return await edit(place.called, once, look_again=True)
 
     @activity.defn(name="remediation.read-object")
     async def read(self, request: ExternalRequest) -> External:
@@ -162,22 +150,15 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
     async def delete(self, request: ExternalRequest) -> External:
         """By the uid that was read: another one that takes the name is not ours to delete."""
         self._require(request)
-        lost: ApplicationError | None = None
-        for _ in range(ATTEMPTS):
+
+        async def once() -> External:
             place, found, why = await self._locate(request)
-            if found is None or place is None:
-                return External(present=False, message=why)
-            if _is_deleting(found):
-                return _told(found)
-            try:
+            if found is not None and place is not None and not _is_deleting(found):
                 await place.connection.delete(place.path(found["metadata"]["name"]), uid=found["metadata"]["uid"])
-            except (ObjectConflict, ObjectNotFound):
-                continue
-            except ApplicationError as error:
-                if error_type(error) is not ErrorType.AMBIGUOUS:
-                    raise
-                lost = error
-        raise lost or failure(ErrorType.TRANSIENT, f"{request.template.key}: its object came and went {ATTEMPTS} times")
+                place, found, why = await self._locate(request)  # finalizers may keep it
+            return _told(found) if found is not None else External(present=False, message=why)
+
+        return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 
     # Finding --------------------------------------------------------------------------------------------------------
 
@@ -344,8 +325,8 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
 
     async def _annotate(self, request: ExternalRequest, wanted: Callable[[JsonObject], Mapping[str, str | None]]) -> External:
         """Write what differs, in the version that was read."""
-        lost: ApplicationError | None = None
-        for _ in range(ATTEMPTS):
+
+        async def once() -> External:
             place, found, why = await self._locate(request)
             if found is None or place is None:
                 return External(present=False, message=why)
@@ -354,15 +335,9 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
             metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
             path = place.path(found["metadata"]["name"])
             in_time(request.not_after, self._clock(), f"annotating {place.called}")
-            try:
-                return _told(await place.connection.patch_merge(path, {"metadata": {**metadata, "annotations": annotations}}))
-            except (ObjectConflict, ObjectNotFound):
-                continue
-            except ApplicationError as error:
-                if error_type(error) is not ErrorType.AMBIGUOUS:
-                    raise
-                lost = error
-        raise lost or failure(ErrorType.TRANSIENT, f"{request.template.key}: its object changes faster than we can write it")
+            return _told(await place.connection.patch_merge(path, {"metadata": {**metadata, "annotations": annotations}}))
+
+        return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 
 
 async def _get(place: _Place) -> JsonObject | None:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import EVENTS
-from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
-from activities.errors import ErrorType, failure
+from activities.cluster.api.refusals import ObjectExists
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -31,7 +31,6 @@ REPEAT_SECONDS = 600.0
 """How long the same Event is not counted again by this process: a scanner says every scan what still holds."""
 
 REMEMBERED = 2000
-ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,27 +86,26 @@ class EventRecorder:
         namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE
         collection = EVENTS.path(namespace=namespace)
         path = EVENTS.path(happening.name, namespace=namespace)
-        for _ in range(ATTEMPTS):
+
+        async def once() -> bool:
             now = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
             try:
                 await self._connection.create(collection, self._document(happening, namespace, now))
             except ObjectExists:
-                try:
-                    event = await self._connection.get(path)
-                    last = moment_of(event.get("lastTimestamp"))
-                    if last is not None and self._clock() - last < quiet:
-                        return False
-                    counted = {
-                        "metadata": {"resourceVersion": event["metadata"]["resourceVersion"]},
-                        "count": int(event.get("count") or 1) + 1,
-                        "lastTimestamp": now,
-                    }
-                    await self._connection.patch_merge(path, counted)
-                except (ObjectConflict, ObjectNotFound):
-                    continue  # counted by another worker, or expired just now
+                event = await self._connection.get(path)
+                last = moment_of(event.get("lastTimestamp"))
+                if last is not None and self._clock() - last < quiet:
+                    return False
+                counted = {
+                    "metadata": {"resourceVersion": event["metadata"]["resourceVersion"]},
+                    "count": int(event.get("count") or 1) + 1,
+                    "lastTimestamp": now,
+                }
+                await self._connection.patch_merge(path, counted)
             self._remember(happening)
             return True
-        raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
+
+        return await edit(f"Event/{happening.name}", once, may_vanish=True)  # another worker counts it, or it expires just now
 
     def _document(self, happening: Happening, namespace: str, now: str) -> JsonObject:
         about = happening.about

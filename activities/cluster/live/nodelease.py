@@ -7,20 +7,20 @@ mid-episode. The lease that keeps other scanners out is another one (`leases.py`
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.leases import LeaseView, micro_time, read_lease
 from activities.cluster.api.paths import LEASES, NAMESPACES
-from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.api.refusals import ObjectExists, ObjectNotFound
 from activities.cluster.objects.livenode import Clock, in_time, utc_now
 from activities.contracts.target import ReleaseRequest, Target
-from activities.errors import ErrorType, failure
 from policy.remediation.objects import INCIDENT_ANNOTATION
 
 NODE_LEASE_NAMESPACE = "medik8s-leases"
 IDENTITY = "nodewarden"
-ATTEMPTS = 5
 
 
 def node_lease_path(node: str) -> str:
@@ -54,7 +54,8 @@ async def take_node_lease(
     """Take, renew or take over (once lapsed) the node's lease. Answers the lease of whoever has it otherwise, None where it is
     ours now. One that is taken too late would be held for its whole duration with nobody to give it back."""
     path = node_lease_path(target.pinned.node)
-    for _ in range(ATTEMPTS):
+
+    async def once() -> LeaseView | None:
         try:
             document = await connection.get(path)
         except ObjectNotFound:
@@ -62,39 +63,32 @@ async def take_node_lease(
         now = clock()  # after the reading: the worker may have stood still meanwhile
         in_time(not_after, now, f"taking the lease of Node/{target.pinned.node}")
         if document is None:
-            if await _create(connection, target, duration, now):
-                return None
-            continue
+            await _create(connection, target, duration, now)
+            return None
         lease = read_lease(document)
         if lease.holder != IDENTITY and lease.live(now):
             return lease
-        try:
-            await connection.replace(path, _taken(document, lease, target, duration, now))
-        except (ObjectConflict, ObjectNotFound):
-            continue
+        await connection.replace(path, _taken(document, lease, target, duration, now))
         return None
-    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{target.pinned.node} was changed by others {ATTEMPTS} times")
+
+    return await edit(f"the lease of Node/{target.pinned.node}", once, may_vanish=True)
 
 
 async def release_node_lease(connection: ClusterConnection, request: ReleaseRequest) -> None:
     """Delete the node's lease if this episode took it, or the one whose marks it adopted."""
     path = node_lease_path(request.target.pinned.node)
-    for _ in range(ATTEMPTS):
-        try:
-            document = await connection.get(path)
-            if read_lease(document).holder != IDENTITY or not _taken_by(document, request):
-                return
+
+    async def once() -> None:
+        document = await connection.get(path)
+        if read_lease(document).holder == IDENTITY and _taken_by(document, request):
             metadata = document["metadata"]
             await connection.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
-        except ObjectConflict:
-            continue
-        except ObjectNotFound:
-            return
-        return
-    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
+
+    with suppress(ObjectNotFound):
+        await edit(f"the lease of Node/{request.target.pinned.node}", once)
 
 
-async def _create(connection: ClusterConnection, target: Target, duration: timedelta, now: datetime) -> bool:
+async def _create(connection: ClusterConnection, target: Target, duration: timedelta, now: datetime) -> None:
     collection = LEASES.path(namespace=NODE_LEASE_NAMESPACE)
     lease: JsonObject = {
         "apiVersion": LEASES.api_version,
@@ -114,12 +108,9 @@ async def _create(connection: ClusterConnection, target: Target, duration: timed
     }
     try:
         await connection.create(collection, lease)
-    except ObjectExists:
-        return False
     except ObjectNotFound:
         await _create_namespace(connection)
-        return False
-    return True
+        raise  # and anew
 
 
 async def _create_namespace(connection: ClusterConnection) -> None:

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.livenode import Clock
 from activities.cluster.objects.reading import ApiReader
@@ -33,7 +34,6 @@ from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 3
 UPDATED = "lastUpdateTime"
 
 
@@ -129,25 +129,25 @@ async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: C
     Where the operator has given it up it is told that it was interrupted, whatever became of it since.
     """
     path = _path(word.about)
-    for _ in range(ATTEMPTS):
-        try:
-            found = await connection.get(path)
-            if is_another(found, word.uid):
-                return f"{word.about.key} is another object now"
-            withdrawn = why_withdrawn(found)
-            if found["metadata"].get("deletionTimestamp"):
-                return withdrawn
-            told = (Stage.INTERRUPTED, withdrawn) if withdrawn else (word.stage, word.message)
-            status = answered(found.get("status") or {}, *told, clock())
-            if status:
-                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                await connection.patch_merge(f"{path}/status", {"metadata": version, "status": status})
-        except ObjectConflict:
-            continue
-        except ObjectNotFound:
-            return f"{word.about.key} was deleted"
+
+    async def once() -> str:
+        found = await connection.get(path)
+        if is_another(found, word.uid):
+            return f"{word.about.key} is another object now"
+        withdrawn = why_withdrawn(found)
+        if found["metadata"].get("deletionTimestamp"):
+            return withdrawn
+        told = (Stage.INTERRUPTED, withdrawn) if withdrawn else (word.stage, word.message)
+        status = answered(found.get("status") or {}, *told, clock())
+        if status:
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            await connection.patch_merge(f"{path}/status", {"metadata": version, "status": status})
         return withdrawn
-    raise failure(ErrorType.TRANSIENT, f"{word.about.key} was written by others {ATTEMPTS} times between our read and our write")
+
+    try:
+        return await edit(word.about.key, once)
+    except ObjectNotFound:
+        return f"{word.about.key} was deleted"
 
 
 def answered(current: Mapping[str, Any], stage: Stage, message: str, now: datetime) -> JsonObject:

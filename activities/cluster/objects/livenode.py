@@ -16,8 +16,9 @@ import orjson
 
 from activities.attempt import ATTEMPT_ENDS
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.reading import ApiReader
 from activities.contracts.target import ActResult
@@ -28,9 +29,6 @@ from policy.episode.observation import Observation
 from policy.objects.marks import Mark, mark_of
 from policy.objects.nodes import NodeView, Taint
 from policy.values.errors import PolicyError
-
-EDIT_ATTEMPTS = 6
-"""Reads after a conflict before giving up: kubelet and controllers write a node a few times a minute, not a second."""
 
 Clock = Callable[[], datetime]
 Operations = tuple[JsonObject, ...]
@@ -97,22 +95,21 @@ async def find_node(connection: ApiReader, name: str) -> LiveNode | None:
 
 
 async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit]) -> ActResult:
-    """Read, decide, write as one: on a conflict the node is read and judged again, a bounded number of times.
+    """`decide` is asked again about every version of the node that others have written meanwhile.
 
-    `decide` may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous).
+    It may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous).
     """
-    for _ in range(EDIT_ATTEMPTS):
+
+    async def once() -> ActResult:
         node = await read_node(connection, name)
-        edit = decide(node)
-        added = edit.mark.added if edit.mark is not None else None
-        if not edit.operations:
-            return ActResult(changed=False, detail=edit.detail, added=added)
-        try:
-            await connection.patch_json(NODES.path(name), [*_unchanged_since_read(node), *edit.operations])
-        except ObjectConflict:
-            continue
-        return ActResult(changed=True, detail=edit.detail, added=added)
-    raise failure(ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our read and our write")
+        change = decide(node)
+        added = change.mark.added if change.mark is not None else None
+        if not change.operations:
+            return ActResult(changed=False, detail=change.detail, added=added)
+        await connection.patch_json(NODES.path(name), [*_unchanged_since_read(node), *change.operations])
+        return ActResult(changed=True, detail=change.detail, added=added)
+
+    return await edit(f"Node/{name}", once)
 
 
 def in_time(not_after: datetime | None, now: datetime, act: str) -> None:

@@ -17,12 +17,13 @@ from datetime import datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODE_FENCES
-from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.objects.livenode import Clock, utc_now
 from activities.contracts.news import Shown
 from activities.contracts.target import Target
-from activities.errors import ErrorType, error_type, failure
+from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
 from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
 from policy.values.object_refs import ObjectRef
@@ -40,7 +41,6 @@ SWEEP_SECONDS = 300.0
 ABANDONED_AFTER = timedelta(days=1)
 """A fence that has not ended, of a node that no open episode holds: its episode was terminated, and no other has come since."""
 
-ATTEMPTS = 3
 REMEMBERED = 500
 LONGEST_TEXT = 1024
 
@@ -103,36 +103,30 @@ class NodeFences:
 
     async def _write(self, name: str, target: Target, shown: Shown) -> bool:
         body = self._document(name, target, shown)
-        for attempt in range(ATTEMPTS):
-            # What others have written since then makes ours a conflict.
-            found = (self._seen.get(name) if attempt == 0 else None) or await self._find(name)
-            try:
-                if found is None:
+        copies = [copy] if (copy := self._seen.get(name)) is not None else []
+
+        async def once() -> bool:
+            found = copies.pop() if copies else await self._find(name)  # what others have written since makes ours a conflict
+            if found is None:
+                try:
                     written = await self._connection.create(NODE_FENCES.path(), body)
-                elif _is_foreign(found):
-                    log.warning("NodeFence/%s is somebody else's and is left as it is", name)
-                    return False
-                elif _is_newer(found, target, shown):
-                    self._remember(name, found)
-                    return False
-                else:
-                    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                    replaced = body | {"metadata": {**body["metadata"], **version}}
-                    written = await self._connection.replace(NODE_FENCES.path(name), replaced)
-            except ObjectExists:
-                continue
-            except ObjectConflict:
-                continue
-            except ObjectNotFound:
-                if found is None:
+                except ObjectNotFound:
                     self._give_up("the kind is not installed")
                     return False
-                continue
+            elif _is_foreign(found):
+                log.warning("NodeFence/%s is somebody else's and is left as it is", name)
+                return False
+            elif _is_newer(found, target, shown):
+                self._remember(name, found)
+                return False
+            else:
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                replaced = body | {"metadata": {**body["metadata"], **version}}
+                written = await self._connection.replace(NODE_FENCES.path(name), replaced)
             self._remember(name, written)
             return True
-        raise failure(
-            ErrorType.TRANSIENT, f"NodeFence/{name} was written by others {ATTEMPTS} times between our read and our write"
-        )
+
+        return await edit(f"NodeFence/{name}", once, may_vanish=True)
 
     async def _find(self, name: str) -> JsonObject | None:
         try:

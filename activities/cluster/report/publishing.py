@@ -16,9 +16,10 @@ from datetime import datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.editing import edit
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES, Resource
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import INVALID, Situation, StatusChange, another_controller
@@ -28,7 +29,6 @@ from activities.cluster.report.telling import SILENT, MachineConditions, target_
 from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode, Refusal
-from activities.errors import ErrorType, failure
 from policy.checks.brakes import Closed
 from policy.checks.verdicts import Health
 from policy.episode.events import EventReason
@@ -39,7 +39,6 @@ from policy.values.object_refs import Dialect, ObjectRef
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 3
 
 CONDITIONS_SECONDS = 4.0
 """How long Machines are told at a time; what is left is published again."""
@@ -203,25 +202,24 @@ class Publishing(Attending):
             return None
         path = resource.path(report.ref.name, namespace=report.ref.namespace)
         connection = self._view.connection_of(report.ref)
-        found = self._view.check_objects.get(report.ref.key)
-        for _ in range(ATTEMPTS):
-            try:
-                found = found or await connection.get(path)
-                if report.uid and found["metadata"].get("uid") != report.uid:
-                    return None  # another object of that name: what was concluded is not about it
-                change = self._change(report, found, in_flight, seen)
-                if change is None:
-                    return None
-                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                answer = await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
-                self._remember_what_was_dropped(report, change, answer)
-            except ObjectConflict:
-                found = None  # ours may be the older copy: compare with the live one
-                continue
-            except ObjectNotFound:
+        copies = [copy] if (copy := self._view.check_objects.get(report.ref.key)) is not None else []
+
+        async def once() -> StatusChange | None:
+            found = copies.pop() if copies else await connection.get(path)  # the live one, where the copy was the older one
+            if report.uid and found["metadata"].get("uid") != report.uid:
+                return None  # another object of that name: what was concluded is not about it
+            change = self._change(report, found, in_flight, seen)
+            if change is None:
                 return None
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            answer = await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
+            self._remember_what_was_dropped(report, change, answer)
             return change
-        raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
+
+        try:
+            return await edit(report.ref.key, once)
+        except ObjectNotFound:
+            return None
 
     def _change(
         self, report: CheckReport, found: JsonObject, in_flight: Sequence[OpenEpisode], seen: ScanReport

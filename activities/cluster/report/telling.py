@@ -17,12 +17,12 @@ from datetime import datetime
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.editing import edit
 from activities.cluster.api.events import Happening
 from activities.cluster.api.machine_paths import resource_of
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.statuses.common import ConditionText
 from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
-from activities.errors import ErrorType, failure
 from policy.checks.brakes import Closed
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
@@ -40,7 +40,6 @@ SUCCEEDED = "HealthCheckSucceeded"
 MOST_EVENTS = 50
 MOST_REFUSED = 50
 AT_ONCE = 8
-ATTEMPTS = 2
 
 Tell = Callable[[Happening], Awaitable[str]]
 """Tells it; what failed, or ""."""
@@ -188,25 +187,25 @@ async def _write(connection: ClusterConnection, opinion: MachineOpinion, now: da
     check, machine, said = opinion.check, opinion.machine, opinion.said
     ref = check.machine_ref(machine.namespace, machine.name)
     path = resource_of(ref).path(machine.name, namespace=machine.namespace)
-    for _ in range(ATTEMPTS):
-        try:
-            found = await connection.get(path)
-            if found["metadata"]["uid"] != machine.uid:
-                return None  # S9: what was concluded is about its predecessor
-            old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
-            wanted = {SUCCEEDED: (said, old)}
-            status = machine_conditions(found.get("status") or {}, wanted, now, older=ref.api_version.endswith(f"/{V1BETA1}"))
-            metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
-            await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
-        except ObjectConflict:
-            continue
-        except ObjectNotFound:
-            return None
+
+    async def once() -> Happening | None:
+        found = await connection.get(path)
+        if found["metadata"]["uid"] != machine.uid:
+            return None  # S9: what was concluded is about its predecessor
+        old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
+        wanted = {SUCCEEDED: (said, old)}
+        status = machine_conditions(found.get("status") or {}, wanted, now, older=ref.api_version.endswith(f"/{V1BETA1}"))
+        metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
+        await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
         if said.status == "True":
             return None
         message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
         return Happening(about=ref, uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
-    raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
+
+    try:
+        return await edit(ref.key, once)
+    except ObjectNotFound:
+        return None
 
 
 def _flat(message: str) -> str:
