@@ -162,6 +162,6 @@ def test_a_cell_without_the_name_of_a_test_is_noticed(cell: str) -> None:
 def test_tests_in_classes_and_with_cases_are_found() -> None:
     """And a name that stands in another class is not."""
     found = named_in("tests/cluster/acts/test_last_look.py")
-    assert "TestVetoes::test_a_node_lease_of_others_is_a_veto" in found
-    assert not {"test_a_node_lease_of_others_is_a_veto", "TestDoubt::test_a_node_lease_of_others_is_a_veto"} & found.keys()
+    assert "TestDoubt::test_a_read_that_hangs_licenses_nothing" in found
+    assert not {"test_a_read_that_hangs_licenses_nothing", "TestVetoes::test_a_read_that_hangs_licenses_nothing"} & found.keys()
     assert named_in("tests/test_conformance.py")["test_a_cell_without_the_name_of_a_test_is_noticed"]
