@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.cluster.skipping import now
+from tests.cluster.skipping import now as now
 from tests.documents import document
 
 NODES = "/api/v1/nodes"
