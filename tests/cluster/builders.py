@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.cluster.skipping import now as now
+from tests.cluster.skipping import now
 from tests.documents import document
 
 NODES = "/api/v1/nodes"
@@ -21,9 +21,7 @@ def stamp(moment: datetime) -> str:
 
 def conditions(ready: str = "True", since: datetime | None = None) -> list[dict[str, Any]]:
     moment = stamp(since or now() - timedelta(hours=1))
-    return [
-        {"type": "Ready", "status": ready, "lastTransitionTime": moment, "lastHeartbeatTime": moment, "reason": "Test"},
-    ]
+    return [{"type": "Ready", "status": ready, "lastTransitionTime": moment, "lastHeartbeatTime": moment, "reason": "Test"}]
 
 
 def node(name: str, ready: str = "True", since: datetime | None = None, **annotations: str) -> dict[str, Any]:
@@ -36,10 +34,7 @@ def node(name: str, ready: str = "True", since: datetime | None = None, **annota
             "annotations": dict(annotations),
         },
         "spec": {"providerID": f"sim:///{name}"},
-        "status": {
-            "conditions": conditions(ready, since),
-            "nodeInfo": {"bootID": f"boot-{name}", "systemUUID": f"uuid-{name}"},
-        },
+        "status": {"conditions": conditions(ready, since), "nodeInfo": {"bootID": f"boot-{name}", "systemUUID": f"uuid-{name}"}},
     }
 
 

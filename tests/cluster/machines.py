@@ -13,7 +13,8 @@ from typing import Any
 
 from policy.values.object_refs import Dialect, ObjectRef
 from simulator.client import ApiClient
-from tests.cluster.builders import DEFINITIONS, conditions, node, now, stamp
+from tests.cluster.builders import DEFINITIONS, conditions, node, stamp
+from tests.cluster.skipping import now
 from tests.documents import documents
 
 Object = dict[str, Any]
@@ -214,11 +215,7 @@ class System:
 
 
 OPENSHIFT = System(
-    folder="openshift",
-    group="machine.openshift.io",
-    version=OLDER,
-    dialect=Dialect.OPENSHIFT,
-    namespace="openshift-machine-api",
+    folder="openshift", group="machine.openshift.io", version=OLDER, dialect=Dialect.OPENSHIFT, namespace="openshift-machine-api"
 )
 CLUSTER_API_OLDER = System(
     folder="cluster-api-v1beta1", group="cluster.x-k8s.io", version=OLDER, dialect=Dialect.CLUSTER_API, namespace="clusters"

@@ -26,7 +26,8 @@ from policy.scan.report import ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
+from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(15)
 

@@ -15,7 +15,8 @@ from policy.scan.report import ClusterLease
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import now, until
+from tests.cluster.builders import until
+from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(10)
 

@@ -21,8 +21,9 @@ from policy.checks.brakes import Closed
 from policy.scan.report import CheckReport, ClusterLease
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System
+from tests.cluster.skipping import now
 from tests.cluster.test_scan import observe_until
 
 pytestmark = pytest.mark.timeout(20)
@@ -163,11 +164,7 @@ async def test_a_pause_does_not_forget_the_other_controller(
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"pauseRequests": ["a person"]}, id="paused"),
-        pytest.param({"minHealthy": "many"}, id="refused"),
-    ],
+    "spec", [pytest.param({"pauseRequests": ["a person"]}, id="paused"), pytest.param({"minHealthy": "many"}, id="refused")]
 )
 async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_would_not_use_the_check(
     spec: dict[str, Any], api: ApiServer, person: ApiClient, connection: ClusterConnection

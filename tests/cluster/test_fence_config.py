@@ -16,7 +16,8 @@ from policy.values.object_refs import Dialect
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import NODES, node, now
+from tests.cluster.builders import NODES, node
+from tests.cluster.skipping import now
 from tests.cluster.test_scan import Open, asked, fleet, observe, observe_until, open_scan
 from tests.offline import load
 from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map

@@ -23,8 +23,9 @@ from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.skipping import now
 from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until
 
 pytestmark = pytest.mark.timeout(20)
@@ -36,10 +37,7 @@ FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
 TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
 
 REF = ObjectRef(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
-    kind="FenceAgentsRemediation",
-    name=SICK,
-    namespace=NAMESPACE,
+    api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name=SICK, namespace=NAMESPACE
 )
 
 Open = Callable[..., Any]

@@ -28,8 +28,9 @@ from policy.values.selectors import Selector
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits
-from tests.cluster.builders import DEFINITIONS, NODES, node, now
+from tests.cluster.builders import DEFINITIONS, NODES, node
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
+from tests.cluster.skipping import now
 from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until, with_policy
 from tests.documents import document
 

@@ -26,7 +26,7 @@ from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp, until
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, until
 from tests.cluster.machines import (
     CLUSTER_API,
     CLUSTER_API_OLDER,
@@ -42,6 +42,7 @@ from tests.cluster.machines import (
     machine_of,
     turn,
 )
+from tests.cluster.skipping import now
 from tests.cluster.test_scan import LIVE, OURS, WATCHES, asked, observe, observe_until
 
 pytestmark = pytest.mark.timeout(20)
@@ -252,10 +253,7 @@ class TestBrakes:
 
     @pytest.mark.parametrize(
         ("path", "kind", "name"),
-        [
-            (CLUSTER_VERSIONS, "ClusterVersion", "version"),
-            (MACHINE_CONFIG_POOLS, "MachineConfigPool", "worker"),
-        ],
+        [(CLUSTER_VERSIONS, "ClusterVersion", "version"), (MACHINE_CONFIG_POOLS, "MachineConfigPool", "worker")],
     )
     async def test_an_upgrade_closes_every_brake_until_it_is_over(
         self, path: str, kind: str, name: str, person: ApiClient, open_scan: Open
@@ -642,12 +640,7 @@ class TestTwoServers:
 
     @both_versions
     async def test_checks_and_machines_live_there_and_nodes_here(
-        self,
-        system: System,
-        api: ApiServer,
-        person: ApiClient,
-        management: Management,
-        open_scan: Open,
+        self, system: System, api: ApiServer, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
         await system.install(management.person)
         await system.fleet(management.person, nodes=person)

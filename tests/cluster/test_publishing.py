@@ -26,7 +26,8 @@ from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
+from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -152,13 +153,7 @@ def test_a_status_that_says_it_already_is_left_alone() -> None:
 
 
 def test_conditions_of_others_and_times_of_unchanged_ones_stay() -> None:
-    foreign = {
-        "type": "TheirOwn",
-        "status": "False",
-        "reason": "X",
-        "message": "",
-        "lastTransitionTime": "2020-01-01T00:00:00Z",
-    }
+    foreign = {"type": "TheirOwn", "status": "False", "reason": "X", "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     first = change(OPEN, {"conditions": [foreign]})
     told(first)
     later = status_change(Situation(report=CLOSED, current=first), AT + timedelta(minutes=5))

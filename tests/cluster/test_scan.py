@@ -31,7 +31,8 @@ from policy.values.object_refs import Dialect
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
+from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(15)
 

@@ -15,8 +15,9 @@ from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
+from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
 
 pytestmark = pytest.mark.timeout(10)

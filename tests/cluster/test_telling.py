@@ -15,8 +15,8 @@ from policy.values import machine_apis
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import now
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME
+from tests.cluster.skipping import now
 from tests.policy.builders import NOW, a_node, ago
 
 pytestmark = pytest.mark.timeout(20)

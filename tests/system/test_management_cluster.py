@@ -18,8 +18,8 @@ from policy.scan.report import CheckReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests import report
-from tests.cluster.builders import now
 from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.cluster.skipping import now
 from tests.system.canary import RUN
 from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.questions import standing

@@ -11,18 +11,15 @@ from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import FollowRequest
 from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, World
-from tests.cluster.builders import now
 from tests.cluster.machines import CLUSTER_API
+from tests.cluster.skipping import now
 
 OWNER = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
 
 
 @pytest.mark.parametrize(
     "status",
-    [
-        {"phase": "Failed"},
-        {"deprecated": {"v1beta1": {"failureReason": "CreateError", "failureMessage": "no such image"}}},
-    ],
+    [{"phase": "Failed"}, {"deprecated": {"v1beta1": {"failureReason": "CreateError", "failureMessage": "no such image"}}}],
     ids=["phase", "failure of the older generation"],
 )
 async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(status: dict[str, Any], world: World) -> None:
