@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
+from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view_limits import ViewLimits
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
+from tests.cluster.scans import LIVE, WATCHES, Open
 from tests.cluster.skipping import skipping
 
 
@@ -35,4 +43,22 @@ async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
 async def connection(api: ApiServer) -> AsyncIterator[ClusterConnection]:
     timeouts = Timeouts(connect=0.5, read=0.5, write=0.5, page=1.0)
     async with ClusterConnection.to(api.url, token="abc", timeouts=timeouts) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
+    """Opens scans as so many workers would, each with a connection and a view of its own; `machines` is the API server of a
+    management cluster."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(
+            limits: ViewLimits = LIVE, watches: WatchLimits = WATCHES, *, machines: ApiServer | None = None, **options: Any
+        ) -> ClusterScan:
+            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
+            others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
+            lease = ScannerLease(connection, duration=timedelta(seconds=3))
+            scan = ClusterScan("prod", connection, machines=others, limits=limits, watch_limits=watches, lease=lease, **options)
+            return await stack.enter_async_context(scan)
+
         yield opened

@@ -23,8 +23,8 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System
+from tests.cluster.scans import observe_until
 from tests.cluster.skipping import now
-from tests.cluster.test_scan import observe_until
 
 pytestmark = pytest.mark.timeout(20)
 

@@ -17,12 +17,10 @@ from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node
+from tests.cluster.scans import Open, asked, fleet, observe, observe_until
 from tests.cluster.skipping import now
-from tests.cluster.test_scan import Open, asked, fleet, observe, observe_until, open_scan
 from tests.offline import load
 from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map
-
-__all__ = ["open_scan"]  # a fixture
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -73,7 +71,7 @@ async def test_policies_are_followed_by_the_names_that_the_configuration_gives(
     await a_sick_fleet(person)
     await put(person, a_policy("limit", precentage=20), a_cluster_config(grace_timeout=5))
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.candidates))
+    report = await observe_until(scan, None, lambda report: bool(report.candidates))
     assert reasons(report) == [""]
     await rewrite(person, a_cluster_config(grace_timeout=5, policies="limit"))
     report = await observe_until(scan, report, lambda report: bool(report.policies.storms))
@@ -91,7 +89,7 @@ async def test_a_configuration_that_cannot_be_used_stops_everything_new_and_is_t
     await a_sick_fleet(person)
     await put(person, a_policy("limit", percentage=50), a_cluster_config(grace_timeout=5, policies="limit"))
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.candidates))
+    report = await observe_until(scan, None, lambda report: bool(report.candidates))
     await person.delete(f"{MAPS}/fence-policy-limit")
     report = await observe_until(scan, report, lambda report: bool(report.policies.problem))
     assert "there is no ConfigMap fence-policy-limit" in report.policies.problem
@@ -123,7 +121,7 @@ async def test_a_configuration_that_is_deleted_is_forgotten(api: ApiServer, pers
     await a_sick_fleet(person)
     await put(person, a_cluster_config(grace_timeout=5, fencing="off"))
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.candidates))
+    report = await observe_until(scan, None, lambda report: bool(report.candidates))
     assert reasons(report) == [Because.SWITCHED_OFF]
     await person.delete(f"{MAPS}/fence-cluster-config")
     report = await observe_until(scan, report, lambda report: not report.checks)
@@ -135,7 +133,7 @@ async def test_policies_that_may_not_be_listed_stop_everything_new(api: ApiServe
     await a_sick_fleet(person)
     api.faults.add(Fault(accident=Accident.REFUSE, path="configmaps"))
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.policies.problem))
+    report = await observe_until(scan, None, lambda report: bool(report.policies.problem))
     assert "can't list configmaps" in report.policies.problem
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.report.publishing import Published
 from activities.contracts.scan import OpenEpisode, Refusal
@@ -25,8 +22,8 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.scans import Open, asked, observe, observe_until
 from tests.cluster.skipping import now
-from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -39,19 +36,6 @@ TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
 REF = ObjectRef(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name=SICK, namespace=NAMESPACE
 )
-
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-async def scan_with(api: ApiServer) -> AsyncIterator[Open]:
-    async with AsyncExitStack() as stack:
-
-        async def opened(**options: Any) -> ClusterScan:
-            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
-            return await stack.enter_async_context(ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, **options))
-
-        yield opened
 
 
 async def furnish(person: ApiClient, **metadata: Any) -> None:
@@ -84,9 +68,9 @@ async def publish(scan: ClusterScan, report: ScanReport, *in_flight: OpenEpisode
     return result
 
 
-async def test_a_request_becomes_a_candidate_of_the_same_admission(person: ApiClient, scan_with: Open) -> None:
+async def test_a_request_becomes_a_candidate_of_the_same_admission(person: ApiClient, open_scan: Open) -> None:
     await furnish(person)
-    report = await first(await scan_with())
+    report = await first(await open_scan())
     [found] = report.candidates
     created = await person.get(f"{REMEDIATIONS}/{SICK}")
     assert (found.node, found.refused, found.need) == (SICK, "", NeedKind.FOREIGN_OBJECT)
@@ -96,10 +80,10 @@ async def test_a_request_becomes_a_candidate_of_the_same_admission(person: ApiCl
     assert admit(report, (), cap=1, now=now()).admitted == (found,)
 
 
-async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(person: ApiClient, scan_with: Open) -> None:
+async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(person: ApiClient, open_scan: Open) -> None:
     """S20: an episode that waits is told by its observation that nobody asks any more."""
     await furnish(person)
-    scan = await scan_with()
+    scan = await open_scan()
     report = await observe(scan, asked(await first(scan), watching=(SICK,)))
     [seen] = report.observations
     assert seen.asked_by == (report.candidates[0].object_uid,)
@@ -110,11 +94,11 @@ async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(pers
 
 
 async def test_the_end_of_a_request_that_was_told_of_a_failure_is_heard_though_nothing_else_changes(
-    person: ApiClient, scan_with: Open
+    person: ApiClient, open_scan: Open
 ) -> None:
     """S35: who waits for a person over it would otherwise wait until something else happens in the cluster."""
     await furnish(person)
-    scan = await scan_with()
+    scan = await open_scan()
     report = await observe(scan, asked(await first(scan), watching=(SICK,)))
     uid = report.candidates[0].object_uid
     said = {"status": "False", "reason": "FenceAgentFailed", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}
@@ -127,11 +111,11 @@ async def test_the_end_of_a_request_that_was_told_of_a_failure_is_heard_though_n
     assert report.observations[0].asked_by == ()
 
 
-async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person: ApiClient, scan_with: Open) -> None:
+async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person: ApiClient, open_scan: Open) -> None:
     """S17: two that act on one object take one node down twice. The Event says why; the status is the other one's."""
     await furnish(person)
     await leader(person, "cb305759.medik8s.io")
-    scan = await scan_with()
+    scan = await open_scan()
     report = await first(scan)
     assert "medik8s/cb305759.medik8s.io is renewed by manager-0" in report.candidates[0].refused
     assert admit(report, (), cap=1, now=now()).admitted == ()
@@ -144,11 +128,11 @@ async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person:
     assert "status" not in await person.get(f"{REMEDIATIONS}/{SICK}")
 
 
-async def test_a_request_in_another_controllers_hands_is_left_to_it(person: ApiClient, scan_with: Open) -> None:
+async def test_a_request_in_another_controllers_hands_is_left_to_it(person: ApiClient, open_scan: Open) -> None:
     """It runs its agent from memory, and nobody can see whether it does: what it has begun is its own."""
     await furnish(person, finalizers=[FINALIZER])
-    assert (await first(await scan_with())).candidates[0].refused.startswith("another controller has it in its hands")
-    assert (await first(await scan_with(takeover=True))).candidates[0].refused == ""
+    assert (await first(await open_scan())).candidates[0].refused.startswith("another controller has it in its hands")
+    assert (await first(await open_scan(takeover=True))).candidates[0].refused == ""
 
 
 def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
@@ -168,32 +152,32 @@ def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
     assert ledger.known(moment).requests_held == ""
 
 
-async def test_a_controller_that_was_taken_away_is_none(person: ApiClient, scan_with: Open) -> None:
+async def test_a_controller_that_was_taken_away_is_none(person: ApiClient, open_scan: Open) -> None:
     await furnish(person)
     await leader(person, "cb305759.medik8s.io", age=60)
-    assert (await first(await scan_with())).candidates[0].refused == ""
+    assert (await first(await open_scan())).candidates[0].refused == ""
 
 
-async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: ApiClient, scan_with: Open) -> None:
+async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: ApiClient, open_scan: Open) -> None:
     """Its checks are its own to act by, and this is how it acts."""
     await furnish(person)
     await leader(person, "e1f13584.medik8s.io")
     await person.create(DEFINITIONS, definition())
     template = {"apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": "FenceAgentsRemediationTemplate"}
     await person.create(CHECKS, check(duration="1s", remediationTemplate={**template, "name": "ipmi", "namespace": NAMESPACE}))
-    report = await first(await scan_with())
+    report = await first(await open_scan())
     [of_operator] = report.checks
     assert (of_operator.allowed, of_operator.reason) == (False, "ConflictingController")
     assert [each.node for each in admit(report, (), cap=1, now=now()).admitted] == [SICK]
 
 
-async def test_too_many_unhealthy_hold_a_request_up_whoever_looks_after_the_check(person: ApiClient, scan_with: Open) -> None:
+async def test_too_many_unhealthy_hold_a_request_up_whoever_looks_after_the_check(person: ApiClient, open_scan: Open) -> None:
     """S17."""
     await furnish(person)
     await leader(person, "e1f13584.medik8s.io")
     await person.create(DEFINITIONS, definition())
     await person.create(CHECKS, check(duration="1s", minHealthy="100%"))
-    report = await first(await scan_with())
+    report = await first(await open_scan())
     assert report.checks[0].breached
     [refused] = admit(report, (), cap=1, now=now()).refused
     assert (refused.node, refused.reason) == (SICK, "ShortCircuit")
@@ -217,12 +201,12 @@ class Never:
     ],
     ids=["no-such-node", "A05"],
 )
-async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClient, scan_with: Open, wish: Never) -> None:
+async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClient, open_scan: Open, wish: Never) -> None:
     """S7, A05: never a success without a run, and whoever asks need not wait for its time-out."""
     await furnish(person)
     await person.delete(f"{REMEDIATIONS}/{SICK}")
     await person.create(REMEDIATIONS, remediation(wish.node, spec=wish.spec))
-    scan = await scan_with()
+    scan = await open_scan()
     report = await first(scan)
     [found] = report.candidates
     assert wish.words in found.refused
@@ -240,35 +224,35 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     ]
 
 
-async def test_an_excluded_node_is_left_alone_whoever_asks(person: ApiClient, scan_with: Open) -> None:
+async def test_an_excluded_node_is_left_alone_whoever_asks(person: ApiClient, open_scan: Open) -> None:
     """S20: a person's word on the node holds, although the controller that the object is for does not know it."""
     await furnish(person)
     label = {"remediation.medik8s.io/exclude-from-remediation": "true"}
     await person.patch(f"{NODES}/{SICK}", {"metadata": {"labels": label}})
-    assert "exclude-from-remediation=true" in (await first(await scan_with())).candidates[0].refused
+    assert "exclude-from-remediation=true" in (await first(await open_scan())).candidates[0].refused
 
 
 async def test_a_kind_that_nobody_serves_or_may_not_be_listed_holds_nothing_up(
-    api: ApiServer, person: ApiClient, scan_with: Open
+    api: ApiServer, person: ApiClient, open_scan: Open
 ) -> None:
     await furnish(person)
     api.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations", user_agent="^nodewarden"))
     await person.create(DEFINITIONS, definition())
     await person.create(CHECKS, check(duration="1s"))
-    scan = await scan_with()
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.checks) and not seen.view.stale)
+    scan = await open_scan()
+    report = await observe_until(scan, None, lambda seen: bool(seen.checks) and not seen.view.stale)
     assert [each.check.name for each in report.candidates] == ["workers"]
     assert report.checks[0].allowed
 
 
 async def test_nothing_asks_and_nothing_is_written_once_the_last_request_has_its_answer(
-    person: ApiClient, scan_with: Open
+    person: ApiClient, open_scan: Open
 ) -> None:
     """Opt-in: objects that lie about finished ask for no Lease."""
     await furnish(person)
     said = {"type": "Succeeded", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}
     await person.patch(f"{REMEDIATIONS}/{SICK}/status", {"status": {"conditions": [said]}})
-    report = await observe(await scan_with(), asked(wait=0.3))
+    report = await observe(await open_scan(), asked(wait=0.3))
     assert not report.lease.needed
     with pytest.raises(ApiError):
         await person.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodewarden")

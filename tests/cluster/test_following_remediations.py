@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.api.connection import ClusterConnection
 from policy.objects.remediations import RemediationObject
 from policy.remediation.objects import INCIDENT_ANNOTATION
 from policy.scan.report import ScanReport
@@ -19,9 +16,9 @@ from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, until
 from tests.cluster.fencing_requests import REMEDIATIONS
 from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.cluster.scans import Open, fleet, observe_until
 from tests.cluster.test_fencing_requests import REF, furnish
 from tests.cluster.test_preserving import definition as definition_of
-from tests.cluster.test_scan import LIVE, WATCHES, asked, fleet, observe, observe_until
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -34,31 +31,13 @@ TEMPLATE = {
     "namespace": "default",
 }
 
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-async def scan_with(api: ApiServer) -> AsyncIterator[Open]:
-    async with AsyncExitStack() as stack:
-
-        async def opened(machines: ApiServer | None = None) -> ClusterScan:
-            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
-            there = ClusterConnection.to(machines.url, token="abc") if machines is not None else None
-            if there is not None:
-                await stack.enter_async_context(there)
-            return await stack.enter_async_context(
-                ClusterScan("prod", connection, machines=there, limits=LIVE, watch_limits=WATCHES)
-            )
-
-        yield opened
-
 
 def known(scan: ClusterScan) -> Mapping[str, RemediationObject]:
     return scan.view.ledger.known(scan.view.now()).remediations
 
 
 async def first(scan: ClusterScan) -> ScanReport:
-    return await observe_until(scan, await observe(scan, asked()), lambda seen: seen.view.synced and not seen.view.stale)
+    return await observe_until(scan, None, lambda seen: seen.view.synced and not seen.view.stale)
 
 
 async def with_check(person: ApiClient, template: Mapping[str, str] = TEMPLATE) -> str:
@@ -75,10 +54,10 @@ def healthy(report: ScanReport) -> int:
     return of_check.healthy
 
 
-async def test_what_a_template_makes_is_followed_and_its_node_is_not_yet_well(person: ApiClient, scan_with: Open) -> None:
+async def test_what_a_template_makes_is_followed_and_its_node_is_not_yet_well(person: ApiClient, open_scan: Open) -> None:
     """S17: such a node counts against the threshold, whoever has made the object. The kind is installed after the check."""
     uid = await with_check(person)
-    scan = await scan_with()
+    scan = await open_scan()
     report = await first(scan)
     assert healthy(report) == 4
 
@@ -94,42 +73,42 @@ async def test_what_a_template_makes_is_followed_and_its_node_is_not_yet_well(pe
     assert known(scan) == {}
 
 
-async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, scan_with: Open) -> None:
+async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, open_scan: Open) -> None:
     """S18."""
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
     await person.create(OBJECTS, {"metadata": {"name": "node-0"}, "spec": {}, "status": {}})
     await person.patch(f"{OBJECTS}/node-0/status", {"status": {"conditions": "none"}})
     await with_check(person)
-    scan = await scan_with()
+    scan = await open_scan()
     await first(scan)
     [found] = known(scan).values()
     assert (found.target, found.owners) == ("node-0", ())
 
 
-async def test_without_a_template_of_others_no_kind_of_theirs_is_asked_for(person: ApiClient, scan_with: Open) -> None:
+async def test_without_a_template_of_others_no_kind_of_theirs_is_asked_for(person: ApiClient, open_scan: Open) -> None:
     """Ours are carried out here, and make no objects."""
     await fleet(person)
     await person.create(DEFINITIONS, definition())
     await person.create(CHECKS, check())
-    scan = await scan_with()
+    scan = await open_scan()
     await first(scan)
     assert [each.resource.plural for each in scan.view._watches if "nodewarden.io" in each.resource.api_version] == [
         "preservationpolicies"
     ]
 
 
-async def test_a_kind_that_we_may_not_list_makes_no_check_wait(api: ApiServer, person: ApiClient, scan_with: Open) -> None:
+async def test_a_kind_that_we_may_not_list_makes_no_check_wait(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """Nothing of it can be created either; other checks, and other steps, go on. People are told."""
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
     api.faults.add(Fault(accident=Accident.STATUS, status=403, path="selfnoderemediations"))
     await with_check(person)
-    scan = await scan_with()
+    scan = await open_scan()
     report = await first(scan)
     assert "can't list selfnoderemediations" in report.view.notice
     assert [each.reason for each in report.checks] == [""]
 
 
-async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, person: ApiClient, scan_with: Open) -> None:
+async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """And where it may not be listed there, the management cluster counts as heard all the same."""
     infrastructure = "infrastructure.cluster.x-k8s.io"
     template = {"apiVersion": f"{infrastructure}/v1beta1", "kind": "Metal3RemediationTemplate", "name": "metal"}
@@ -141,7 +120,7 @@ async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, pe
         await theirs.create(DEFINITIONS, definition_of("Metal3Remediation", group=infrastructure, served="v1beta1"))
         refused = Fault(accident=Accident.STATUS, status=403, path="metal3remediations")
         number = elsewhere.faults.add(refused)
-        scan = await scan_with(elsewhere)
+        scan = await open_scan(machines=elsewhere)
         report = await first(scan)
         assert [each.reason for each in report.checks] == [""]
 
@@ -151,10 +130,10 @@ async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, pe
         assert [each.target for each in known(scan).values()] == [machine_of("node-0")]
 
 
-async def test_what_we_have_made_for_another_controller_asks_nothing_of_us(person: ApiClient, scan_with: Open) -> None:
+async def test_what_we_have_made_for_another_controller_asks_nothing_of_us(person: ApiClient, open_scan: Open) -> None:
     """S13: fence-agents-remediation is to carry it out, and not we beside it."""
     await furnish(person)
-    scan = await scan_with()
+    scan = await open_scan()
     report = await first(scan)
     assert [each.check for each in report.candidates] == [REF]
     ours = {"metadata": {"annotations": {INCIDENT_ANNOTATION: "incident-1"}}}

@@ -5,17 +5,13 @@ The scans are real, and so is what an episode writes; who begins it is `tests/wo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preserving import ClusterPreservation
-from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
@@ -25,32 +21,17 @@ from policy.preservation.held import EXPIRY_ANNOTATION
 from policy.preservation.pools import Pool
 from policy.scan.report import ScanReport
 from policy.values.selectors import Selector
-from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits
 from tests.cluster.builders import DEFINITIONS, NODES, node
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
+from tests.cluster.scans import Open, observe_until, with_policy
 from tests.cluster.skipping import now
-from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until, with_policy
 from tests.documents import document
 
 pytestmark = pytest.mark.timeout(20)
 
 POLICIES = "/apis/nodewarden.io/v1alpha1/preservationpolicies"
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
-    async with AsyncExitStack() as stack:
-
-        async def opened(**changes: Any) -> ClusterScan:
-            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
-            lease = ScannerLease(connection, duration=timedelta(seconds=3))
-            scan = ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, lease=lease, **changes)
-            return await stack.enter_async_context(scan)
-
-        yield opened
 
 
 async def with_pool(person: ApiClient, cap: int) -> None:
@@ -94,7 +75,7 @@ async def test_of_two_machines_that_a_health_check_calls_failed_the_pool_keeps_o
     await person.create(system.path("machinehealthchecks"), system.check(timeout=1, most="60%"))
     await fail_two(person)
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
     assert kept(report) == {"node-2": machine_of("node-2")}
     assert refused(report)["node-1"] == ""
     assert "preserved" in refused(report)["node-2"]
@@ -115,7 +96,7 @@ async def test_of_nodes_without_a_machine_too(person: ApiClient, connection: Clu
     await with_policy(person, duration="1s")
     await fail_two(person)
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
     assert (kept(report), refused(report)["node-1"]) == ({"node-2": ""}, "")
     assert (await held(connection, report.preservations[0])).preserved
     await person.patch(f"{POLICIES}/workers", {"spec": {"autoPreserveFailedMax": 0}})
@@ -142,7 +123,7 @@ async def test_a_pool_has_the_machines_followed_that_a_health_check_of_nodes_kno
     await with_policy(person, duration="1s")
     await fail_two(person)
     scan = await open_scan(pools=pools)
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
     assert kept(report) == {"node-2": machine_of("node-2")}
 
 
@@ -156,7 +137,7 @@ async def test_false_that_is_written_in_the_last_moment_leaves_it_to_whoever_fen
     await person.create(OPENSHIFT.path("machinehealthchecks"), OPENSHIFT.check(timeout=1, most="60%"))
     await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=60))
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
     await person.patch(f"{NODES}/node-1", {"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
     hold = await held(connection, report.preservations[0])
     assert (hold.preserved, hold.terminate) == (False, False)

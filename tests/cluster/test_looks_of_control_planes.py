@@ -19,7 +19,7 @@ from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
 from tests.cluster.management import management_cluster
-from tests.cluster.test_scan import OURS
+from tests.cluster.scans import OURS
 
 pytestmark = pytest.mark.timeout(10)
 

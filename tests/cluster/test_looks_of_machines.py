@@ -27,11 +27,11 @@ from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
 from tests.cluster.machines import CLUSTER_NAME, OF_CLUSTER_API, OPENSHIFT, PAUSED, SKIP, SYSTEMS, System, machine_of
 from tests.cluster.management import management_cluster
+from tests.cluster.scans import OURS
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import DEFINITIONS, definition
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
 from tests.cluster.test_preserving import machine as mcm_machine
-from tests.cluster.test_scan import OURS
 
 pytestmark = pytest.mark.timeout(10)
 

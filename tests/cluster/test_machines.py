@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.publishing import Published
-from activities.cluster.watch.reflector import WatchLimits
-from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
 from policy.checks.verdicts import Health
-from policy.scan.report import CheckReport, ClusterLease, ScanReport
+from policy.scan.report import CheckReport, ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -36,41 +31,20 @@ from tests.cluster.machines import (
     OF_CLUSTER_API,
     OPENSHIFT,
     PAUSED,
-    SKIP,
     SYSTEMS,
     System,
     machine_of,
     turn,
 )
+from tests.cluster.scans import LIVE, OURS, WATCHES, Open, asked, observe, observe_until
 from tests.cluster.skipping import now
-from tests.cluster.test_scan import LIVE, OURS, WATCHES, asked, observe, observe_until
 
 pytestmark = pytest.mark.timeout(20)
-
-Open = Callable[..., Any]
 
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
 both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
 
 HOUR = timedelta(hours=1)
-HELD = ClusterLease(held=True)
-
-
-@pytest.fixture
-async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
-    """Opens scans as so many workers would; `machines` is the API server of a management cluster."""
-    async with AsyncExitStack() as stack:
-
-        async def opened(
-            machines: ApiServer | None = None, limits: ViewLimits = LIVE, watches: WatchLimits = WATCHES
-        ) -> ClusterScan:
-            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
-            others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
-            lease = ScannerLease(connection, duration=timedelta(seconds=3))
-            scan = ClusterScan("prod", connection, machines=others, limits=limits, watch_limits=watches, lease=lease)
-            return await stack.enter_async_context(scan)
-
-        yield opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +61,26 @@ async def management() -> AsyncIterator[Management]:
         yield Management(server=server, person=client)
 
 
+async def reported(scan: ClusterScan, condition: Callable[[ScanReport], object], known: ScanReport | None = None) -> ScanReport:
+    return await observe_until(scan, known, condition)
+
+
 async def add_check(person: ApiClient, system: System, name: str = "workers", **fields: Any) -> None:
     await person.create(system.path("machinehealthchecks"), system.check(name, **fields))
 
 
-async def reported(scan: ClusterScan, condition: Callable[[ScanReport], bool], known: ScanReport | None = None) -> ScanReport:
-    """Scan as the scanner does until the report is as wanted."""
-    return await observe_until(scan, known or await observe(scan, asked()), condition)
+async def furnish(person: ApiClient, system: System, *, count: int = 4, nodes: ApiClient | None = None, **fields: Any) -> None:
+    """So many Machines and their Nodes, under one check."""
+    await system.install(person)
+    await system.fleet(person, count, nodes=nodes)
+    await add_check(person, system, **fields)
+
+
+async def followed(open_scan: Open, person: ApiClient, system: System, **fields: Any) -> tuple[ClusterScan, ScanReport]:
+    """The same, and a scan that finds all of them healthy."""
+    await furnish(person, system, **fields)
+    scan = await open_scan()
+    return scan, await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
 
 
 def of(report: ScanReport, key: str) -> CheckReport:
@@ -156,18 +143,21 @@ class TestVerdicts:
     async def test_a_node_that_is_deleted_makes_its_machine_unhealthy_at_once(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
-        """No timeout runs: whoever deleted the Node knows that it does not come back."""
-        await system.install(person)
-        await system.fleet(person)
-        await add_check(person, system, timeout=3600)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        """No timeout runs: whoever deleted the Node knows that it does not come back. A Machine that is deleted or relabelled
+        leaves the check."""
+        scan, report = await followed(open_scan, person, system, timeout=3600)
         await person.delete(f"{NODES}/node-1")
         report = await reported(scan, lambda seen: bool(seen.candidates), report)
         assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
         [candidate] = report.candidates
         assert (candidate.reason, candidate.machine) == ("NodeDeleted", f"{system.namespace}/machine-1")
         assert candidate.refused, "there is nothing left that could be fenced"
+        await person.delete(system.path("machines", "machine-1"))
+        report = await reported(scan, lambda seen: not seen.candidates, report)
+        assert counts(report.checks[0]) == {"total": 3, "healthy": 3}
+        await person.patch(system.path("machines", "machine-2"), {"metadata": {"labels": {"role": "other"}}})
+        report = await reported(scan, lambda seen: seen.checks[0].total == 2, report)
+        assert counts(report.checks[0]) == {"total": 2, "healthy": 2}
 
     @both_versions
     async def test_a_node_that_is_not_here_is_not_gone_where_no_node_here_is_of_its_cluster(
@@ -193,52 +183,14 @@ class TestVerdicts:
         assert counts(report.checks[0]) == {"total": 2, "healthy": 1, "unhealthy": 1}
         assert report.candidates[0].reason == "NodeDeleted"
 
-    @both_versions
-    @pytest.mark.parametrize("annotation", [PAUSED, SKIP])
-    async def test_a_machine_that_people_took_out_is_in_no_total(
-        self, system: System, annotation: str, person: ApiClient, open_scan: Open
-    ) -> None:
-        await system.install(person)
-        await system.fleet(person)
-        await system.annotate(person, "machines", "machine-1", {annotation: ""})
-        await turn(person, "node-1", "False", since=now() - HOUR)
-        await add_check(person, system, timeout=0)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].left_out == 1)
-        assert counts(report.checks[0]) == {"total": 3, "healthy": 3, "left_out": 1}
-        assert not report.candidates
-        await system.annotate(person, "machines", "machine-1", {annotation: None})
-        report = await reported(scan, lambda seen: bool(seen.candidates), report)
-        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
-
-    @every_system
-    async def test_a_machine_that_is_deleted_or_relabelled_leaves_the_check(
-        self, system: System, person: ApiClient, open_scan: Open
-    ) -> None:
-        await system.install(person)
-        await system.fleet(person)
-        for name in ("node-1", "node-2"):
-            await turn(person, name, "False", since=now() - HOUR)
-        await add_check(person, system, timeout=0)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: len(seen.candidates) == 2)
-        await person.delete(system.path("machines", "machine-1"))
-        report = await reported(scan, lambda seen: len(seen.candidates) == 1, report)
-        assert counts(report.checks[0]) == {"total": 3, "healthy": 2, "unhealthy": 1}
-        await person.patch(system.path("machines", "machine-2"), {"metadata": {"labels": {"role": "other"}}})
-        report = await reported(scan, lambda seen: not seen.candidates, report)
-        assert counts(report.checks[0]) == {"total": 2, "healthy": 2}
-
 
 class TestBrakes:
     @both_versions
     async def test_a_cluster_that_is_paused_or_gone_admits_nothing(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
-        await system.install(person)
-        await system.fleet(person)
+        await furnish(person, system, timeout=0)
         await turn(person, "node-1", "False", since=now() - HOUR)
-        await add_check(person, system, timeout=0)
         scan = await open_scan()
         report = await reported(scan, lambda seen: bool(seen.candidates))
         cluster = system.path("clusters", CLUSTER_NAME)
@@ -279,44 +231,11 @@ class TestBrakes:
 
 
 class TestStatus:
-    @every_system
-    async def test_counts_and_the_brake_are_written_once_and_again_only_when_they_differ(
-        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
-    ) -> None:
-        """S17: a closed brake has its severity and its reason where people look."""
-        await system.install(person)
-        await system.fleet(person)
-        await add_check(person, system, timeout=0, most=1)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
-        assert (await publish(scan, report)).written == 1
-        status = await system.check_status(person)
-        assert (status["expectedMachines"], status["currentHealthy"], status["remediationsAllowed"]) == (4, 4, 1)
-        allowed = system.older_conditions(status)["RemediationAllowed"]
-        assert allowed["status"] == "True"
-        assert "severity" not in allowed
-        before = api.requests.total("patch", "machinehealthchecks", OURS)
-        for _ in range(3):
-            assert (await publish(scan, report)).written == 0
-        assert api.requests.total("patch", "machinehealthchecks", OURS) <= before + 1, "at most one, against our own older copy"
-
-        await turn(person, "node-1", "False", since=now() - HOUR)
-        await turn(person, "node-2", "False", since=now() - HOUR)
-        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 2, report)
-        assert (await publish(scan, report)).written == 1
-        status = await system.check_status(person)
-        assert (status["expectedMachines"], status["currentHealthy"], status["remediationsAllowed"]) == (4, 2, 0)
-        allowed = system.older_conditions(status)["RemediationAllowed"]
-        assert (allowed["status"], allowed["severity"], allowed["reason"]) == ("False", "Warning", "TooManyUnhealthy")
-        assert "unhealthy: 2" in allowed["message"]
-
     @both_versions
     async def test_cluster_api_gets_both_generations_of_conditions(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
-        await system.install(person)
-        await system.fleet(person, 3)
-        await add_check(person, system, timeout=0, most=0)
+        await furnish(person, system, count=3, timeout=0, most=0)
         await person.patch(system.path("machinehealthchecks", "workers"), {"spec": {"clusterName": CLUSTER_NAME}})
         await turn(person, "node-1", "False", since=now() - HOUR)
         scan = await open_scan()
@@ -334,82 +253,51 @@ class TestStatus:
         assert newer["RemediationAllowed"]["message"] == older["RemediationAllowed"]["message"]
         assert older["RemediationAllowed"]["severity"] == "Warning"
 
-    async def test_nothing_of_openshift_s_is_written_while_it_is_paused(
-        self, api: ApiServer, person: ApiClient, open_scan: Open
-    ) -> None:
-        await OPENSHIFT.install(person)
-        await OPENSHIFT.fleet(person)
-        await add_check(person, OPENSHIFT, timeout=0)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
-        await publish(scan, report)
-        before, writes = await OPENSHIFT.check_status(person), written(api)
-        await OPENSHIFT.annotate(person, "machinehealthchecks", "workers", {PAUSED: "until monday"})
-        await turn(person, "node-1", "False", since=now() - HOUR)
-        report = await reported(scan, lambda seen: bool(seen.checks[0].paused) and seen.checks[0].unhealthy == 1, report)
-        assert await publish(scan, report) == Published(written=0)
-        assert await OPENSHIFT.check_status(person) == before
-        assert written(api) == writes
-
-    @both_versions
-    async def test_cluster_api_says_that_it_is_paused_and_leaves_the_rest(
+    @every_system
+    async def test_while_it_is_paused_cluster_api_says_so_and_all_the_rest_is_left(
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
-        await system.install(person)
-        await system.fleet(person)
-        await add_check(person, system, timeout=0)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        scan, report = await followed(open_scan, person, system, timeout=0)
         await publish(scan, report)
         before, writes = await system.check_status(person), written(api)
-        await person.patch(system.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
+        await system.annotate(person, "machinehealthchecks", "workers", {PAUSED: "until monday"})
         await turn(person, "node-1", "False", since=now() - HOUR)
         report = await reported(scan, lambda seen: seen.checks[0].reason == "Paused" and seen.checks[0].unhealthy == 1, report)
-        assert await publish(scan, report) == Published(written=1)
-        assert set(written(api)[len(writes) :]) == {"machinehealthchecks"}
+        assert await publish(scan, report) == Published(written=int(system.of_cluster_api))
         after = await system.check_status(person)
-        paused = system.newer_conditions(after)["Paused"]
-        assert (paused["status"], paused["reason"]) == ("True", "Paused")
         assert after["currentHealthy"] == before["currentHealthy"] == 4
         assert system.older_conditions(after) == system.older_conditions(before)
+        if system.of_cluster_api:
+            assert set(written(api)[len(writes) :]) == {"machinehealthchecks"}
+            paused = system.newer_conditions(after)["Paused"]
+            assert (paused["status"], paused["reason"]) == ("True", "Paused")
+        else:
+            assert (after, written(api)) == (before, writes)
 
     @every_system
     async def test_a_check_that_cannot_be_used_says_so_once_and_holds_up_no_other(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
-        """Whatever the schema takes may reach us; S7: what cannot be read as written is refused, never guessed."""
-        await system.install(person)
-        await system.fleet(person)
+        """Whatever the schema takes may reach us; S7: what cannot be read as written is refused, never guessed. What is said
+        names the object as it is now: `kubectl describe` looks for Events by uid, tools wait for the generation that they have
+        written."""
+        await furnish(person, system, timeout=0)
         await turn(person, "node-1", "False", since=now() - HOUR)
-        await add_check(person, system, timeout=0)
         await person.create(system.path("machinehealthchecks"), system.bad_check())
         scan = await open_scan()
         report = await reported(scan, lambda seen: len(seen.checks) == 2 and bool(seen.candidates))
         bad, good = of(report, system.check_ref("bad").key), of(report, system.check_ref().key)
-        assert bad.error
-        assert not bad.allowed
+        assert (bool(bad.error), bad.allowed) == (True, False)
         assert (good.error, good.allowed) == ("", True)
         for _ in range(3):
             await publish(scan, report)
-        allowed = system.conditions(await system.check_status(person, "bad"))["RemediationAllowed"]
-        assert (allowed["status"], allowed["reason"]) == ("False", "InvalidConfiguration")
-        assert allowed["message"] == bad.error
+        found = await person.get(system.path("machinehealthchecks", "bad"))
+        allowed = system.conditions(found["status"])["RemediationAllowed"]
+        assert (allowed["status"], allowed["reason"], allowed["message"]) == ("False", "InvalidConfiguration", bad.error)
         assert system.conditions(await system.check_status(person))["RemediationAllowed"]["status"] == "True"
         assert await events(person, system) == ["InvalidMachineHealthCheck"]
-
-    @every_system
-    async def test_what_is_said_of_a_check_that_cannot_be_used_names_the_object_as_it_is_now(
-        self, system: System, person: ApiClient, open_scan: Open
-    ) -> None:
-        """`kubectl describe` looks for Events by uid, and tools wait for the generation that they have written."""
-        await system.install(person)
-        await system.fleet(person, 1)
-        await person.create(system.path("machinehealthchecks"), system.bad_check())
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: len(seen.checks) == 1)
-        await publish(scan, report)
-        found = await person.get(system.path("machinehealthchecks", "bad"))
-        [event] = (await person.list(f"/api/v1/namespaces/{system.namespace}/events"))["items"]
+        listed = (await person.list(f"/api/v1/namespaces/{system.namespace}/events"))["items"]
+        (event,) = [each for each in listed if each["reason"] == "InvalidMachineHealthCheck"]
         assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
         if system.of_cluster_api:
             generation = found["metadata"]["generation"]
@@ -419,21 +307,31 @@ class TestStatus:
 
     @every_system
     async def test_a_short_circuit_is_one_event_and_its_end_another(
-        self, system: System, person: ApiClient, open_scan: Open
+        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
-        """S17."""
-        await system.install(person)
-        await system.fleet(person)
-        await add_check(person, system, timeout=0, most=1)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
-        await publish(scan, report)
+        """S17: a closed brake has its severity and its reason where people look; all of it is written once, and again only when
+        it differs."""
+
+        async def status(*counts: int) -> dict[str, Any]:
+            found = await system.check_status(person)
+            assert (found["expectedMachines"], found["currentHealthy"], found["remediationsAllowed"]) == counts
+            return system.older_conditions(found)["RemediationAllowed"]
+
+        scan, report = await followed(open_scan, person, system, timeout=0, most=1)
+        assert [(await publish(scan, report)).written for _ in range(4)] == [1, 0, 0, 0]
+        patches = api.requests.total("patch", "machinehealthchecks", OURS)
+        assert patches <= 2, "at most one, against our own older copy"
+        allowed = await status(4, 4, 1)
+        assert (allowed["status"], "severity" in allowed) == ("True", False)
         for name in ("node-1", "node-2"):
             await turn(person, name, "False", since=now() - HOUR)
         report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 2, report)
         assert not report.candidates
         for _ in range(3):
             await publish(scan, report)
+        allowed = await status(4, 2, 0)
+        assert (allowed["status"], allowed["severity"], allowed["reason"]) == ("False", "Warning", "TooManyUnhealthy")
+        assert "unhealthy: 2" in allowed["message"]
         assert await events(person, system) == ["RemediationRestricted"]
         await turn(person, "node-3", "False", since=now() - HOUR)
         report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 3, report)
@@ -451,11 +349,7 @@ class TestStatus:
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
         """S17: so storms come. All timeouts run first, which closes the brake and is nobody's news; then they expire."""
-        await system.install(person)
-        await system.fleet(person)
-        await add_check(person, system, timeout=1, most=1)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        scan, report = await followed(open_scan, person, system, timeout=1, most=1)
         await publish(scan, report)
         for name in ("node-1", "node-2"):
             await turn(person, name, "Unknown")
@@ -473,11 +367,9 @@ class TestStatus:
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
         """Cluster API's HealthCheckSucceeded, in both generations, and as its schemas take it."""
-        await system.install(person)
-        await system.fleet(person, 3)
+        await furnish(person, system, count=3, timeout=0)
         await turn(person, "node-1", "False", since=now() - HOUR)
         await person.delete(f"{NODES}/node-2")
-        await add_check(person, system, timeout=0)
         scan = await open_scan()
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 2)
         assert (await publish(scan, report)).failed == ()
@@ -499,10 +391,8 @@ class TestStatus:
         self, heard: str, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
         """One worker looks, another writes, and that one has reported nothing yet."""
-        await CLUSTER_API.install(person)
-        await CLUSTER_API.fleet(person, 3)
+        await furnish(person, CLUSTER_API, count=3, timeout=0)
         await turn(person, "node-1", "False", since=now() - HOUR)
-        await add_check(person, CLUSTER_API, timeout=0)
         looks, writes = await open_scan(), await open_scan()
         report = await reported(looks, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 1)
         await until(lambda: writes.view.synced and [each.unhealthy for each in writes.view.parts().checks] == [1])
@@ -527,9 +417,7 @@ class TestStatus:
         self, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
         """S18: a suddenly halved inventory is a fault of the view. Once it is believed, the Machines are told."""
-        await CLUSTER_API.install(person)
-        await CLUSTER_API.fleet(person, 4)
-        await add_check(person, CLUSTER_API)
+        await furnish(person, CLUSTER_API, count=4)
         scan = await open_scan(limits=replace(LIVE, shrunk=timedelta(seconds=1)))
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
         await publish(scan, report)
@@ -642,10 +530,8 @@ class TestTwoServers:
     async def test_checks_and_machines_live_there_and_nodes_here(
         self, system: System, api: ApiServer, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
-        await system.install(management.person)
-        await system.fleet(management.person, nodes=person)
-        await add_check(management.person, system, timeout=0, most=0)
-        scan = await open_scan(management.server)
+        await furnish(management.person, system, nodes=person, timeout=0, most=0)
+        scan = await open_scan(machines=management.server)
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
         await turn(person, "node-1", "Unknown", since=now() - HOUR)
         report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 1, report)
@@ -663,14 +549,12 @@ class TestTwoServers:
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
         """S18, for as much of the view as is lost: the nodes are seen as well as before."""
-        await CLUSTER_API.install(management.person)
-        await CLUSTER_API.fleet(management.person, nodes=person)
-        await add_check(management.person, CLUSTER_API, timeout=0)
+        await furnish(management.person, CLUSTER_API, nodes=person, timeout=0)
         await person.create(DEFINITIONS, definition())
         apart = {"selector": {"matchLabels": {"pool": "apart"}}, "minHealthy": 0}
         await person.create(CHECKS, check("nodes", duration="0s", **apart))
         await person.create(NODES, labelled(node("lone-0"), pool="apart"))
-        scan = await open_scan(management.server)
+        scan = await open_scan(machines=management.server)
         report = await reported(scan, lambda seen: len(seen.checks) == 2 and all(each.healthy for each in seen.checks))
         key, lone = CLUSTER_API.check_ref().key, "NodeHealthCheck/nodes"
         assert of(report, key).allowed
@@ -691,11 +575,9 @@ class TestTwoServers:
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
         """S18: a watch that is open again has not yet told what happened meanwhile, a pause for instance."""
-        await CLUSTER_API.install(management.person)
-        await CLUSTER_API.fleet(management.person, nodes=person)
-        await add_check(management.person, CLUSTER_API, timeout=0)
+        await furnish(management.person, CLUSTER_API, nodes=person, timeout=0)
         grace = timedelta(seconds=1.5)
-        scan = await open_scan(management.server, replace(LIVE, grace=grace))
+        scan = await open_scan(replace(LIVE, grace=grace), machines=management.server)
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].allowed and not seen.view.stale)
         await management.server.stop()
         report = await reported(scan, lambda seen: seen.checks[0].reason == "StaleView", report)
@@ -713,11 +595,9 @@ class TestTwoServers:
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
         """A server ends every watch after some minutes, and it is resumed at once: that is no outage, and must not flap."""
-        await CLUSTER_API.install(management.person)
-        await CLUSTER_API.fleet(management.person, nodes=person)
-        await add_check(management.person, CLUSTER_API)
+        await furnish(management.person, CLUSTER_API, nodes=person)
         limits = replace(LIVE, broken=timedelta(seconds=3))
-        scan = await open_scan(management.server, limits, replace(WATCHES, shortest_watch=1, longest_watch=1))
+        scan = await open_scan(limits, replace(WATCHES, shortest_watch=1, longest_watch=1), machines=management.server)
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
         watches = management.server.requests.total("watch", "machines", OURS)
         quiet = await observe(scan, asked(report, wait=1.5))
@@ -725,40 +605,21 @@ class TestTwoServers:
         assert quiet.digest == report.digest
         assert management.server.requests.total("watch", "machines", OURS) > watches, "some have ended meanwhile"
 
-    async def test_a_management_cluster_that_is_not_there_yet_is_found_when_it_is(
-        self, person: ApiClient, management: Management, open_scan: Open
-    ) -> None:
-        await CLUSTER_API.install(management.person)
-        await CLUSTER_API.fleet(management.person, nodes=person)
-        await add_check(management.person, CLUSTER_API, timeout=0)
-        await management.server.stop()
-        scan = await open_scan(management.server)
-        report = await observe(scan, asked())
-        assert f"the management cluster {management.server.url} has never been heard" in report.view.stale
-        assert "machinehealthchecks" in report.view.stale
-        assert report.checks == ()
-        await management.server.start()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].allowed, report)
-        assert report.view.stale == ""
-        assert counts(report.checks[0]) == {"total": 4, "healthy": 4}
-
     async def test_a_worker_that_starts_while_the_management_cluster_is_down_does_not_act_past_its_brakes(
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
         """S17, S18: which of its checks are paused is known to whoever saw them, and to no worker that has just begun."""
-        await CLUSTER_API.install(management.person)
-        await CLUSTER_API.fleet(management.person, nodes=person)
-        await add_check(management.person, CLUSTER_API, timeout=0)
+        await furnish(management.person, CLUSTER_API, nodes=person, timeout=0)
         await CLUSTER_API.annotate(management.person, "machinehealthchecks", "workers", {PAUSED: ""})
         await person.create(DEFINITIONS, definition())
         await person.create(CHECKS, check("nodes", duration="0s"))
         await turn(person, "node-1", "False", since=now() - HOUR)
-        first = await open_scan(management.server)
+        first = await open_scan(machines=management.server)
         report = await reported(first, lambda seen: len(seen.checks) == 2 and not seen.view.stale)
         assert of(report, CLUSTER_API.check_ref().key).reason == "Paused"
         assert not report.candidates
         await management.server.stop()
-        second = await open_scan(management.server)
+        second = await open_scan(machines=management.server)
         for _ in range(3):
             blind = await observe(second, asked(report, wait=0.3))
             assert "management cluster" in blind.view.stale
@@ -772,80 +633,36 @@ class TestClocks:
     """Moments in conditions are the kubelet's, the node controller's, any controller's; nobody knows whose clock is right. The
     earlier of the server's and ours is believed: an error makes us wait, and never begin early."""
 
-    async def test_a_server_whose_clock_is_behind_makes_no_node_unhealthy_early_or_late(self) -> None:
-        """S18: ours goes before the clocks of those who write conditions, and would call every timeout expired."""
-        async with server_with(clock_error=timedelta(minutes=-10)) as (api, person):
-            await turn(person, "node-1", "False", since=api.now() - timedelta(seconds=240))
-            async with view_of(person) as view:
-                await until(lambda: len(view.parts().checks) == 2 and all(each.total == 4 for each in view.parts().checks))
-                await until(lambda: view.synced)
-                report = of_view(view)
-                assert abs(report.at - api.now()) < timedelta(seconds=3)
-                assert [(each.soon, each.unhealthy) for each in report.checks] == [(1, 0), (1, 0)]
-                await turn(person, "node-1", "False", since=api.now() - timedelta(seconds=400))
-                await until(lambda: [each.unhealthy for each in of_view(view).checks] == [1, 1])
-
-    async def test_a_server_whose_clock_is_ahead_makes_no_node_unhealthy_early(self) -> None:
-        """S18: the node controller that wrote the condition keeps good time, and so do we."""
-        async with server_with(clock_error=timedelta(minutes=10)) as (_, person):
-            await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=5))
-            async with view_of(person) as view:
-                await until(lambda: len(view.parts().checks) == 2 and all(each.total == 4 for each in view.parts().checks))
-                await until(lambda: view.synced)
-                report = of_view(view)
-                assert abs(report.at - now()) < timedelta(seconds=3)
-                assert report.candidates == ()
-                assert [(each.soon, each.unhealthy) for each in report.checks] == [(1, 0), (1, 0)]
-                await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=400))
-                await until(lambda: [each.unhealthy for each in of_view(view).checks] == [1, 1])
-
-    async def test_a_view_that_is_told_its_clock_believes_it(self) -> None:
+    @pytest.mark.parametrize("error", [timedelta(minutes=-10), timedelta(minutes=10)], ids=["behind", "ahead"])
+    async def test_a_server_with_another_clock_makes_no_node_unhealthy_early_or_late(self, error: timedelta) -> None:
+        """S18: ours goes before the clocks of those who write conditions, and would call every timeout expired; or the server's
+        does, and whoever wrote the condition keeps good time, as we do."""
         async with (
-            ApiServer(clock_error=timedelta(minutes=-10)) as api,
+            ApiServer(clock_error=error) as api,
             ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
+            ClusterConnection.to(api.url, token="abc") as connection,
+            ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES) as scan,
         ):
-            await person.create(NODES, node("node-1"))
-            async with view_of(person, clock=now) as view:
-                await until(lambda: view.synced)
-                assert abs(of_view(view).at - now()) < timedelta(seconds=3)
-
-
-@asynccontextmanager
-async def server_with(*, clock_error: timedelta) -> AsyncIterator[tuple[ApiServer, ApiClient]]:
-    """An API server by another clock, a fleet in it and two checks over it, each with a timeout of five minutes."""
-    async with (
-        ApiServer(clock_error=clock_error) as api,
-        ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
-    ):
-        await OPENSHIFT.install(person)
-        await OPENSHIFT.fleet(person)
-        await person.create(DEFINITIONS, definition())
-        await add_check(person, OPENSHIFT, timeout=300)
-        await person.create(CHECKS, check("nodes", duration="300s"))
-        yield api, person
+            await OPENSHIFT.install(person)
+            await OPENSHIFT.fleet(person)
+            await person.create(DEFINITIONS, definition())
+            await add_check(person, OPENSHIFT, timeout=300)
+            await person.create(CHECKS, check("nodes", duration="300s"))
+            earlier = min(api.now(), now())
+            await turn(person, "node-1", "Unknown", since=earlier - timedelta(seconds=5))
+            report = await reported(
+                scan, lambda seen: [(each.total, each.soon) for each in seen.checks] == [(4, 1), (4, 1)] and not seen.view.stale
+            )
+            assert abs(report.at - min(api.now(), now())) < timedelta(seconds=3)
+            assert report.candidates == ()
+            await turn(person, "node-1", "Unknown", since=earlier - timedelta(seconds=400))
+            await reported(scan, lambda seen: [each.unhealthy for each in seen.checks] == [1, 1], report)
 
 
 def told_of(scan: ClusterScan, condition: str) -> list[str]:
     """The Machines that have such a condition, as far as the watches have brought it."""
     machines = [target.machine for target in scan.view.ledger.known(now()).machines.values()]
     return [machine.name for machine in machines if machine is not None and machine.condition(condition)]
-
-
-@asynccontextmanager
-async def view_of(person: ApiClient, machines: ApiClient | None = None, **options: Any) -> AsyncIterator[ClusterView]:
-    """A view of the clusters that these people are at."""
-    async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(ClusterConnection.to(person.address.url, token="abc"))
-        if machines is not None:
-            options["machines"] = await stack.enter_async_context(ClusterConnection.to(machines.address.url, token="abc"))
-        view = ClusterView(connection, limits=LIVE, watch_limits=WATCHES, **options)
-        stack.push_async_callback(view.close)
-        view.start()
-        yield view
-
-
-def of_view(view: ClusterView) -> ScanReport:
-    return view.report(lease=HELD)
 
 
 def labelled(obj: dict[str, Any], **labels: str) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -23,7 +22,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import OpenEpisode, ScanRequest
+from activities.contracts.scan import OpenEpisode
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.report import ScanReport, SeenVersion
@@ -32,78 +31,10 @@ from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
+from tests.cluster.scans import LIVE, OURS, Open, asked, fleet, observe, observe_until, with_policy
 from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(15)
-
-LIVE = ViewLimits(
-    silence=timedelta(seconds=5),
-    broken=timedelta(milliseconds=200),
-    grace=timedelta(0),
-    shrunk=timedelta(milliseconds=400),
-    probe=timedelta(milliseconds=300),
-    probe_again=timedelta(milliseconds=50),
-    catch_up=timedelta(milliseconds=100),
-    first_list=timedelta(seconds=2),
-)
-WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.05, absence=0.05)
-OURS = "nodewarden/"
-
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
-    """Opens scans as so many workers would, each with a connection and a view of its own."""
-    async with AsyncExitStack() as stack:
-
-        async def opened(limits: ViewLimits = LIVE) -> ClusterScan:
-            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
-            lease = ScannerLease(connection, duration=timedelta(seconds=3))
-            return await stack.enter_async_context(
-                ClusterScan("prod", connection, limits=limits, watch_limits=WATCHES, lease=lease)
-            )
-
-        yield opened
-
-
-def asked(known: ScanReport | None = None, wait: float = 2.0, **changes: Any) -> ScanRequest:
-    request: dict[str, Any] = {"cluster": "prod", "holder": "temporal-a/default", "wait": timedelta(seconds=wait)}
-    if known is not None:
-        request |= {
-            "known_digest": known.digest,
-            "resource_version": known.resource_version,
-            "inventory": known.inventory,
-            "check_versions": known.check_versions,
-        }
-    return ScanRequest(**(request | changes))
-
-
-async def observe(scan: ClusterScan, request: ScanRequest) -> ScanReport:
-    report = await ActivityEnvironment().run(scan.observe_cluster, request)
-    assert isinstance(report, ScanReport)
-    return report
-
-
-async def observe_until(scan: ClusterScan, known: ScanReport, condition: Callable[[ScanReport], bool]) -> ScanReport:
-    """Scan as the scanner does until a report is as wanted. How many come before depends on how busy the machine is."""
-    try:
-        async with asyncio.timeout(30):
-            while not condition(known):
-                known = await observe(scan, asked(known))
-    except TimeoutError:
-        raise AssertionError(known) from None
-    return known
-
-
-async def fleet(person: ApiClient, count: int = 4) -> None:
-    for number in range(count):
-        await person.create(NODES, node(f"node-{number}"))
-
-
-async def with_policy(person: ApiClient, duration: str = "300s") -> None:
-    await person.create(DEFINITIONS, definition())
-    await person.create(CHECKS, check(duration=duration))
 
 
 async def turn(person: ApiClient, name: str, ready: str, age: float = 0.0) -> None:
@@ -217,7 +148,7 @@ async def test_a_scan_that_outlives_its_scanner_does_not_take_the_lease_again(pe
     await person.create(DEFINITIONS, definition())
     await person.create(CHECKS, check())
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda report: report.lease.held)
+    report = await observe_until(scan, None, lambda report: report.lease.held)
     lingering = asyncio.create_task(observe(scan, asked(report, wait=10.0)))
     await until(lambda: bool(scan.view._waiting))
     await ActivityEnvironment().run(scan.release_lease, asked())
@@ -406,7 +337,7 @@ async def test_the_cooldown_of_a_storm_begins_anew_after_an_outage(api: ApiServe
     for name in ("node-1", "node-2"):
         await turn(person, name, "False", age=60)
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.checks[0].storm_active))
+    report = await observe_until(scan, None, lambda seen: bool(seen.checks[0].storm_active))
     await turn(person, "node-2", "True")
     report = await observe_until(scan, report, lambda seen: bool(seen.checks[0].storm_cooling))
     await api.stop()
@@ -490,7 +421,7 @@ async def test_a_worker_that_has_not_heard_of_a_pause_another_has_seen_does_not_
     await person.create(CHECKS, check("guard", duration="3600s"))
     first, second = await open_scan(), await open_scan()
     for scan in (first, second):
-        report = await observe_until(scan, await observe(scan, asked()), lambda seen: len(seen.checks) == 2)
+        report = await observe_until(scan, None, lambda seen: len(seen.checks) == 2)
     deaf = api.faults.add(Fault(accident=Accident.HALF_OPEN, path="nodehealthchecks", user_agent=OURS))
     await person.patch(f"{CHECKS}/guard", {"spec": {"pauseRequests": ["maintenance"]}})
     await turn(person, "node-1", "False", age=60)
@@ -598,7 +529,7 @@ async def test_a_node_with_a_moment_of_no_calendar_holds_up_no_other(moment: str
     await turn(person, "node-1", "Unknown", age=60)
     fresh = await open_scan()
     for each in (scan, fresh):
-        report = await observe_until(each, await observe(each, asked()), lambda seen: bool(seen.checks and seen.candidates))
+        report = await observe_until(each, None, lambda seen: bool(seen.checks and seen.candidates))
         assert ([candidate.node for candidate in report.candidates], report.view.stale) == (["node-1"], "")
 
 
@@ -608,7 +539,7 @@ async def test_a_check_that_is_being_deleted_counts_no_more(person: ApiClient, o
     await with_policy(person, duration="0s")
     await turn(person, "node-1", "Unknown", age=60)
     scan = await open_scan()
-    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.candidates))
+    report = await observe_until(scan, None, lambda seen: bool(seen.candidates))
     await person.patch(f"{CHECKS}/workers", {"metadata": {"finalizers": ["example.io/keep"]}})
     await person.delete(f"{CHECKS}/workers")
     report = await observe_until(scan, report, lambda seen: not seen.checks)
