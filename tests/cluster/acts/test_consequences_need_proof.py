@@ -54,14 +54,17 @@ async def assert_done(world: World) -> None:
 
 
 class TestProof:
-    async def test_off_read_from_every_device_after_the_command_is_proof(self, off: World, consequence: Consequence) -> None:
-        """S2."""
-        await consequence(off.freeing, await off.free())
-        await assert_done(off)
-
-    async def test_a_persons_word_is_proof_when_it_says_who_and_why(self, off: World, consequence: Consequence) -> None:
-        """S8."""
-        await consequence(off.freeing, await off.free(proof=word()))
+    @pytest.mark.parametrize(
+        "proof",
+        [
+            off_proof(),
+            word(),
+            replace(off_proof(state=PowerState.UNKNOWN), acknowledgement=Acknowledgement(who="ada", why="unplugged", at=NOW)),
+        ],
+        ids=["S2 off was read after the command", "S8 a person says who and why", "S8 for a device that can't be read any more"],
+    )
+    async def test_this_is_proof(self, off: World, consequence: Consequence, proof: OffProof) -> None:
+        await consequence(off.freeing, await off.free(proof=proof))
         await assert_done(off)
 
     @pytest.mark.parametrize(
@@ -106,118 +109,86 @@ class TestProof:
         await consequence(off.freeing, await off.free(target, proof=off_proof(endpoints=(SECOND, ENDPOINT))))
         await assert_done(off)
 
-    async def test_a_target_without_devices_is_never_proven_off(self, off: World, consequence: Consequence) -> None:
-        """S7."""
-        target = await off.pinned()
-        target = replace(target, pinned=replace(target.pinned, levels=()))
-        with refused(ErrorType.NOT_PROVEN):
-            await consequence(off.freeing, await off.free(target, proof=off_proof(endpoints=())))
-        await assert_untouched(off)
 
-    async def test_a_word_beside_contradicting_readings_is_still_a_persons_word(
-        self, off: World, consequence: Consequence
-    ) -> None:
-        """S8: the only substitute for S2, for a device that cannot be read any more."""
-        proof = replace(off_proof(state=PowerState.UNKNOWN), acknowledgement=Acknowledgement(who="ada", why="unplugged", at=NOW))
-        await consequence(off.freeing, await off.free(proof=proof))
-        await assert_done(off)
-
-    async def test_a_proof_whose_time_is_over_licenses_nothing(self, off: World, consequence: Consequence) -> None:
-        """S2, S20: the reading just before is what bounds it."""
-        request = await off.free(not_after=NOW)
-        off.now += timedelta(seconds=1)
-        with refused(ErrorType.EXPIRED):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
+async def _no_devices(off: World) -> FreeRequest:
+    target = await off.pinned()
+    return await off.free(replace(target, pinned=replace(target.pinned, levels=())), proof=off_proof(endpoints=()))
 
 
-class TestTheLiveNode:
-    async def test_a_node_recreated_under_the_name_is_not_freed(self, off: World, consequence: Consequence) -> None:
-        """S9."""
+async def _too_late(off: World) -> FreeRequest:
+    request = await off.free(not_after=NOW)
+    off.now += timedelta(seconds=1)
+    return request
+
+
+async def _another_cluster(off: World) -> FreeRequest:
+    return await off.free(await off.pinned(cluster="other"))
+
+
+async def _recreated(off: World) -> FreeRequest:
+    request = await off.free()
+    await off.recreate_node()
+    await off.mark_as_ours()
+    return request
+
+
+def after(change: Callable[[World], Awaitable[Any]]) -> Callable[[World], Awaitable[FreeRequest]]:
+    """What is asked for as the node was, and done as it is then."""
+
+    async def asked(off: World) -> FreeRequest:
         request = await off.free()
-        await off.recreate_node()
-        await off.mark_as_ours()
-        with refused(ErrorType.TARGET_CHANGED):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
+        await change(off)
+        return request
 
-    async def test_a_node_that_does_not_say_which_boot_it_is_on_is_not_freed(self, off: World, consequence: Consequence) -> None:
-        """S6: that it is still the one that was fenced is not known."""
-        request = await off.free()
-        await off.set_ready("Unknown", boot_id="")
-        with refused(ErrorType.NOT_PROVEN, "boot id ''"):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
-
-    async def test_a_new_boot_id_ends_the_proof(self, off: World, consequence: Consequence) -> None:
-        """S6."""
-        request = await off.free()
-        await off.set_ready("Unknown", boot_id="boot-2")
-        with refused(ErrorType.NOT_PROVEN, "boot-2"):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
-
-    async def test_a_node_that_says_ready_is_not_off(self, off: World, consequence: Consequence) -> None:
-        """S1: whatever the device said, it may be another machine's."""
-        request = await off.free()
-        await off.set_ready("True")
-        with refused(ErrorType.NOT_PROVEN, "Ready"):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
-
-    async def test_a_node_that_another_episode_holds_is_not_freed(self, off: World, consequence: Consequence) -> None:
-        """S13: an activity that outlived its episode."""
-        await off.put_mark(replace(our_mark(), incident="incident-2"))
-        with refused(ErrorType.VETOED, "incident-2"):
-            await consequence(off.freeing, await off.free())
-        await assert_untouched(off)
-
-    async def test_a_node_whose_mark_was_removed_is_not_freed(self, off: World, consequence: Consequence) -> None:
-        await off.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
-        with refused(ErrorType.VETOED, "nobody"):
-            await consequence(off.freeing, await off.free())
-        await assert_untouched(off)
-
-    async def test_a_node_that_cannot_be_read_is_not_freed(self, off: World, consequence: Consequence) -> None:
-        """S3, S20."""
-        request = await off.free()
-        off.server.faults.add(Fault(accident=Accident.REFUSE, method="GET", path=f"/nodes/{NODE}$", count=1))
-        with refused(ErrorType.UNREACHABLE):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
+    return asked
 
 
-class TestLicence:
-    """S38, S16. A Lease that is not held is no veto, which would end the episode: it is held again a moment later."""
+def refusing(path: str) -> Callable[[World], Awaitable[FreeRequest]]:
+    async def change(off: World) -> None:
+        off.server.faults.add(Fault(accident=Accident.REFUSE, method="GET", path=path, count=1))
 
-    async def test_nothing_without_the_cluster_lease(self, off: World, consequence: Consequence) -> None:
-        await off.hold_cluster_lease("temporal.other:7233/default")
-        with refused(ErrorType.NOT_LICENSED, "temporal.other"):
-            await consequence(off.freeing, await off.free())
-        await assert_untouched(off)
+    return after(change)
 
-    async def test_nothing_with_a_cluster_lease_that_nobody_renews(self, off: World, consequence: Consequence) -> None:
-        await off.hold_cluster_lease(renewed=NOW - timedelta(minutes=5), seconds=30)
-        with refused(ErrorType.NOT_LICENSED, "300 s ago"):
-            await consequence(off.freeing, await off.free())
-        await assert_untouched(off)
 
-    async def test_nothing_when_the_cluster_lease_cannot_be_read(self, off: World, consequence: Consequence) -> None:
-        request = await off.free()
-        off.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-system/leases/"))
-        with refused(ErrorType.UNREACHABLE):
-            await consequence(off.freeing, request)
-        await assert_untouched(off)
+MARK_OF_ANOTHER = replace(our_mark(), incident="incident-2")
+GUARDS = {
+    "S7 a target without devices is never proven off": (_no_devices, ErrorType.NOT_PROVEN, NODE),
+    "S2 S20 the reading just before is what bounds it": (_too_late, ErrorType.EXPIRED, ""),
+    "S9 a node recreated under the name": (_recreated, ErrorType.TARGET_CHANGED, ""),
+    "S6 which boot it is on is not known": (after(lambda w: w.set_ready("Unknown", boot_id="")), ErrorType.NOT_PROVEN, "id ''"),
+    "S6 a new boot id": (after(lambda w: w.set_ready("Unknown", boot_id="boot-2")), ErrorType.NOT_PROVEN, "boot-2"),
+    "S1 a node that says Ready, whatever the device said": (after(lambda w: w.set_ready("True")), ErrorType.NOT_PROVEN, "Ready"),
+    "S13 an activity that outlived its episode": (after(lambda w: w.put_mark(MARK_OF_ANOTHER)), ErrorType.VETOED, "incident-2"),
+    "a mark that was removed": (
+        after(lambda w: w.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})),
+        ErrorType.VETOED,
+        "nobody",
+    ),
+    "S3 S20 a node that cannot be read": (refusing(f"/nodes/{NODE}$"), ErrorType.UNREACHABLE, ""),
+    "S38 another's cluster Lease": (after(lambda w: w.hold_cluster_lease("another")), ErrorType.NOT_LICENSED, "another"),
+    "S38 a cluster Lease that nobody renews": (
+        after(lambda w: w.hold_cluster_lease(renewed=NOW - timedelta(minutes=5))),
+        ErrorType.NOT_LICENSED,
+        "300 s ago",
+    ),
+    "S38 a cluster Lease that cannot be read": (refusing("kube-system/leases/"), ErrorType.UNREACHABLE, ""),
+    "S9 another cluster": (_another_cluster, ErrorType.INVALID_CONFIG, "task queues"),
+}
+"""A Lease that is not held is no veto, which would end the episode: it is held again a moment later."""
 
-    async def test_nothing_on_the_node_this_worker_runs_on(self, off: World, consequence: Consequence) -> None:
-        """S16: that we run proves that it is not off."""
-        here = ClusterFreeing("prod", off.connection, off.target.last_look, own_node=NODE, clock=off.clock)
-        with refused(ErrorType.OWN_NODE):
-            await consequence(here, await off.free())
-        await assert_untouched(off)
 
-    async def test_nothing_in_another_cluster(self, off: World, consequence: Consequence) -> None:
-        """S9."""
-        with refused(ErrorType.INVALID_CONFIG, "task queues"):
-            await consequence(off.freeing, await off.free(await off.pinned(cluster="other")))
-        await assert_untouched(off)
+@pytest.mark.parametrize("guard", GUARDS)
+async def test_each_guard_holds_alone(off: World, consequence: Consequence, guard: str) -> None:
+    asked, kind, words = GUARDS[guard]
+    request = await asked(off)
+    with refused(kind, words):
+        await consequence(off.freeing, request)
+    await assert_untouched(off)
+
+
+async def test_nothing_on_the_node_this_worker_runs_on(off: World, consequence: Consequence) -> None:
+    """S16: that we run proves that it is not off."""
+    here = ClusterFreeing("prod", off.connection, off.target.last_look, own_node=NODE, clock=off.clock)
+    with refused(ErrorType.OWN_NODE):
+        await consequence(here, await off.free())
+    await assert_untouched(off)

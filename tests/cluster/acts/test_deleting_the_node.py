@@ -45,52 +45,57 @@ async def _leased(world: World) -> None:
     await world.hold_node_lease("node-maintenance")
 
 
+async def _held(world: World) -> None:
+    await world.change_node({"metadata": {"annotations": {HOLD_ANNOTATION: "until monday"}}})
+
+
+async def _without_permit(world: World) -> None:
+    world.permits.answer = (False, "nobody has it")
+
+
+async def _unread(world: World) -> None:
+    world.server.faults.add(Fault(accident=Accident.REFUSE, path="medik8s-leases/"))
+
+
+async def _preserved_meanwhile(world: World) -> None:
+    world.connection.before_writes.append(lambda: _preserved(world))
+
+
+async def _recreated_meanwhile(world: World) -> None:
+    world.connection.before_writes.append(world.recreate_node)
+
+
 @pytest.mark.parametrize(
-    ("say", "words"),
+    ("say", "kind", "words"),
     [
-        (_preserved, PRESERVE_ANNOTATION),
-        (_kept_as_failed, "Preserved"),
-        (_excluded, EXCLUDE_LABEL),
-        (_leased, "node-maintenance"),
+        (_preserved, ErrorType.VETOED, PRESERVE_ANNOTATION),
+        (_kept_as_failed, ErrorType.VETOED, "Preserved"),
+        (_excluded, ErrorType.VETOED, EXCLUDE_LABEL),
+        (_leased, ErrorType.VETOED, "node-maintenance"),
+        (_held, ErrorType.NOT_LICENSED, "until monday"),
+        (_without_permit, ErrorType.NOT_LICENSED, "nobody has it"),
+        (_unread, ErrorType.NOT_LICENSED, "the node's lease could not be read"),
+        (_preserved_meanwhile, ErrorType.VETOED, PRESERVE_ANNOTATION),
+        (_recreated_meanwhile, ErrorType.TARGET_CHANGED, NODE),
+    ],
+    ids=[
+        "S21 its annotations go with it, the one that preserves it among them",
+        "S21 kept as failed",
+        "S20 excluded",
+        "S20 in maintenance",
+        "S20 a hold, which is waited for",
+        "S20 a permit that was lost with its scanner",
+        "S3 nobody knows whether somebody services the machine",
+        "S27 preserved between our look and our delete",
+        "S9 a namesake that registers between our look and our delete",
     ],
 )
-async def test_whoever_says_hands_off_keeps_the_node(off: World, say: Saying, words: str) -> None:
-    """S20, S21: its annotations go with it, the one that preserves it among them."""
-    await say(off)
-    with refused(ErrorType.VETOED, words):
-        await off.freeing.delete_node(await off.free())
-    assert await off.has_node()
-
-
-async def test_a_hold_keeps_the_node_and_is_waited_for(off: World) -> None:
-    await off.change_node({"metadata": {"annotations": {HOLD_ANNOTATION: "until monday"}}})
-    with refused(ErrorType.NOT_LICENSED, "until monday"):
-        await off.freeing.delete_node(await off.free())
-    assert await off.has_node()
-
-
-async def test_without_the_permit_it_stays(off: World) -> None:
-    """S20: a permit that was lost with its scanner licenses nothing destructive."""
-    off.permits.answer = (False, "nobody has it")
-    with refused(ErrorType.NOT_LICENSED, "nobody has it"):
-        await off.freeing.delete_node(await off.free())
-    assert await off.has_node()
-
-
-async def test_what_cannot_be_read_keeps_it(off: World) -> None:
-    """S3: nobody knows whether somebody services the machine."""
+async def test_the_node_stays(off: World, say: Saying, kind: ErrorType, words: str) -> None:
+    """Look and delete are one."""
     request = await off.free()
-    off.server.faults.add(Fault(accident=Accident.REFUSE, path="medik8s-leases/"))
-    with refused(ErrorType.NOT_LICENSED, "the node's lease could not be read"):
+    await say(off)
+    with refused(kind, words):
         await off.freeing.delete_node(request)
-    assert await off.has_node()
-
-
-async def test_who_preserves_it_between_our_look_and_our_delete_keeps_it(off: World) -> None:
-    """S20, S27: look and delete are one."""
-    off.connection.before_writes.append(lambda: _preserved(off))
-    with refused(ErrorType.VETOED, PRESERVE_ANNOTATION):
-        await off.freeing.delete_node(await off.free())
     assert await off.has_node()
 
 

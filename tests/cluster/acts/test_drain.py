@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from policy.episode.drain import DrainOptions
 from policy.fence.plan import Chosen
 from simulator.api.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
-from tests.cluster.acts.world import NOW, World, our_mark, refused
+from tests.cluster.acts.world import World, our_mark, refused
 from tests.policy.fencing_builders import a_cluster_config
 
 pytestmark = pytest.mark.timeout(10)
@@ -233,73 +234,65 @@ async def test_a_grace_period_of_our_own_goes_with_the_eviction(ready: World) ->
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-class TestLastChecks:
-    async def test_without_our_mark_nothing_is_evicted(self, ready: World) -> None:
-        """S20."""
-        await ready.add_pod("web", owner="ReplicaSet")
-        await ready.put_mark(replace(our_mark(), incident="incident-2"))
-        with refused(ErrorType.VETOED, "incident-2"):
-            await drain(ready)
-        assert await ready.pods() == ["web"]
+async def _wait(world: World) -> None:
+    world.now += timedelta(seconds=11)
 
-    async def test_a_node_recreated_since_is_not_drained(self, ready: World) -> None:
-        """S9."""
-        await ready.add_pod("web", owner="ReplicaSet")
-        target = await ready.pinned()
-        await ready.recreate_node(ready="True")
-        with refused(ErrorType.TARGET_CHANGED):
-            await drain(ready, target=target)
-        assert await ready.pods() == ["web"]
 
-    async def test_without_the_cluster_lease_nothing_is_evicted(self, ready: World) -> None:
-        """S38."""
-        await ready.add_pod("web", owner="ReplicaSet")
-        await ready.hold_cluster_lease("somebody-else")
-        with refused(ErrorType.NOT_LICENSED):
-            await drain(ready)
-        assert await ready.pods() == ["web"]
+Change = Callable[[World], Awaitable[Any]]
+LAST_CHECKS: dict[str, tuple[Change, ErrorType, str]] = {
+    "S13 another episode's mark": (
+        lambda world: world.put_mark(replace(our_mark(), incident="incident-2")),
+        ErrorType.VETOED,
+        "incident-2",
+    ),
+    "S9 a node recreated since": (lambda world: world.recreate_node(ready="True"), ErrorType.TARGET_CHANGED, ""),
+    "S38 another's cluster Lease": (lambda world: world.hold_cluster_lease("somebody-else"), ErrorType.NOT_LICENSED, ""),
+    "S20 fencing is switched off, and no last look comes before the drain of a machine that is kept": (
+        lambda world: world.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(fencing="off")),
+        ErrorType.VETOED,
+        "fencing is switched off",
+    ),
+    "S20 a person's label": (
+        lambda world: world.change_node({"metadata": {"labels": {"nodewarden.io/fencing": "off"}}}),
+        ErrorType.VETOED,
+        "",
+    ),
+    "S20 a person's hold": (
+        lambda world: world.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "not now"}}}),
+        ErrorType.VETOED,
+        "",
+    ),
+    "S20 its time is over": (_wait, ErrorType.EXPIRED, ""),
+}
 
-    async def test_where_fencing_is_switched_off_nothing_is_evicted(self, ready: World) -> None:
-        """S20: a machine that fails while it is kept is drained without a last look before it."""
-        await ready.add_pod("web", owner="ReplicaSet")
-        await ready.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(fencing="off"))
-        with refused(ErrorType.VETOED, "fencing is switched off"):
-            await drain(ready)
-        assert await ready.pods() == ["web"]
 
-    @pytest.mark.parametrize(
-        "word", [{"labels": {"nodewarden.io/fencing": "off"}}, {"annotations": {"nodewarden.io/hold": "not now"}}]
-    )
-    async def test_a_person_s_word_on_the_node_is_heard(self, ready: World, word: dict[str, Any]) -> None:
-        """S20."""
-        await ready.add_pod("web", owner="ReplicaSet")
-        await ready.change_node({"metadata": word})
-        with refused(ErrorType.VETOED):
-            await drain(ready)
-        assert await ready.pods() == ["web"]
+@pytest.mark.parametrize("check", LAST_CHECKS)
+async def test_nothing_is_evicted_where_something_speaks_against_it(ready: World, check: str) -> None:
+    change, kind, words = LAST_CHECKS[check]
+    await ready.add_pod("web", owner="ReplicaSet")
+    target, not_after = await ready.pinned(), ready.now + timedelta(seconds=10)
+    await change(ready)
+    with refused(kind, words):
+        await drain(ready, target=target, not_after=not_after)
+    assert await ready.pods() == ["web"]
 
-    async def test_after_its_time_nothing_is_evicted(self, ready: World) -> None:
-        """S20."""
-        await ready.add_pod("web", owner="ReplicaSet")
-        with refused(ErrorType.EXPIRED):
-            await drain(ready, not_after=NOW - timedelta(seconds=1))
-        assert await ready.pods() == ["web"]
 
-    async def test_a_worker_does_not_drain_the_node_it_runs_on(self, ready: World) -> None:
-        """S16."""
-        target = await ready.pinned()
-        own = replace(target, pinned=replace(target.pinned, node="node-1"))
-        with refused(ErrorType.OWN_NODE):
-            await drain(ready, target=own)
+async def test_a_worker_does_not_drain_the_node_it_runs_on(ready: World) -> None:
+    """S16."""
+    target = await ready.pinned()
+    own = replace(target, pinned=replace(target.pinned, node="node-1"))
+    with refused(ErrorType.OWN_NODE):
+        await drain(ready, target=own)
 
-    async def test_a_mark_that_goes_between_two_rows_ends_the_round(self, ready: World) -> None:
-        """S20: looked at again right before each row."""
-        for number in range(12):
-            await ready.add_pod(f"web-{number:02}", owner="ReplicaSet")
-        ready.connection.before_writes.append(lambda: ready.put_mark(replace(our_mark(), incident="incident-2")))
-        with refused(ErrorType.VETOED):
-            await drain(ready)
-        assert len(await ready.pods()) == 2
+
+async def test_a_mark_that_goes_between_two_rows_ends_the_round(ready: World) -> None:
+    """S20: looked at again right before each row."""
+    for number in range(12):
+        await ready.add_pod(f"web-{number:02}", owner="ReplicaSet")
+    ready.connection.before_writes.append(lambda: ready.put_mark(replace(our_mark(), incident="incident-2")))
+    with refused(ErrorType.VETOED):
+        await drain(ready)
+    assert len(await ready.pods()) == 2
 
 
 class TestNotReady:

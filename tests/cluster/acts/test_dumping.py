@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -65,57 +66,49 @@ async def test_anything_less_is_no_proof(dumping: World, proof: KernelDead) -> N
     await assert_untouched(dumping)
 
 
-async def test_a_node_that_was_ready_when_it_was_pinned_is_not_freed(dumping: World) -> None:
-    """S6: nothing says that the message is of this crash."""
-    with refused(ErrorType.NOT_PROVEN, NODE):
-        await dumping.freeing.free_while_dumping(await request(dumping, not_ready_since=None))
-    await assert_untouched(dumping)
+Change = Callable[[World, FreeDumpingRequest], Awaitable[Any]]
 
 
-async def test_a_new_boot_id_ends_the_licence(dumping: World) -> None:
-    """S6."""
-    asked = await request(dumping, boot_id="the boot before")
-    with refused(ErrorType.NOT_PROVEN, "has booted since"):
-        await dumping.freeing.free_while_dumping(asked)
-    await assert_untouched(dumping)
-
-
-async def test_a_node_whose_address_is_another_s_by_now_is_not_freed(dumping: World) -> None:
-    """S9."""
+async def _address_is_anothers(world: World, _: FreeDumpingRequest) -> None:
     addresses = [{"type": "InternalIP", "address": "10.0.0.9"}]
-    await dumping.change_node({"status": {"addresses": addresses}}, subresource="status")
-    dumping.server.requests.reset()
-    with refused(ErrorType.NOT_PROVEN, "no longer has the address"):
-        await dumping.freeing.free_while_dumping(await request(dumping))
-    await assert_untouched(dumping)
+    await world.change_node({"status": {"addresses": addresses}}, subresource="status")
 
 
-async def test_without_its_node_it_cannot_be_seen_whether_it_has_booted(dumping: World) -> None:
-    """S6: the power is on, so a Node that is gone says nothing."""
-    asked = await request(dumping)
-    await dumping.delete_node()
-    dumping.server.requests.reset()
-    with refused(ErrorType.NOT_PROVEN, "whether its machine has booted"):
+async def _nothing(_: World, __: FreeDumpingRequest) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "pinned", "kind", "words"),
+    [
+        (_nothing, {"not_ready_since": None}, ErrorType.NOT_PROVEN, NODE),
+        (_nothing, {"boot_id": "the boot before"}, ErrorType.NOT_PROVEN, "has booted since"),
+        (_address_is_anothers, {}, ErrorType.NOT_PROVEN, "no longer has the address"),
+        (lambda world, _: world.delete_node(), {}, ErrorType.NOT_PROVEN, "whether its machine has booted"),
+        (lambda world, _: world.put_mark(replace(our_mark(), incident="incident-2")), {}, ErrorType.VETOED, "incident-2"),
+        (lambda world, asked: _wait(world, asked.not_after), {}, ErrorType.EXPIRED, ""),
+    ],
+    ids=[
+        "S6 nothing says that the message is of this crash",
+        "S6 a new boot id ends the licence",
+        "S9 its address is another's by now",
+        "S6 the power is on, so a Node that is gone says nothing",
+        "S13 another episode's node",
+        "S2 S20 its moments are over",
+    ],
+)
+async def test_each_guard_holds_alone(
+    dumping: World, change: Change, pinned: dict[str, Any], kind: ErrorType, words: str
+) -> None:
+    asked = await request(dumping, **pinned)
+    await change(dumping, asked)
+    with refused(kind, words):
         await dumping.freeing.free_while_dumping(asked)
     await assert_untouched(dumping)
 
 
-async def test_after_its_moments_are_over_nothing_is_freed(dumping: World) -> None:
-    """S2, S20."""
-    asked = replace(await request(dumping), not_after=NOW - timedelta(seconds=1))
-    with refused(ErrorType.EXPIRED):
-        await dumping.freeing.free_while_dumping(asked)
-    await assert_untouched(dumping)
-
-
-async def test_another_episodes_node_is_not_freed(dumping: World) -> None:
-    """S13."""
-    asked = await request(dumping)
-    await dumping.put_mark(replace(our_mark(), incident="incident-2"))
-    dumping.server.requests.reset()
-    with refused(ErrorType.VETOED, "incident-2"):
-        await dumping.freeing.free_while_dumping(asked)
-    await assert_untouched(dumping)
+async def _wait(world: World, until: datetime) -> None:
+    world.now = until + timedelta(seconds=1)
 
 
 async def test_a_worker_never_frees_the_node_it_runs_on(dumping: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -146,47 +147,43 @@ async def test_the_lease_stays_the_operators(asked: World) -> None:
     assert taken.holder == OPERATOR
 
 
-async def test_the_need_is_gone_when_it_is_deleted(asked: World) -> None:
-    why = await need(asked)
-    await asked.others.delete(PATH)
-    result = await look(asked, why)
-    assert (result.verdict, "was deleted" in result.reason) == (LookVerdict.NEED_GONE, True)
+async def _going(world: World) -> None:
+    await world.others.patch(PATH, {"metadata": {"finalizers": ["example.com/slow"]}})
+    await world.others.delete(PATH)
 
 
-async def test_the_need_is_gone_while_a_finalizer_keeps_what_is_deleted(asked: World) -> None:
-    await asked.others.patch(PATH, {"metadata": {"finalizers": ["example.com/slow"]}})
-    why = await need(asked)
-    await asked.others.delete(PATH)
-    assert (await look(asked, why)).verdict is LookVerdict.NEED_GONE
-    assert "is being deleted" in await answer(asked, why, Stage.FAILED)
+async def _unreadable(world: World) -> None:
+    world.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations"))
 
 
-async def test_the_need_is_gone_when_its_operator_tries_something_else(asked: World) -> None:
-    why = await need(asked)
-    await asked.others.patch(PATH, TIMED_OUT)
-    result = await look(asked, why)
-    assert (result.verdict, "nhc-timed-out" in result.reason) == (LookVerdict.NEED_GONE, True)
+@pytest.mark.parametrize(
+    ("change", "verdict", "words"),
+    [
+        (lambda world: world.others.delete(PATH), LookVerdict.NEED_GONE, "was deleted"),
+        (_going, LookVerdict.NEED_GONE, "is being deleted"),
+        (lambda world: world.others.patch(PATH, TIMED_OUT), LookVerdict.NEED_GONE, "nhc-timed-out"),
+        (  # it comes back from an upgrade and begins by itself, with an agent of its own
+            lambda world: world.others.patch(PATH, {"metadata": {"finalizers": [FINALIZER]}}),
+            LookVerdict.VETOED,
+            "in the hands of",
+        ),
+        (_unreadable, LookVerdict.NOT_LICENSED, "what asks for it could not be read"),
+    ],
+    ids=["deleted", "a finalizer keeps it", "its operator tries something else", "its controller takes it up", "S20 unread"],
+)
+async def test_what_becomes_of_what_asks_is_seen_live(
+    asked: World, change: Callable[[World], Awaitable[Any]], verdict: LookVerdict, words: str
+) -> None:
+    why, target = await need(asked), await asked.pinned()
+    await change(asked)
+    result = await look(asked, why, target=target)
+    assert (result.verdict, words in result.reason) == (verdict, True), result.reason
 
 
 async def test_our_own_answer_ends_no_need(asked: World) -> None:
     why = await need(asked)
     await answer(asked, why, Stage.FAILED)
     assert (await look(asked, why)).verdict is LookVerdict.GO
-
-
-async def test_what_another_controller_takes_up_meanwhile_is_vetoed(asked: World) -> None:
-    """It comes back from an upgrade and begins by itself, with an agent of its own."""
-    await asked.others.patch(PATH, {"metadata": {"finalizers": [FINALIZER]}})
-    result = await look(asked, await need(asked))
-    assert (result.verdict, "in the hands of" in result.reason) == (LookVerdict.VETOED, True)
-
-
-async def test_an_object_that_can_not_be_read_is_no_leave_to_act(asked: World) -> None:
-    """S20: not seeing is neither yes nor no."""
-    why = await need(asked)
-    asked.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations"))
-    result = await look(asked, why)
-    assert (result.verdict, "what asks for it could not be read" in result.reason) == (LookVerdict.NOT_LICENSED, True)
 
 
 # The answers ----------------------------------------------------------------------------------------------------------------
