@@ -483,26 +483,6 @@ class TestWhatIsFollowed:
         assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
     @every_system
-    async def test_kinds_and_checks_that_appear_later_are_noticed(
-        self, system: System, person: ApiClient, open_scan: Open, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        await person.create(NODES, node("node-9"))
-        scan = await open_scan()
-        report = await observe(scan, asked())
-        assert report.checks == ()
-        await system.install(person)
-        await system.fleet(person)
-        await turn(person, "node-1", "False", since=now() - HOUR)
-        assert (await observe(scan, asked(report, wait=0.2))).checks == ()
-        await add_check(person, system, timeout=0)
-        report = await reported(scan, lambda seen: bool(seen.candidates), report)
-        assert report.view.stale == ""
-        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
-        await person.delete(system.path("machinehealthchecks", "workers"))
-        report = await reported(scan, lambda seen: not seen.checks, report)
-        assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
-
-    @every_system
     async def test_machines_are_only_followed_once_a_check_needs_them(
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:

@@ -336,24 +336,6 @@ async def test_an_episode_shows_only_under_the_checks_that_select_its_node(scan:
     assert (await person.get(f"{CHECKS}/others"))["status"]["phase"] == "Enabled"
 
 
-async def test_all_nodes_failing_at_once_is_one_event_and_a_reason_in_the_status(scan: ClusterScan, person: ApiClient) -> None:
-    """S17: the reason is where people look."""
-    await person.create(CHECKS, check(duration="0s"))
-    for number in range(4):
-        patch = {"status": {"conditions": conditions("Unknown", now() - timedelta(hours=1))}}
-        await person.patch(f"{NODES}/node-{number}/status", patch)
-    await until(lambda: scan.view.parts().checks and scan.view.parts().checks[0].unhealthy == 4)
-    for _ in range(3):
-        await publish(scan, await reports(scan))
-    status = (await person.get(f"{CHECKS}/workers"))["status"]
-    assert "0 of 4 nodes are healthy" in status["reason"]
-    events = (await person.list(EVENTS))["items"]
-    assert sorted(event["reason"] for event in events) == [*["DetectedUnhealthy"] * 4, "RemediationSkipped"]
-    [event] = [event for event in events if event["reason"] == "RemediationSkipped"]
-    assert (event["type"], event["count"]) == ("Warning", 1)
-    assert event["involvedObject"]["name"] == "workers"
-
-
 async def test_a_check_that_vanished_is_no_failure_and_one_that_cannot_be_written_holds_up_no_other(
     scan: ClusterScan, api: ApiServer, person: ApiClient
 ) -> None:
@@ -366,19 +348,7 @@ async def test_a_check_that_vanished_is_no_failure_and_one_that_cannot_be_writte
     assert await publish(scan, checks) == Published(written=1, failed=("NodeHealthCheck/second",))
 
 
-async def test_a_refusal_is_told_once(scan: ClusterScan, person: ApiClient) -> None:
-    await person.create(CHECKS, check())
-    await until(lambda: scan.view.check_objects)
-    refusal = Refusal(node="node-1", check=REF, reason="Quorum", message="only one healthy control-plane node would be left")
-    for _ in range(3):
-        await publish(scan, (), refusals=(refusal,))
-    [event] = (await person.list(EVENTS))["items"]
-    assert event["count"] == 1
-    assert "Node/node-1" in event["message"]
-    assert event["involvedObject"]["uid"] == (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
-
-
-async def test_a_sick_node_is_told_too_why_it_is_left_alone(scan: ClusterScan, person: ApiClient) -> None:
+async def test_a_refusal_is_told_once_on_its_check_and_on_the_sick_node(scan: ClusterScan, person: ApiClient) -> None:
     """A step that a policy skips is told where people look first."""
     await person.create(CHECKS, check(duration="0s"))
     patch = {"status": {"conditions": conditions("Unknown", now() - timedelta(hours=1))}}
@@ -387,10 +357,13 @@ async def test_a_sick_node_is_told_too_why_it_is_left_alone(scan: ClusterScan, p
     refusal = Refusal(node="node-1", check=REF, reason="CapReached", message="1 of 1 in use: node-2")
     for _ in range(3):
         await publish(scan, (), refusals=(refusal,))
-    [event] = [each for each in (await person.list(EVENTS))["items"] if each["involvedObject"]["kind"] == "Node"]
-    assert (event["reason"], event["type"], event["count"]) == ("FencingSkipped", "Normal", 1)
-    assert event["message"] == "not fenced for NodeHealthCheck/workers: 1 of 1 in use: node-2"
-    assert event["involvedObject"]["uid"] == (await person.get(f"{NODES}/node-1"))["metadata"]["uid"]
+    told = {each["involvedObject"]["kind"]: each for each in (await person.list(EVENTS))["items"]}
+    on_check, on_node = told["NodeHealthCheck"], told["Node"]
+    assert (on_check["count"], "Node/node-1" in on_check["message"]) == (1, True)
+    assert on_check["involvedObject"]["uid"] == (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
+    assert (on_node["reason"], on_node["type"], on_node["count"]) == ("FencingSkipped", "Normal", 1)
+    assert on_node["message"] == "not fenced for NodeHealthCheck/workers: 1 of 1 in use: node-2"
+    assert on_node["involvedObject"]["uid"] == (await person.get(f"{NODES}/node-1"))["metadata"]["uid"]
 
 
 async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: ApiClient) -> None:

@@ -16,7 +16,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.clocks import wrong_clock
-from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
@@ -31,7 +30,7 @@ from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
-from tests.cluster.scans import LIVE, OURS, Open, asked, fleet, observe, observe_until, with_policy
+from tests.cluster.scans import OURS, Open, asked, fleet, observe, observe_until, with_policy
 from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(15)
@@ -87,21 +86,6 @@ async def test_the_answer_comes_within_milliseconds_of_a_timeout_s_end(person: A
     late = (now() - due).total_seconds()
     assert [candidate.node for candidate in report.candidates] == ["node-1"]
     assert 0 <= late < 0.2
-
-
-async def test_two_workers_say_the_same(person: ApiClient, open_scan: Open) -> None:
-    await fleet(person, 6)
-    await with_policy(person, duration="0s")
-    await turn(person, "node-1", "False", age=5)
-    first, second = await open_scan(), await open_scan()
-    one = await observe(first, asked())
-    two = await observe(second, asked())
-    assert one.candidates
-    assert (one.digest, one.resource_version) == (two.digest, two.resource_version)
-    await turn(person, "node-1", "True")
-    one, two = await asyncio.gather(observe(first, asked(one)), observe(second, asked(two)))
-    assert one.digest == two.digest
-    assert not one.candidates
 
 
 async def test_a_check_that_appears_takes_the_lease_and_one_that_is_bad_is_shown(
@@ -229,28 +213,6 @@ async def test_what_an_open_episode_writes_ends_no_poll(person: ApiClient, busy:
     assert loop.time() - began < 0.8
 
 
-async def test_deadlines_amid_our_own_writes_are_told_at_once(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:
-    """Whatever is held back, time is not: each answer comes right after the moment, and names the node."""
-    scan, report = busy
-    nodes = ("node-2", "node-3", "node-4")
-
-    async def turn_them() -> None:
-        for name in nodes:
-            await turn(person, name, "Unknown")
-            await asyncio.sleep(0.35)
-
-    turning = asyncio.create_task(turn_them())
-    dues: dict[str, datetime] = {}
-    told: dict[str, datetime] = {}
-    while len(told) < len(nodes):
-        report = await observe(scan, asked(report, watching=("node-1",)))
-        dues |= {row.node: row.due for row in report.rows if row.due is not None}
-        told |= {each.node: report.at for each in report.candidates if each.node in nodes and each.node not in told}
-    await turning
-    assert dues.keys() >= told.keys()
-    assert max((told[name] - dues[name]).total_seconds() for name in nodes) < 0.3
-
-
 async def test_a_report_that_takes_long_is_drawn_up_rarely_and_a_deadline_breaks_in(
     person: ApiClient, busy: tuple[ClusterScan, ScanReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,18 +232,6 @@ async def test_a_report_that_takes_long_is_drawn_up_rarely_and_a_deadline_breaks
     assert (report.at - late[0].since).total_seconds() < 1.5 + 1 + 0.3, "the check's timeout, and a second for the API's rounding"
     waited = asyncio.get_running_loop().time() - began
     assert len(drawn) < 4 + 2 * waited, "one a second, and one with which each poll begins, amid fifty writes a second"
-
-
-async def test_what_an_episode_waits_for_is_told_soon_amid_its_own_writes(
-    person: ApiClient, busy: tuple[ClusterScan, ScanReport]
-) -> None:
-    scan, report = busy
-    report = await observe(scan, asked(report, watching=("node-1",)))
-    began = asyncio.get_running_loop().time()
-    await turn(person, "node-1", "True")
-    while not report.observations[0].ready:
-        report = await observe(scan, asked(report, watching=("node-1",)))
-    assert asyncio.get_running_loop().time() - began < 0.8
 
 
 async def test_what_another_worker_was_told_is_answered_at_once(person: ApiClient, open_scan: Open) -> None:
@@ -598,29 +548,19 @@ RARELY = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.05)
 """Kinds that are not served are looked for as rarely as in real life."""
 
 
-@pytest.fixture
-async def patient_scan(api: ApiServer) -> AsyncIterator[ClusterScan]:
-    async with (
-        ClusterConnection.to(api.url, token="abc") as connection,
-        ClusterScan("prod", connection, limits=LIVE, watch_limits=RARELY, lease=ScannerLease(connection)) as scan,
-    ):
-        yield scan
-
-
-async def test_kinds_that_are_not_served_cost_nothing_until_they_come(
-    api: ApiServer, person: ApiClient, patient_scan: ClusterScan
-) -> None:
+async def test_kinds_that_are_not_served_cost_nothing_until_they_come(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """An idle cluster is asked for nothing, however often its scanner looks; a kind that comes is followed at once."""
     await fleet(person)
-    report = await observe(patient_scan, asked())
-    await until(lambda: patient_scan.view.synced)
+    scan = await open_scan(watches=RARELY)
+    report = await observe(scan, asked())
+    await until(lambda: scan.view.synced)
     before = sum(api.requests.reads.values())
     for _ in range(5):
-        report = await observe(patient_scan, asked(report, wait=0.3))
+        report = await observe(scan, asked(report, wait=0.3))
     assert sum(api.requests.reads.values()) - before <= 8, "whether the server is there is asked every 0.3 s"
     assert report.view.stale == ""
     await with_policy(person)
-    await observe_until(patient_scan, report, lambda report: bool(report.checks))
+    await observe_until(scan, report, lambda report: bool(report.checks))
 
 
 async def test_without_the_right_to_see_definitions_a_kind_that_comes_is_found_by_looking_for_it(
@@ -637,19 +577,20 @@ async def test_without_the_right_to_see_definitions_a_kind_that_comes_is_found_b
 
 
 async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
-    api: ApiServer, person: ApiClient, patient_scan: ClusterScan, caplog: pytest.LogCaptureFixture
+    api: ApiServer, person: ApiClient, open_scan: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In words for people: however many kinds are followed, and however long it lasts."""
     await fleet(person)
-    report = await observe(patient_scan, asked())
+    scan = await open_scan(watches=RARELY)
+    report = await observe(scan, asked())
     caplog.set_level(logging.INFO)
     caplog.clear()
     await api.stop()
-    report = await observe_until(patient_scan, report, lambda report: bool(report.view.stale))
-    report = await observe(patient_scan, asked(report, wait=1.0))
+    report = await observe_until(scan, report, lambda report: bool(report.view.stale))
+    report = await observe(scan, asked(report, wait=1.0))
     assert len(report.view.stale) < 500
     await api.start()
-    await observe_until(patient_scan, report, lambda report: not report.view.stale)
+    await observe_until(scan, report, lambda report: not report.view.stale)
     told = [record for record in caplog.records if record.name.startswith("activities")]
     assert [record.levelname for record in told] == ["WARNING", "INFO"]
     assert not [record for record in told if "object at 0x" in record.getMessage()]

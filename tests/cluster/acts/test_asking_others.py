@@ -73,40 +73,31 @@ async def test_what_a_health_check_has_said_of_it_stays(world: World) -> None:
     assert await said(world, CLUSTER_API) == {"HealthCheckSucceeded": "False"}
 
 
-@pytest.mark.parametrize("annotation", [PRESERVE_ANNOTATION, PAUSED, SKIP])
-async def test_no_owner_is_asked_for_a_machine_that_somebody_keeps(annotation: str, world: World) -> None:
-    """S20, S27: also where its annotation is on the Machine alone, and no scan has seen it yet."""
-    request = await machine(world, CLUSTER_API, {annotation: "now"})
-    with refused(ErrorType.VETOED, annotation):
-        await acts(world).request_owner(request)
-    assert await said(world, CLUSTER_API) == {}
-
-
-async def told(world: World, on_node: str, on_machine: str) -> MachineRequest:
-    """A Machine of OpenShift, with what its Node and it say of preservation."""
-    request = await machine(world, OPENSHIFT, {PRESERVE_ANNOTATION: on_machine})
+@pytest.mark.parametrize(
+    ("system", "on_machine", "on_node", "words"),
+    [
+        (CLUSTER_API, {PRESERVE_ANNOTATION: "now"}, None, PRESERVE_ANNOTATION),
+        (CLUSTER_API, {PAUSED: "now"}, None, PAUSED),
+        (CLUSTER_API, {SKIP: "now"}, None, SKIP),
+        (OPENSHIFT, {PRESERVE_ANNOTATION: "now"}, None, PRESERVE_ANNOTATION),
+        (OPENSHIFT, {PRESERVE_ANNOTATION: "false"}, "now", f"{PRESERVE_ANNOTATION}=now preserves the node"),
+    ],
+    ids=["preserved", "paused", "skipped", "preserved, of OpenShift", "the node since the last look, whatever its machine says"],
+)
+async def test_nobody_is_asked_for_a_machine_that_somebody_keeps(
+    system: System, on_machine: dict[str, str], on_node: str | None, words: str, world: World
+) -> None:
+    """S20, S21, S27: also where its annotation is on the Machine alone, and no scan has seen it yet."""
+    request = await machine(world, system, on_machine)
     await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: on_node}}})
-    return request
+    with refused(ErrorType.VETOED, words):
+        await (acts(world).request_owner if system.of_cluster_api else acts(world).annotate_external)(request)
+    assert await said(world, system) == {}
+    assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, system))["metadata"]["annotations"]
 
 
 async def test_the_node_s_word_beats_its_machine_s(world: World) -> None:
     """S26, S27: as for a preservation itself, and for the last look."""
-    request = await told(world, "false", "now")
-    result = await world.target.last_look(await world.look(target=request.target))
-    assert PRESERVE_ANNOTATION not in result.reason
-    assert (await acts(world).annotate_external(request)).changed
-
-
-async def test_a_node_that_asks_to_be_kept_is_heard_whatever_its_machine_says(world: World) -> None:
-    """S27: on the Node since the last look."""
-    request = await told(world, "now", "false")
-    with refused(ErrorType.VETOED, f"{PRESERVE_ANNOTATION}=now preserves the node"):
-        await acts(world).annotate_external(request)
-
-
-async def test_no_operator_is_asked_for_a_machine_that_somebody_keeps(world: World) -> None:
-    """S21, S27."""
     request = await machine(world, OPENSHIFT, {PRESERVE_ANNOTATION: "now"})
-    with refused(ErrorType.VETOED, PRESERVE_ANNOTATION):
-        await acts(world).annotate_external(request)
-    assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, OPENSHIFT))["metadata"]["annotations"]
+    await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
+    assert (await acts(world).annotate_external(request)).changed

@@ -26,7 +26,6 @@ from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathPr
 from policy.fence.config import FenceStep
 from policy.scan.repeats import Repetition
 from simulator.api.faults import Accident, Fault
-from simulator.client import ApiError
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
 from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, refused
@@ -288,11 +287,6 @@ async def test_an_act_that_takes_a_state_along_waits_for_it_no_longer_than_a_mom
         assert (await mirrored.environment.run(mirrored.target.mark, act)).changed
 
 
-async def test_a_request_of_another_cluster_is_refused(mirrored: Mirrored) -> None:
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await mirrored.show(target=await mirrored.world.pinned(cluster="other"))
-
-
 # Going --------------------------------------------------------------------------------------------------------------
 
 
@@ -347,15 +341,6 @@ async def test_scans_take_away_what_is_over(mirrored: Mirrored, known_digest: st
 
 
 # The definition -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_server_takes_the_kind_only_with_its_approval(world: World) -> None:
-    """The group is the community's: without the annotation it is refused."""
-    unapproved = {**DEFINITION, "metadata": {"name": DEFINITION["metadata"]["name"]}}
-    with pytest.raises(ApiError) as refusal:
-        await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), unapproved)
-    assert refusal.value.status == 422
-    assert "api-approved.kubernetes.io" in str(refusal.value)
 
 
 async def test_it_reads_in_a_table(mirrored: Mirrored) -> None:

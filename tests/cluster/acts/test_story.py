@@ -13,10 +13,9 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.news import News, OffNote, ToldEvent
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities, TellRequest
-from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault
 from simulator.resources import EVENTS
-from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
+from tests.cluster.acts.world import NODE, NOW, World, our_mark
 
 IMPLEMENTATIONS = [
     (ClusterTarget, TargetActivities),
@@ -30,9 +29,9 @@ async def events(world: World) -> list[dict[str, Any]]:
     return found
 
 
-async def told(world: World, *, warning: bool = False, cluster: str = CLUSTER) -> TellRequest:
+async def told(world: World, *, warning: bool = False) -> TellRequest:
     event = ToldEvent(reason="PowerOffProven", message="off was read twice", warning=warning)
-    return TellRequest(target=await world.pinned(cluster=cluster), news=News(events=(event,)))
+    return TellRequest(target=await world.pinned(), news=News(events=(event,)))
 
 
 async def tell(world: World, request: TellRequest) -> None:
@@ -67,12 +66,6 @@ async def test_a_story_that_cannot_be_told_stops_nothing(world: World, accident:
     world.server.faults.add(Fault(accident=accident, method="POST", path="/events"))
     await tell(world, request)
     assert world.writes == 1
-
-
-async def test_an_event_for_another_cluster_is_refused(world: World) -> None:
-    request = await told(world, cluster="other")
-    with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await tell(world, request)
 
 
 async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world: World) -> None:
