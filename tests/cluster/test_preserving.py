@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,11 +16,12 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from activities.errors import ErrorType, error_type
 from policy.objects.marks import TERMINATING_ANNOTATION, Mark
-from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.held import (
     CONDITION,
     ENDED_ANNOTATION,
@@ -34,7 +36,7 @@ from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
-from tests.cluster.acts.world import Permits
+from tests.cluster.acts.world import Permits, refused
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 from tests.documents import document
 from tests.policy.fencing_builders import a_cluster_config
@@ -333,21 +335,6 @@ async def test_a_failed_machine_that_nobody_keeps_is_deleted_by_uid(world: Surro
     assert (await world.person.list(MACHINES))["items"] == []
 
 
-@pytest.mark.parametrize("remediates", [True, False])
-async def test_another_machine_that_has_taken_the_name_is_not_deleted(world: Surroundings, *, remediates: bool) -> None:
-    """S9: its owner has made it in the place of the one that was pinned, under the same name, and it has failed as well."""
-    await world.has(node(), machine("Failed"))
-    pinned = (await world.machine())["metadata"]["uid"]
-    await world.person.delete(f"{MACHINES}/w-7")
-    await world.has(None, machine("Failed"))
-    await leased(world)
-    with pytest.raises(ApplicationError, match="another Machine has that name now"):
-        await world.give_up(machine_uid=pinned, remediates=remediates)
-    assert (await world.machine())["metadata"]["uid"] != pinned
-    assert "deletionTimestamp" not in (await world.machine())["metadata"]
-    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
-
-
 @pytest.mark.parametrize("where", ["/api/v1/nodes/node-7", f"{MACHINES}/w-7"])
 async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: str) -> None:
     """S27: on either object."""
@@ -356,26 +343,6 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     await world.annotate(where, **{PRESERVE_ANNOTATION: "when-failed"})
     result = await world.give_up()
     assert result.kept == "somebody asks for it to be preserved"
-    assert len((await world.person.list(MACHINES))["items"]) == 1
-    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ({"nodewarden.io/fencing": "off"}, "switches fencing off"),
-        ({"remediation.medik8s.io/exclude-from-remediation": "true"}, "out of remediation"),
-    ],
-)
-async def test_what_is_handed_over_is_looked_at_before_its_deletion(
-    world: Surroundings, labels: dict[str, str], words: str
-) -> None:
-    """S20: nobody has looked before, and nothing of the deletion is begun."""
-    await world.has(node(), machine("Failed"))
-    await leased(world)
-    await world.person.patch("/api/v1/nodes/node-7", {"metadata": {"labels": labels}})
-    with pytest.raises(ApplicationError, match=words):
-        await world.give_up()
     assert len((await world.person.list(MACHINES))["items"]) == 1
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
@@ -474,28 +441,6 @@ async def test_a_claim_is_taken_off_without_the_cluster_lease(world: Surrounding
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
-async def test_without_the_cluster_lease_nothing_is_deleted(world: Surroundings) -> None:
-    """S38."""
-    await world.has(node(), machine("Failed"))
-    with pytest.raises(ApplicationError) as refused:
-        await world.give_up()
-    assert refused.value.type == "NotLicensed"
-    assert len((await world.person.list(MACHINES))["items"]) == 1
-
-
-async def test_without_a_permit_nothing_is_deleted(world: Surroundings) -> None:
-    """S14, S20: the scanner is asked, by the name and the incident that it would have granted, whatever the episode was told."""
-    await world.has(node(), machine("Failed"))
-    await leased(world)
-    world.permits.answer = (False, "the permit of node-7 is held by nobody")
-    with pytest.raises(ApplicationError, match="held by nobody") as refused:
-        await world.give_up(victim="node-7", incident="i-1")
-    assert refused.value.type == "NotLicensed"
-    assert world.permits.asked == [("prod", "node-7", "i-1")]
-    assert len((await world.person.list(MACHINES))["items"]) == 1
-    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
-
-
 async def test_a_deletion_that_was_asked_for_is_followed_without_a_licence(world: Surroundings) -> None:
     """S17: nothing is done any more, and to see that it is gone needs no leave."""
     held = machine("Failed")
@@ -507,23 +452,80 @@ async def test_a_deletion_that_was_asked_for_is_followed_without_a_licence(world
     assert (await world.give_up()).detail == "its deletion was asked for before"
 
 
-async def test_a_machine_that_nobody_would_replace_is_not_deleted(world: Surroundings) -> None:
-    lonely = machine("Failed")
-    del lonely["metadata"]["ownerReferences"]
-    await world.has(node(), lonely)
-    await leased(world)
-    with pytest.raises(ApplicationError) as refused:
-        await world.give_up()
-    assert (refused.value.type, "no controller owns it" in refused.value.message) == ("NotSupported", True)
+async def _anew(world: Surroundings) -> None:
+    """Its owner has made another in the place of the one that was pinned, under the same name, and it has failed as well."""
+    await world.person.delete(f"{MACHINES}/w-7")
+    await world.has(None, machine("Failed"))
 
 
-async def test_a_deletion_that_is_late_is_not_asked_for(world: Surroundings) -> None:
-    """S20."""
+async def _without_permit(world: Surroundings) -> None:
+    world.permits.answer = (False, "the permit of node-7 is held by nobody")
+
+
+async def _lonely(world: Surroundings) -> None:
+    await world.person.patch(f"{MACHINES}/w-7", {"metadata": {"ownerReferences": None}})
+
+
+async def _late(world: Surroundings) -> None:
+    world.now += timedelta(seconds=11)
+
+
+async def _not_ours(world: Surroundings) -> None:
+    await world.person.delete(CLUSTER_LEASE)
+
+
+def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
+    return lambda world: world.person.patch("/api/v1/nodes/node-7", {"metadata": metadata})
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (_anew, ErrorType.TARGET_CHANGED, "another Machine has that name now"),
+        (_not_ours, ErrorType.NOT_LICENSED, ""),
+        (_without_permit, ErrorType.NOT_LICENSED, "held by nobody"),
+        (_lonely, ErrorType.NOT_SUPPORTED, "no controller owns it"),
+        (_late, ErrorType.EXPIRED, ""),
+        (on_the_node(labels={"nodewarden.io/fencing": "off"}), ErrorType.VETOED, "switches fencing off"),
+        (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "out of remediation"),
+        (on_the_node(annotations={"nodewarden.io/hold": "looking at it"}), ErrorType.VETOED, ""),
+        (on_the_node(labels={"node-role.kubernetes.io/control-plane": ""}), ErrorType.NOT_SUPPORTED, "only a remediation"),
+    ],
+    ids=[
+        "S9 another Machine that has taken the name",
+        "S38 no cluster Lease",
+        "S14 no permit",
+        "nobody would replace it",
+        "S20 late",
+        "S20 switched off on the node",
+        "S20 excluded",
+        "S20 a hold",
+        "S15 a member of the control plane",
+    ],
+)
+async def test_no_machine_is_deleted_where_something_speaks_against_it(
+    world: Surroundings, change: Callable[[Surroundings], Awaitable[object]], kind: ErrorType, words: str
+) -> None:
+    """Looked at right before the deletion, and nothing of it is begun. The scanner is asked for the permit by the name and the
+    incident that it would have granted, whatever the episode was told."""
     await world.has(node(), machine("Failed"))
     await leased(world)
-    with pytest.raises(ApplicationError) as refused:
-        await world.give_up(not_after=world.now - timedelta(seconds=1))
-    assert refused.value.type == "Expired"
+    asked = {"machine_uid": (await world.machine())["metadata"]["uid"], "not_after": world.now + timedelta(seconds=10)}
+    await change(world)
+    with refused(kind, words):
+        await world.give_up(victim="node-7", incident="i-1", **asked)
+    assert world.permits.asked in ([], [("prod", "node-7", "i-1")])
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+async def test_no_remediation_deletes_another_machine_that_has_taken_the_name(world: Surroundings) -> None:
+    """S9."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    with refused(ErrorType.TARGET_CHANGED, "another Machine has that name now"):
+        await world.give_up(machine_uid="of-the-one-that-was-pinned", remediates=True)
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
 
 
 async def test_whose_mark_the_node_carries_is_told_before_anything_is_done(world: Surroundings) -> None:

@@ -6,15 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError
 
-from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Wish
 from activities.contracts.target import LookRequest, LookVerdict, Target
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION
-from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION
 from tests.cluster.test_preserving import MACHINES, Surroundings, leased, machine, node, world  # noqa: F401
 
@@ -30,25 +28,6 @@ async def sick(world: Surroundings) -> None:  # noqa: F811
     ready = {"type": "Ready", "status": "False", "reason": "x", "message": "x"}
     others = [each for each in found["status"]["conditions"] if each["type"] != "Ready"]
     await world.person.patch(f"{NODE}/status", {"status": {"conditions": [ready, *others]}})
-
-
-@pytest.mark.parametrize(
-    "veto",
-    [
-        {"metadata": {"annotations": {"nodewarden.io/hold": "looking at it"}}},
-        {"metadata": {"labels": {EXCLUDE_LABEL: "true"}}},
-        {"metadata": {"labels": {"nodewarden.io/fencing": "off"}}},
-        {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
-    ],
-    ids=["hold", "exclude", "switched off", "S15: the only member of the control plane"],
-)
-async def test_s20_a_veto_on_the_node_keeps_its_machine(world: Surroundings, veto: dict[str, Any]) -> None:  # noqa: F811
-    await world.has(node(), machine("Failed"))
-    await leased(world)
-    await world.person.patch(NODE, veto)
-    with pytest.raises(ApplicationError):
-        await world.give_up()
-    assert await there(world) == 1
 
 
 async def test_s27_an_old_claim_hides_no_word(world: Surroundings) -> None:  # noqa: F811
@@ -79,11 +58,6 @@ async def test_s23_the_cap_releases_no_machine_that_a_person_has_asked_for_meanw
     assert (hold.preserved, hold.terminate, word) == (True, False, "now")
 
 
-class Permits:
-    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
-        return True, ""
-
-
 @pytest.mark.parametrize("automatic", [True, False], ids=["by the cap", "by a word on the Machine"])
 async def test_s21_no_preserved_machine_is_fenced(world: Surroundings, automatic: bool) -> None:  # noqa: F811
     """Its episode was terminated (or cannot be begun, since a fencing is open): the objects still say that it is preserved."""
@@ -98,9 +72,8 @@ async def test_s21_no_preserved_machine_is_fenced(world: Surroundings, automatic
     pinned = Pinned(node="node-7", uid=found["metadata"]["uid"])
     target = Target(cluster="prod", pinned=pinned, incident="i", kind="Fencing", workflow_id="w", run_id="r")
     need = Need(kind=NeedKind.PERSON, reason="r")
-    looks = LastLook(world.connection, Permits(), clock=lambda: world.now)
     request = LookRequest(target=target, need=need, holder="us", destructive=True, need_matters=True)
-    assert (await looks.look(request)).verdict is LookVerdict.VETOED
+    assert (await world.look(request)).verdict is LookVerdict.VETOED
 
 
 async def test_a_repeated_hold_gives_no_machine_up_that_was_found_healthy(world: Surroundings) -> None:  # noqa: F811
