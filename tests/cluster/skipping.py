@@ -8,6 +8,7 @@ not skipped: what takes the processor takes its time, and so does what runs in a
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,10 @@ WALLS = (
     "simulator.objects",
 )
 """Modules that read the wall clock by `datetime.now`."""
+
+
+THREADS = frozenset({"evidence"})
+"""Those of the product that are begun without the loop's executor, by their names."""
 
 
 class Skipping:
@@ -61,13 +66,17 @@ class Skipping:
         return timedelta(seconds=self.skipped - self._before if self._on else 0)
 
     def _select(self, timeout: float | None = None) -> Any:
-        if not self._on or timeout is None or timeout <= 0 or self._threads:
+        if not self._on or timeout is None or timeout <= 0 or self._working():
             return self._wait(timeout)
         heard = min(timeout, FIRST_SECONDS + SHARE * timeout)
         events = self._wait(heard)
-        if not events and not self._threads:
+        if not events and not self._working():
             self.skipped += timeout - heard
         return events
+
+    def _working(self) -> bool:
+        """Whether something goes on beside the loop."""
+        return bool(self._threads) or any(each.name in THREADS for each in threading.enumerate())
 
     def _run(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         self._threads += 1

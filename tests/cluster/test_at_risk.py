@@ -102,6 +102,12 @@ class Scans:
         return report
 
 
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.fixture
 async def scans(api: ApiServer) -> AsyncIterator[Scans]:
     async with AsyncExitStack() as stack:
@@ -161,8 +167,7 @@ async def test_people_are_told_when_the_time_comes_though_a_brake_holds_everythi
     await until(lambda: scans.meter.counted, 4)
     late = now() - row.due
     (event,) = await told(cluster)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    await ended(watching)
     assert timedelta(0) <= late < timedelta(seconds=0.5)
     assert scans.meter.counted == [(1, {"cluster": "prod"})]
     assert (event["type"], event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Warning", "Node", SICK)

@@ -50,26 +50,17 @@ async def test_objects_are_created_read_patched_and_deleted(connection: ClusterC
     assert error_type(missing.value) is ErrorType.NOT_FOUND
 
 
-async def test_a_failed_test_of_a_json_patch_is_a_conflict_and_changes_nothing(connection: ClusterConnection) -> None:
+async def test_preconditions_and_versions_conflict_and_change_nothing(connection: ClusterConnection) -> None:
     """S20: look and write in one."""
-    await connection.create(NODES.path(), node("node-1"))
-    with pytest.raises(ObjectConflict):
-        await connection.patch_json(
-            NODES.path("node-1"),
-            [
-                {"op": "test", "path": "/metadata/uid", "value": "another"},
-                {"op": "add", "path": "/spec/unschedulable", "value": True},
-            ],
-        )
-    assert "unschedulable" not in (await connection.get(NODES.path("node-1")))["spec"]
-
-
-async def test_preconditions_and_versions_conflict(connection: ClusterConnection) -> None:
     created = await connection.create(NODES.path(), node("node-1"))
     with pytest.raises(ObjectExists):
         await connection.create(NODES.path(), node("node-1"))
     with pytest.raises(ObjectConflict):
         await connection.delete(NODES.path("node-1"), uid="another")
+    cordon = {"op": "add", "path": "/spec/unschedulable", "value": True}
+    with pytest.raises(ObjectConflict):
+        await connection.patch_json(NODES.path("node-1"), [{"op": "test", "path": "/metadata/uid", "value": "another"}, cordon])
+    assert "unschedulable" not in (await connection.get(NODES.path("node-1")))["spec"]
     await connection.patch_merge(NODES.path("node-1"), {"metadata": {"labels": {"a": "b"}}})
     with pytest.raises(ObjectConflict) as stale:
         await connection.replace(NODES.path("node-1"), created)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -207,36 +207,43 @@ async def test_what_was_seen_first_is_not_written_over(world: Surroundings) -> N
     assert (world.folder() / MANIFEST).read_bytes() == before
 
 
-async def test_a_directory_that_may_not_be_written_is_said(world: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("activities.bundle.tempfile.mkstemp", refuse)
-    with refused(ErrorType.INVALID_CONFIG, "Permission denied"):
-        await collect(world.evidence())
+def _refuse(**_: object) -> None:
+    raise PermissionError(13, "Permission denied")
 
 
-async def test_a_mount_that_is_not_there_is_not_made_up_for(world: Surroundings) -> None:
+def _full(_: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _no_mount(world: Surroundings, _: pytest.MonkeyPatch) -> None:
     world.directory.rmdir()
-    with refused(ErrorType.INVALID_CONFIG, "expected a directory"):
-        await collect(world.evidence())
-    assert not world.directory.exists()
 
 
-async def test_a_directory_that_is_a_file_is_said(world: Surroundings) -> None:
+def _a_file(world: Surroundings, _: pytest.MonkeyPatch) -> None:
     (world.directory / "prod").write_text("in the way")
-    with refused(ErrorType.INVALID_CONFIG, "evidence.directory"):
+
+
+@pytest.mark.parametrize(
+    ("accident", "words", "left"),
+    [
+        (lambda _, patch: patch.setattr("activities.bundle.tempfile.mkstemp", _refuse), "Permission denied", set()),
+        (lambda _, patch: patch.setattr("activities.bundle.os.fsync", _full), "No space left on device", set()),
+        (_no_mount, "expected a directory", set()),
+        (_a_file, "evidence.directory", {"prod"}),
+    ],
+    ids=["it may not be written", "it is full, which leaves no half file", "a mount that is not there", "a file in its place"],
+)
+async def test_a_directory_that_cannot_be_written_is_said(
+    world: Surroundings,
+    monkeypatch: pytest.MonkeyPatch,
+    accident: Callable[[Surroundings, pytest.MonkeyPatch], None],
+    words: str,
+    left: set[str],
+) -> None:
+    accident(world, monkeypatch)
+    with refused(ErrorType.INVALID_CONFIG, words):
         await collect(world.evidence())
-
-
-async def test_a_write_that_fails_leaves_no_half_file(world: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("activities.bundle.os.fsync", full)
-    with refused(ErrorType.INVALID_CONFIG, "No space left on device"):
-        await collect(world.evidence())
-    assert files_in(world.directory) == set()
+    assert files_in(world.directory) == left
 
 
 async def test_a_mount_that_hangs_is_waited_for_only_so_long(world: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -20,8 +18,8 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node, until
 from tests.cluster.machines import CLUSTER_API, machine_of
-from tests.cluster.test_at_risk import Scans
-from tests.cluster.test_preserving import Surroundings, world  # noqa: F401
+from tests.cluster.test_at_risk import Scans, ended, scans
+from tests.cluster.test_preserving import Surroundings, world
 from tests.cluster.test_preserving import machine as mcm_machine
 from tests.cluster.test_preserving import node as mcm_node
 
@@ -30,10 +28,7 @@ pytestmark = pytest.mark.timeout(20)
 EVENTS = "/api/v1/events"
 
 
-@pytest.fixture
-async def scans(api: ApiServer) -> AsyncIterator[Scans]:
-    async with AsyncExitStack() as stack:
-        yield Scans(api, stack)
+__all__ = ["scans", "world"]  # fixtures
 
 
 async def told(person: ApiClient) -> list[dict[str, Any]]:
@@ -76,9 +71,7 @@ async def test_each_value_is_told_once_and_by_no_other_worker_again(person: ApiC
     events = await until_told(person, 3)
     await until(lambda: not second.view.mistakes or second._mistakes._seen == second.view.mistakes.version, 4)
     assert [event["count"] for event in events] == [1, 1, 1], "after a restart, the server still has what was told"
-    for task in (watching, again):
-        task.cancel()
-    await asyncio.gather(watching, again, return_exceptions=True)
+    await ended(watching, again)
 
 
 def asked_of_events(api: ApiServer) -> int:
@@ -96,8 +89,7 @@ async def test_a_machine_without_a_node_is_told_of_where_it_lives(person: ApiCli
     scan = await scans.open()
     watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=1.0))
     (event,) = await until_told(person, 1)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    await ended(watching)
     about = event["involvedObject"]
     assert (about["kind"], about["name"], about["namespace"]) == ("Machine", machine_of("node-7"), CLUSTER_API.namespace)
     assert event["metadata"]["namespace"] == CLUSTER_API.namespace
@@ -117,8 +109,7 @@ async def test_whoever_annotates_a_whole_fleet_wrongly_is_told_little_by_little(
     await until(lambda: scan._mistakes._working is None and scan._mistakes._not_before > 0, 4)
     assert len(first) <= len(await told(person)) == 4
     assert len(await until_told(person, 9)) == 9
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    await ended(watching)
 
 
 async def test_what_could_not_be_told_is_told_later(
@@ -131,12 +122,11 @@ async def test_what_could_not_be_told_is_told_later(
     scan = await scans.open()
     watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=2.0))
     (event,) = await until_told(person, 1)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    await ended(watching)
     assert event["count"] == 1
 
 
-async def test_a_hold_ends_at_its_expiry_under_a_word_that_means_nothing(world: Surroundings) -> None:  # noqa: F811
+async def test_a_hold_ends_at_its_expiry_under_a_word_that_means_nothing(world: Surroundings) -> None:
     """It changes nothing meanwhile, which is said at every look."""
     await world.has(mcm_node(**{PRESERVE_ANNOTATION: "now"}), mcm_machine())
     begun = await world.hold()

@@ -54,14 +54,18 @@ async def reflector(connection: ClusterConnection, copy: Copy) -> AsyncIterator[
     await reflector.stop()
 
 
+async def streams(reflector: Reflector[NodeView]) -> None:
+    reflector.start()
+    await until(lambda: reflector.streaming)
+
+
 async def test_a_list_in_pages_then_every_change(
     connection: ClusterConnection, copy: Copy, api: ApiServer, person: ApiClient
 ) -> None:
     for number in range(5):
         await person.create(NODES, node(f"node-{number}"))
     reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=WatchLimits(page_size=2))
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     assert sorted(copy.nodes) == [f"node-{number}" for number in range(5)]
     assert reflector.synced
     await person.create(NODES, node("node-9"))
@@ -78,8 +82,7 @@ async def test_a_list_in_pages_then_every_change(
 async def test_a_cut_watch_resumes_without_a_list_and_misses_nothing(
     reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
 ) -> None:
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     for number in range(5):
         assert api.cut_watches(NODES) == 1
         await person.create(NODES, node(f"node-{number}"))
@@ -92,8 +95,7 @@ async def test_a_cut_watch_resumes_without_a_list_and_misses_nothing(
 async def test_a_half_open_watch_is_noticed_by_its_silence(
     reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
 ) -> None:
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     api.faults.add(Fault(accident=Accident.HALF_OPEN, count=1))
     await person.create(NODES, node("node-1"))
     assert not copy.nodes
@@ -126,8 +128,7 @@ async def test_an_expired_version_is_listed_again_and_tells_what_vanished(
 ) -> None:
     for name in ("node-1", "node-2"):
         await person.create(NODES, node(name))
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     fault = api.faults.add(Fault(accident=Accident.STATUS, verb="watch", status=503))
     api.cut_watches()
     await person.delete(f"{NODES}/node-1")
@@ -139,19 +140,6 @@ async def test_an_expired_version_is_listed_again_and_tells_what_vanished(
     assert reflector.lists == 2
 
 
-async def test_410_in_the_middle_of_a_watch(
-    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
-) -> None:
-    await person.create(NODES, node("node-1"))
-    reflector.start()
-    await until(lambda: reflector.streaming)
-    api.faults.add(Fault(accident=Accident.EXPIRE, verb="watch", count=1))
-    api.cut_watches()
-    await until(lambda: reflector.lists == 2 and reflector.streaming)
-    assert sorted(copy.nodes) == ["node-1"]
-    assert reflector.synced
-
-
 async def test_a_server_restored_from_an_older_backup_is_listed_again(
     reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
 ) -> None:
@@ -160,8 +148,7 @@ async def test_a_server_restored_from_an_older_backup_is_listed_again(
     backup = api.store.snapshot()
     await person.create(NODES, node("node-2"))
     await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     newest = reflector.newest_change
     await api.stop()
     api.store.restore(backup)
@@ -290,8 +277,7 @@ async def test_an_outage_is_bounded_in_attempts_and_log_lines(
     reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     fault = api.faults.add(Fault(accident=Accident.REFUSE, path=NODES, user_agent="nodewarden/"))
     caplog.clear()
     api.cut_watches()
@@ -388,8 +374,7 @@ async def test_relist_takes_a_new_list_at_once(
     reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
 ) -> None:
     await person.create(NODES, node("node-1"))
-    reflector.start()
-    await until(lambda: reflector.streaming)
+    await streams(reflector)
     await reflector.relist()
     await until(lambda: reflector.lists == 2 and reflector.streaming)
     assert sorted(copy.nodes) == ["node-1"]

@@ -39,13 +39,18 @@ async def test_the_annotations_of_others_stay_byte_for_byte(empty: World) -> Non
 
 
 async def test_the_mark_of_an_episode_that_ended_is_adopted_with_what_it_added(world: World) -> None:
-    """S35: our workflow id is its id too, so it can't be open."""
-    await world.put_mark(replace(our_mark(cordoned=True, out_of_service=True), incident="incident-0"))
+    """S35: our workflow id is its id too, so it can't be open. Whoever marks the node hears what was added before, also by a
+    write whose answer was lost; the mark that tells of it may be removed later."""
+    added = {"taints": ("example.com/sick:NoSchedule",), "paths": ("snmp://10.0.0.9:1",)}
+    await world.put_mark(replace(our_mark(cordoned=True, out_of_service=True), incident="incident-0", **added))
     result = await world.target.mark(await world.act())
     mark = await world.mark()
     assert "incident-0" in result.detail
+    assert "taint example.com/sick:NoSchedule" in result.detail
+    assert result.added == Added(cordoned=True, **added)
     assert mark is not None
     assert (mark.incident, mark.cordoned, mark.out_of_service) == (INCIDENT, True, True)
+    assert (mark.taints, mark.paths) == (added["taints"], added["paths"])
 
 
 @pytest.mark.parametrize("cordoned", [True, False])
@@ -61,16 +66,6 @@ async def test_a_mark_that_was_removed_by_hand_says_again_what_we_have_added_and
     mark = await empty.mark()
     assert mark is not None
     assert (mark.cordoned, mark.taints, mark.paths) == (cordoned, ("example.com/sick:NoSchedule",), ("snmp://10.0.0.9:1",))
-
-
-async def test_whoever_marks_the_node_hears_what_was_added_before(world: World) -> None:
-    """S35: a predecessor's, or by a write whose answer was lost; the mark that tells of it may be removed later."""
-    left = replace(
-        our_mark(cordoned=True), incident="incident-0", taints=("example.com/sick:NoSchedule",), paths=("snmp://10.0.0.9:1",)
-    )
-    await world.put_mark(left)
-    result = await world.target.mark(await world.act())
-    assert result.added == Added(cordoned=True, taints=("example.com/sick:NoSchedule",), paths=("snmp://10.0.0.9:1",))
 
 
 async def test_a_cordon_that_is_there_already_is_told_to_be_ours(world: World) -> None:

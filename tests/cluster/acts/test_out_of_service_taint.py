@@ -33,14 +33,6 @@ async def taints(world: World) -> list[dict[str, Any]]:
 
 
 class TestTainting:
-    async def test_it_stands_behind_the_others_and_is_noted_in_one_write(self, off: World) -> None:
-        before = await taints(off)
-        result = await off.freeing.taint_out_of_service(await off.free())
-        assert result.changed
-        assert await taints(off) == [*before, OUT_OF_SERVICE]
-        assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
-        assert off.writes == 1
-
     async def test_what_is_left_is_told(self, off: World) -> None:
         await off.add_pod("goes")
         await off.add_pod("stays", finalizers=("example.com/slow",))
@@ -145,11 +137,15 @@ async def test_k07_ours_stands_beside_the_others_and_only_ours_is_removed(off: W
     once nothing is left, and that no second act is begun while one runs (S13), is in `tests/workflows/test_fencing.py`."""
     before = VECTORS["K07"]["taints"]
     await off.change_node({"spec": {"taints": [_taint(each) for each in before]}})
-    await off.freeing.taint_out_of_service(await off.free())
+    off.server.requests.reset()
+    assert (await off.freeing.taint_out_of_service(await off.free())).changed
+    assert off.writes == 1, "the taint and the note that it is ours"
     assert [_written(each) for each in await taints(off)] == VECTORS["K07"]["after_add"]
     assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
-    await off.freeing.untaint_out_of_service(await off.untaint())
+    assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
+    assert off.writes == 2
     assert [_written(each) for each in await taints(off)] == before
+    assert await off.mark() == our_mark(cordoned=True)
 
 
 def _taint(written: str) -> dict[str, str]:
@@ -164,16 +160,6 @@ def _written(taint: dict[str, str]) -> str:
 
 
 class TestUntainting:
-    async def test_ours_goes_and_the_others_are_as_they_were(self, off: World) -> None:
-        before = await taints(off)
-        await off.freeing.taint_out_of_service(await off.free())
-        off.server.requests.reset()
-        result = await off.freeing.untaint_out_of_service(await off.untaint())
-        assert result.changed
-        assert await taints(off) == before
-        assert await off.mark() == our_mark(cordoned=True)
-        assert off.writes == 1
-
     async def test_a_taint_that_a_person_removed_already_is_only_noted(self, off: World) -> None:
         await off.mark_as_ours(cordoned=True, out_of_service=True)
         assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed

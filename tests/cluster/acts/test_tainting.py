@@ -83,16 +83,6 @@ async def test_a_taint_that_deletes_pods_is_refused(ours: World) -> None:
     assert await taints(ours) == [THEIRS]
 
 
-async def test_an_adopted_mark_keeps_its_taints(ours: World) -> None:
-    """S35: the next episode knows what its predecessor left."""
-    await ours.put_mark(replace(our_mark(), incident="incident-0", taints=("nodewarden.io/fencing=yes:NoSchedule",)))
-    result = await ours.target.mark(await ours.act())
-    mark = await ours.mark()
-    assert "taint nodewarden.io/fencing=yes:NoSchedule" in result.detail
-    assert mark is not None
-    assert (mark.incident, mark.taints) == ("incident-1", ("nodewarden.io/fencing=yes:NoSchedule",))
-
-
 async def note(world: World, off_proven: datetime | None) -> bool:
     """Whether it changed anything."""
     writes = world.writes

@@ -58,34 +58,25 @@ class TestDeleting:
         assert off.writes == writes
 
     async def test_mirror_and_daemon_set_pods_are_left(self, off: World) -> None:
-        """S29."""
+        """S29; and finished ones are left to their owners."""
         await off.add_pod("kube-proxy", mirror=True)
         await off.add_pod("logs", owner="DaemonSet")
-        await off.add_pod("web", owner="ReplicaSet")
-        assert (await delete(off)).deleted_pods == 1
-        assert await off.pods() == ["kube-proxy", "logs"]
-
-    async def test_finished_pods_are_left_to_their_owners(self, off: World) -> None:
         await off.add_pod("job", phase="Succeeded")
         await off.add_pod("crash", phase="Failed")
-        assert (await delete(off)).deleted_pods == 0
-        assert await off.pods() == ["crash", "job"]
-
-    async def test_a_pod_that_others_deleted_gently_is_forced(self, off: World) -> None:
-        """S31: terminating on a node that is off means for ever."""
-        await off.add_pod("db-0")
-        await off.others.delete(PODS.path("db-0", namespace="default"))
-        assert await off.pods() == ["db-0"]
+        await off.add_pod("web", owner="ReplicaSet")
         assert (await delete(off)).deleted_pods == 1
-        assert await off.pods() == []
+        assert await off.pods() == ["crash", "job", "kube-proxy", "logs"]
 
-    async def test_a_member_that_had_failed_while_it_was_deleted_is_forced_too(self, off: World) -> None:
-        """Its StatefulSet waits until it has vanished, whatever its phase."""
+    @pytest.mark.parametrize("phase", ["Running", "Failed"])
+    async def test_a_pod_that_others_deleted_gently_is_forced(self, off: World, phase: str) -> None:
+        """S31: terminating on a node that is off means for ever; its StatefulSet waits until it has vanished, whatever its
+        phase."""
         await off.add_pod("db-0")
         await off.others.delete(PODS.path("db-0", namespace="default"))
-        await off.others.patch(PODS.path("db-0", namespace="default", subresource="status"), {"status": {"phase": "Failed"}})
+        await off.others.patch(PODS.path("db-0", namespace="default", subresource="status"), {"status": {"phase": phase}})
         assert (await count(off)).pods == 1
         assert (await delete(off)).deleted_pods == 1
+        assert await off.pods() == []
 
     async def test_what_is_on_other_nodes_is_not_touched(self, off: World) -> None:
         """S9."""
@@ -326,13 +317,12 @@ class TestCounting:
         await off.others.delete(PODS.path("agent", namespace="default"))
         assert (await count(off)).pods == 1
 
-    async def test_names_are_a_few(self, off: World) -> None:
+    async def test_names_are_a_few_and_workloads_a_few_more(self, off: World) -> None:
         """What travels through the history does not grow with the node."""
-        for number in range(15):
+        for number in range(25):
             await off.add_pod(f"web-{number:02}")
         counted = await count(off)
-        assert counted.pods == 15
-        assert len(counted.names) == 10
+        assert (counted.pods, len(counted.names), len(counted.workloads)) == (25, 10, 20)
 
     async def test_pods_whose_names_are_made_up_anew_are_known_by_their_owner(self, off: World) -> None:
         """What stood against the node at one incident is compared with what stood there at the next."""
@@ -341,8 +331,3 @@ class TestCounting:
         await off.add_pod("db-0", owner="StatefulSet")
         await off.add_pod("bare")
         assert (await count(off)).workloads == ("default/ReplicaSet/owner", "default/bare", "default/db-0")
-
-    async def test_workloads_are_a_few_more(self, off: World) -> None:
-        for number in range(25):
-            await off.add_pod(f"web-{number:02}")
-        assert len((await count(off)).workloads) == 20
