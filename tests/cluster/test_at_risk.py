@@ -222,20 +222,6 @@ async def test_the_deletion_of_a_pod_counts_from_when_it_was_asked_for(cluster: 
     assert abs(due - asked - timedelta(seconds=300)) < timedelta(seconds=2)
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(30, 30 + 300), (None, None)])
-async def test_the_deadline_is_that_of_the_least_patient_pod_with_volumes(
-    cluster: ApiClient, scans: Scans, seconds: int | None, expected: int | None
-) -> None:
-    await cluster.delete(f"{PODS}/db-0", grace_seconds=0)
-    await add_pod(cluster, "db-1", seconds=seconds)
-    await add_pod(cluster, "stateless", claim="", seconds=0)
-    await fall(cluster, timedelta(seconds=10))
-    scan = await scans.open()
-    report = await scans.observe_until(scan, lambda report: report.at_risk.nodes and not report.at_risk.unread)
-    (row,) = report.at_risk.nearest
-    assert row.due == (None if expected is None else row.since + timedelta(seconds=expected))
-
-
 async def test_with_no_policy_no_volume_is_followed_and_nothing_is_told(api: ApiServer, person: ApiClient, scans: Scans) -> None:
     """Opt-in."""
     await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))

@@ -12,7 +12,6 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.paths import NODE_HEALTH_CHECKS
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
 from activities.cluster.watch.view_limits import ViewLimits
@@ -122,27 +121,6 @@ async def test_who_was_seen_once_counts_until_the_user_takes_over(
         assert "ConflictingController" not in {condition["type"] for condition in conditions}
     async with ClusterScan("prod", connection, limits=QUIET) as scan:
         assert (await first_report(scan)).checks[0].allowed, "the other one is gone, and nothing says otherwise any more"
-
-
-async def test_somebody_elses_write_of_a_status_counts_for_a_while(
-    api: ApiServer, person: ApiClient, connection: ClusterConnection
-) -> None:
-    """As an API server records it in managedFields; ours do not count."""
-    await furnish(person)
-    entries = [
-        {"manager": "nodewarden", "operation": "Update", "subresource": "status", "time": stamp(now())},
-        {"manager": "kubectl", "operation": "Update", "time": stamp(now())},
-        {"manager": "manager", "operation": "Update", "subresource": "status", "time": stamp(now() - timedelta(minutes=1))},
-    ]
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
-        report = await first_report(scan)
-        assert report.checks[0].allowed
-        found = await person.get(f"{CHECKS}/workers")
-        found["metadata"]["managedFields"] = entries
-        scan.view._watches._check_changed(NODE_HEALTH_CHECKS, "workers", found)
-        [held] = scan.view.report(lease=report.lease).checks
-        assert held.reason == Closed.OBSERVE_ONLY
-        assert "manager writes the status of NodeHealthCheck/workers" in held.message
 
 
 async def test_a_pause_does_not_forget_the_other_controller(

@@ -171,18 +171,6 @@ async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: Ap
     assert [each.node for each in admit(report, (), cap=1, now=now()).admitted] == [SICK]
 
 
-async def test_too_many_unhealthy_hold_a_request_up_whoever_looks_after_the_check(person: ApiClient, open_scan: Open) -> None:
-    """S17."""
-    await furnish(person)
-    await leader(person, "e1f13584.medik8s.io")
-    await person.create(DEFINITIONS, definition())
-    await person.create(CHECKS, check(duration="1s", minHealthy="100%"))
-    report = await first(await open_scan())
-    assert report.checks[0].breached
-    [refused] = admit(report, (), cap=1, now=now()).refused
-    assert (refused.node, refused.reason) == (SICK, "ShortCircuit")
-
-
 @dataclass(frozen=True)
 class Never:
     """A wish that nothing but another one could mend."""
@@ -222,14 +210,6 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     assert (await person.get(f"{REMEDIATIONS}/{wish.node}"))["metadata"]["resourceVersion"] == answered["metadata"][
         "resourceVersion"
     ]
-
-
-async def test_an_excluded_node_is_left_alone_whoever_asks(person: ApiClient, open_scan: Open) -> None:
-    """S20: a person's word on the node holds, although the controller that the object is for does not know it."""
-    await furnish(person)
-    label = {"remediation.medik8s.io/exclude-from-remediation": "true"}
-    await person.patch(f"{NODES}/{SICK}", {"metadata": {"labels": label}})
-    assert "exclude-from-remediation=true" in (await first(await open_scan())).candidates[0].refused
 
 
 async def test_a_kind_that_nobody_serves_or_may_not_be_listed_holds_nothing_up(

@@ -200,6 +200,11 @@ async def scan(api: ApiServer, person: ApiClient, connection: ClusterConnection)
         yield opened
 
 
+async def with_check(scan: ClusterScan, person: ApiClient, **spec: Any) -> None:
+    await person.create(CHECKS, check(**spec))
+    await until(lambda: scan.view.check_objects)
+
+
 async def report_of(scan: ClusterScan) -> ScanReport:
     """Of a poll that tells nobody anything."""
     report: ScanReport = await ActivityEnvironment().run(
@@ -220,8 +225,7 @@ async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...], **more: An
 async def test_a_status_is_written_once_and_again_only_when_it_differs(
     scan: ClusterScan, api: ApiServer, person: ApiClient
 ) -> None:
-    await person.create(CHECKS, check(duration="0s"))
-    await until(lambda: scan.view.check_objects)
+    await with_check(scan, person, duration="0s")
     checks = await reports(scan)
     assert await publish(scan, checks) == Published(written=1)
     generation = (await person.get(f"{CHECKS}/workers"))["metadata"]["generation"]
@@ -252,12 +256,18 @@ def poll(scan: ClusterScan, *in_flight: OpenEpisode, known: str = "", number: in
     return asyncio.create_task(ActivityEnvironment().run(scan.observe_cluster, request))
 
 
+async def phase_of(worker: ClusterScan, person: ApiClient) -> str:
+    """What the check says a moment after that worker had reason to look."""
+    worker.view.poke()
+    await asyncio.sleep(0.1)
+    return str((await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase"))
+
+
 async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_all_the_same(
     scan: ClusterScan, api: ApiServer, person: ApiClient
 ) -> None:
     """S44."""
-    await person.create(CHECKS, check())
-    await until(lambda: scan.view.check_objects)
+    await with_check(scan, person)
     await reports(scan)
     assert api.requests.total("patch", "nodehealthchecks") == 0, "who is in flight is not known yet"
     loop = asyncio.get_running_loop()
@@ -282,16 +292,14 @@ async def test_what_another_worker_has_told_meanwhile_is_told_anew(
     scan: ClusterScan, connection: ClusterConnection, person: ApiClient
 ) -> None:
     """A check's status is of now, whichever worker served the polls."""
-    await person.create(CHECKS, check())
-    await until(lambda: scan.view.check_objects)
+    await with_check(scan, person)
     known = (await report_of(scan)).digest
 
     async def tells(worker: ClusterScan, phase: str, number: int, *in_flight: OpenEpisode) -> None:
         polling = poll(worker, *in_flight, known=known, number=number)
         async with asyncio.timeout(4):
-            while (await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase") != phase:
-                worker.view.poke()
-                await asyncio.sleep(0.05)
+            while await phase_of(worker, person) != phase:
+                pass
         polling.cancel()
 
     async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as other:
@@ -302,24 +310,18 @@ async def test_what_another_worker_has_told_meanwhile_is_told_anew(
 
 
 async def test_an_older_poll_that_has_not_heard_of_its_end_tells_nobody_anything(scan: ClusterScan, person: ApiClient) -> None:
-    await person.create(CHECKS, check())
-    await until(lambda: scan.view.check_objects)
+    await with_check(scan, person)
     known = (await report_of(scan)).digest
-
-    async def phase() -> str:
-        scan.view.poke()
-        await asyncio.sleep(0.1)
-        return str((await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase"))
 
     older = poll(scan, EPISODE, known=known)
     async with asyncio.timeout(2.5):
-        while await phase() != "Remediating":
+        while await phase_of(scan, person) != "Remediating":
             pass
     newer = poll(scan, known=known)
     async with asyncio.timeout(2.5):
-        while await phase() != "Enabled":
+        while await phase_of(scan, person) != "Enabled":
             pass
-    assert {await phase() for _ in range(15)} == {"Enabled"}
+    assert {await phase_of(scan, person) for _ in range(15)} == {"Enabled"}
     assert not older.done()
     older.cancel()
     newer.cancel()
@@ -379,8 +381,7 @@ async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: Ap
 async def test_a_status_that_others_keep_writing_is_a_failure_to_be_tried_again(
     scan: ClusterScan, api: ApiServer, person: ApiClient
 ) -> None:
-    await person.create(CHECKS, check())
-    await until(lambda: scan.view.check_objects)
+    await with_check(scan, person)
     checks = await reports(scan)
     api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="workers", count=ATTEMPTS))
     assert await publish(scan, checks) == Published(written=0, failed=("NodeHealthCheck/workers",))
@@ -390,8 +391,7 @@ async def test_a_status_that_others_keep_writing_is_a_failure_to_be_tried_again(
 async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
     scan: ClusterScan, api: ApiServer, person: ApiClient
 ) -> None:
-    await person.create(CHECKS, check())
-    await until(lambda: scan.view.check_objects)
+    await with_check(scan, person)
     uid = (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
     refusal = Refusal(node="node-1", check=REF, reason="Quorum", message="too few")
     happening = Happening(

@@ -15,34 +15,16 @@ from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
 
 pytestmark = pytest.mark.timeout(10)
 
-BAD = "0000-12-31T00:00:00Z"
-
 
 async def snapshot(connection: ClusterConnection) -> OfflineCluster:
     return await take_snapshot(connection, machines=None, overlap=Overlap.STRICTEST, takeover=True)
-
-
-async def test_a_node_with_a_moment_of_no_calendar_is_counted_and_hides_nothing(
-    person: ApiClient, connection: ClusterConnection
-) -> None:
-    await person.create(DEFINITIONS, definition())
-    await person.create(CHECKS, check(minHealthy=1))
-    for number in range(3):
-        await person.create(NODES, node(f"node-{number}"))
-    bad = [condition | {"lastTransitionTime": BAD} for condition in conditions("Unknown")]
-    await person.patch(f"{NODES}/node-0/status", {"status": {"conditions": bad}})
-    await turn(person, "node-1", "Unknown", since=now() - timedelta(hours=1))
-    parts = (await snapshot(connection)).ledger.report_parts(now())
-    (seen,) = parts.checks
-    assert (seen.total, seen.healthy, seen.soon, seen.unhealthy) == (3, 1, 1, 1)
-    assert [candidate.node for candidate in parts.candidates] == ["node-1"]
 
 
 async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClient, connection: ClusterConnection) -> None:

@@ -296,17 +296,12 @@ async def swept(mirrored: Mirrored, at: datetime, *held: str) -> list[str]:
     return await mirrored.names()
 
 
-async def test_it_stays_its_time_after_the_end_and_then_goes(mirrored: Mirrored) -> None:
-    await mirrored.show(9, Phase.FINAL, outcome="recovered")
-    assert await swept(mirrored, NOW + KEPT_FOR - timedelta(seconds=1)) == [NAME]
-    assert await swept(mirrored, NOW + KEPT_FOR) == []
-
-
-async def test_how_long_it_stays_is_set(mirrored: Mirrored) -> None:
-    kept = NodeFences(mirrored.world.connection, kept_for=timedelta(minutes=2), clock=mirrored.world.clock)
+@pytest.mark.parametrize("kept_for", [KEPT_FOR, timedelta(minutes=2)], ids=["as it comes", "as it is set"])
+async def test_it_stays_its_time_after_the_end_and_then_goes(mirrored: Mirrored, kept_for: timedelta) -> None:
     final = await mirrored.request(9, Phase.FINAL, outcome="recovered")
-    await kept.show(final.target, shown_of(final))
-    assert await swept(mirrored, NOW + timedelta(minutes=2)) == []
+    await NodeFences(mirrored.world.connection, kept_for=kept_for, clock=mirrored.world.clock).show(final.target, shown_of(final))
+    assert await swept(mirrored, NOW + kept_for - timedelta(seconds=1)) == [NAME]
+    assert await swept(mirrored, NOW + kept_for) == []
 
 
 async def test_what_a_terminated_episode_has_left_goes_unless_one_holds_the_node(mirrored: Mirrored) -> None:
