@@ -69,4 +69,4 @@ async def until(condition: Callable[[], object], seconds: float = 2.5) -> None:
     """Wait until the condition holds; a bounded wait on a fact, not a sleep of a guessed length."""
     async with asyncio.timeout(seconds):
         while not condition():
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.01)

@@ -36,7 +36,7 @@ PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 SICK = "node-1"
 LIVE = ViewLimits(grace=timedelta(0), broken=timedelta(milliseconds=200), probe=timedelta(seconds=2))
-WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.05, absence=0.05)
+WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.2, absence=0.05)
 PATIENCE = timedelta(seconds=300 + 360 - 60)
 """From NotReady until people are told, for a pod with the default tolerations."""
 

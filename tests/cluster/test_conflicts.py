@@ -12,12 +12,16 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.checks.brakes import Closed
+from policy.dialects import parse
+from policy.scan.ledger import Ledger
 from policy.scan.report import CheckReport, ClusterLease
+from policy.values.object_refs import Dialect
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
@@ -200,3 +204,18 @@ def test_a_report_that_an_older_worker_made_is_understood() -> None:
 
 async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...]) -> None:
     await scan.publishing.publish(replace(scan.view.report(lease=ClusterLease(held=True)), checks=checks))
+
+
+def test_somebody_elses_write_of_a_status_counts_until_the_check_is_gone() -> None:
+    """As an API server records it in managedFields; ours do not count."""
+    ledger, found = Ledger(), check()
+    conflicts = Conflicts(ledger, takeover=False)
+    ledger.put_check(parse(found))
+    ref = ledger.report_parts(now()).checks[0].ref
+    entry = {"manager": "manager", "operation": "Update", "subresource": "status", "time": stamp(now())}
+    for manager, reason in (("nodewarden", ""), ("kubectl", ""), ("manager", Closed.OBSERVE_ONLY)):
+        found["metadata"]["managedFields"] = [entry | {"manager": manager}]
+        conflicts.check_changed(Dialect.MEDIK8S, ref, found)
+        conflicts.hold(now())
+        assert ledger.report_parts(now()).checks[0].reason == reason
+    assert "manager writes the status of NodeHealthCheck/workers" in ledger.report_parts(now()).checks[0].message

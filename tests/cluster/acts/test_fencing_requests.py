@@ -178,6 +178,8 @@ async def test_what_becomes_of_what_asks_is_seen_live(
     await change(asked)
     result = await look(asked, why, target=target)
     assert (result.verdict, words in result.reason) == (verdict, True), result.reason
+    if verdict is LookVerdict.NEED_GONE:
+        assert words in await answer(asked, why, Stage.FAILED), "whoever answers is told so"
 
 
 async def test_our_own_answer_ends_no_need(asked: World) -> None:
