@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 import pytest
 
 SHARE, LEAST = 0.01, 0.001
-"""Of the time that is skipped so much is waited all the same, in pieces that a selector can wait: data on the loopback may be under
-way, and is never late by more than that."""
+"""Of the time that is skipped so much is waited all the same, in pieces that a selector can wait: data on the loopback may be on
+its way."""
 
 WALLS = (
     "activities.cluster.api.connection",
