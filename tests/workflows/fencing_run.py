@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
@@ -23,7 +23,7 @@ from tests.workflows.surroundings import eventually, moment, patience, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.fencing import Fencing
 from workflows.kit.ids import WORKFLOW_QUEUE
-from workflows.kit.messages import AbortRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 
 @dataclass
@@ -35,12 +35,20 @@ class Run:
     handle: WorkflowHandle[Fencing, EpisodeResult]
     restart_worker: Callable[[], Awaitable[None]]
     """The worker that runs the workflow ends; another one, which knows nothing of it, takes its place."""
+    stopped: asyncio.Event
+    """Set once the act at which it was stopped may end."""
 
-    async def result(self) -> EpisodeResult:
-        """How it ended; every rule that the world watches held at every moment."""
+    def go_on(self) -> None:
+        """The act at which it was stopped ends."""
+        self.stopped.set()
+
+    async def result(self, outcome: Outcome | None = None) -> EpisodeResult:
+        """How it ended, with this outcome where one is named; every rule that the world watches held at every moment."""
+        self.go_on()
         result = await asyncio.wait_for(self.handle.result(), 30)
         await keep_history(self.handle)
         assert self.world.broken == [], self.world.broken
+        assert outcome in {None, result.outcome}, result.message
         return result
 
     async def status(self) -> EpisodeStatus:
@@ -66,6 +74,7 @@ class Run:
 
     async def parked(self) -> EpisodeStatus:
         """Wait until it needs a person."""
+        self.go_on()
         return await self.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
 
     async def did(self, act: str) -> None:
@@ -75,6 +84,24 @@ class Run:
     async def abort(self, *, power_on: bool = False) -> str:
         """A person aborts."""
         return await self.handle.execute_update(Fencing.abort, AbortRequest(who="ada", reason="drill", power_on=power_on))
+
+    async def resume(self, reason: str = "it is mended") -> None:
+        """A person has it go on."""
+        await self.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason=reason))
+
+    async def hold(self, reason: str = "we look first") -> None:
+        """A person holds it."""
+        await self.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason=reason))
+
+    async def acknowledge(self, reason: str = "pulled the plug") -> None:
+        """A person says that the machine is off."""
+        await self.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason=reason))
+
+    async def sees(self, **changes: object) -> None:
+        """The node changes so, and the scanner tells of it."""
+        for name, value in changes.items():
+            setattr(self.world, name, value)
+        await self.tell(self.world.observation())
 
     async def tell(self, observation: Observation) -> None:
         """The scanner says how the node is now."""
@@ -87,10 +114,14 @@ STICKY = timedelta(milliseconds=500)
 
 @asynccontextmanager
 async def fencing(
-    env: WorkflowEnvironment, world: World, *, client: Client | None = None, id_ends: str = "", **changes: object
+    env: WorkflowEnvironment, world: World, *, at: str = "", client: Client | None = None, id_ends: str = "", **changes: object
 ) -> AsyncIterator[Run]:
-    """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side. client: of its workers, where it is
-    not the environment's. id_ends: what follows the node's name in the workflow id."""
+    """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side. at: the act in whose middle it is
+    stopped, until it is to go on. client: of its workers, where it is not the environment's. id_ends: what follows the node's
+    name in the workflow id."""
+    stopped = asyncio.Event()
+    if at:
+        world.gates[at] = stopped
     cluster = f"c{uuid.uuid4().hex[:8]}"
     request = FencingInput(
         **({"cluster": cluster, "node": NODE, "need": world.need, "permit_granted": True, "holder": "us"} | changes)  # type: ignore[arg-type]
@@ -113,11 +144,27 @@ async def fencing(
             )
         workflow_id = f"{episode_id(cluster, NODE)}{id_ends}"
         handle = await env.client.start_workflow(Fencing.run, request, id=workflow_id, task_queue=queue)
-        run = Run(env, world, handle, restart_worker)
+        run = Run(env, world, handle, restart_worker, stopped)
         try:
+            if at:
+                await run.did(at)
             yield run
         finally:
             for gate in world.gates.values():
                 gate.set()
             with contextlib.suppress(RPCError):  # it has ended by itself
                 await handle.terminate("the test is over")
+
+
+async def fenced(
+    env: WorkflowEnvironment, world: World, outcome: Outcome = Outcome.RECOVERED, **changes: object
+) -> EpisodeResult:
+    """How a fencing ended that nobody interfered with: with this outcome."""
+    async with fencing(env, world, **changes) as run:  # type: ignore[arg-type]
+        return await run.result(outcome)
+
+
+async def parked(env: WorkflowEnvironment, world: World, **changes: object) -> EpisodeStatus:
+    """What a fencing says that nobody interfered with once it needs a person."""
+    async with fencing(env, world, **changes) as run:  # type: ignore[arg-type]
+        return await run.parked()

@@ -125,7 +125,7 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_i
         await run.until(lambda status: status.phase is Phase.QUEUED and status.doing.startswith("waits for a permit"))
         assert not world.tainted
         await run.abort()
-        assert (await run.result()).outcome is Outcome.REFUSED
+        await run.result(Outcome.REFUSED)
     assert world.marked, "the next episode adopts what else is left"
 
 

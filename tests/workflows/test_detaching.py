@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +15,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import VolumeState
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere, detaching
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing, parked
 from tests.workflows.world import World, plan
 from workflows.remediation.fencing_step import rebooting
 
@@ -50,9 +49,7 @@ def noted(result: EpisodeResult, act: str) -> list[tuple[str, str]]:
 async def test_only_the_failed_volume_is_detached_and_the_machine_restarted_once(env: WorkflowEnvironment) -> None:
     """S1, S36: pods that no kubelet would end are freed on the proof that exactly their volume is cut."""
     world = world_of(restart())
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
     assert world.storage == CutStorage(handles=("vol-1",))
     assert world.volumes["vol-2"] is VolumeState.ATTACHED
@@ -62,9 +59,7 @@ async def test_only_the_failed_volume_is_detached_and_the_machine_restarted_once
 async def test_behind_a_kubelet_that_answers_pods_are_freed_only_once_it_is_off(env: WorkflowEnvironment) -> None:
     """S1, S30: whoever was asked to go is given the time until then."""
     world = world_of(restart(), ready=True, need=PERSON)
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "off", "free-cut-pods", "on"]
     assert result.freed_pods == 2
 
@@ -72,13 +67,9 @@ async def test_behind_a_kubelet_that_answers_pods_are_freed_only_once_it_is_off(
 async def test_a_volume_that_leaves_with_its_pods_is_not_detached_by_force(env: WorkflowEnvironment) -> None:
     """Another machine may have it by then: nothing is proven of it, and nothing is freed for it (S1)."""
     world = world_of(restart(), ready=True, need=PERSON)
-    world.gates["drain"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("drain")
+    async with fencing(env, world, at="drain") as run:
         world.volumes["vol-1"] = VolumeState.UNKNOWN
-        world.gates["drain"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        result = await run.result(Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "off", "on"]
     assert noted(result, "detach-volumes") == [("ok", "vol-1 left the machine; by themselves")]
 
@@ -87,13 +78,9 @@ async def test_a_volume_that_moves_just_then_is_left_to_its_new_machine(env: Wor
     """S9: the cloud says that it is not attached here any more."""
     elsewhere = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
     world = world_of(restart(), ready=True, need=PERSON, detach_errors=deque([elsewhere]))
-    world.gates["detach vol-1"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("detach vol-1")
+    async with fencing(env, world, at="detach vol-1") as run:
         world.volumes["vol-1"] = VolumeState.UNKNOWN
-        world.gates["detach vol-1"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "off", "on"]
 
 
@@ -101,15 +88,13 @@ async def test_a_machine_that_is_another_one_keeps_its_volumes(env: WorkflowEnvi
     """S9: it still lists what it says is not attached to it."""
     other = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
     world = world_of(restart(), ready=True, need=PERSON, detach_errors=deque([other]))
-    async with fencing(env, world) as run:
-        assert "vol-1 is not attached here" in (await run.parked()).problem
+    assert "vol-1 is not attached here" in (await parked(env, world)).problem
     assert world.commands == []
 
 
 async def test_force_is_for_what_does_not_leave_by_itself(env: WorkflowEnvironment) -> None:
     world = world_of(restart(), ready=True, need=PERSON)
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     drained = next(entry.at for entry in result.record if entry.act == "drain")
     sent = next(entry.at for entry in result.record if entry.act == "detach-volume")
     assert sent - drained >= timedelta(seconds=20)
@@ -118,24 +103,21 @@ async def test_force_is_for_what_does_not_leave_by_itself(env: WorkflowEnvironme
 async def test_what_the_machine_boots_from_is_never_detached(env: WorkflowEnvironment) -> None:
     """Nothing at all is touched for its sake."""
     world = world_of(restart(AttachedVolume(name="pvc-0", handle="vol-root")))
-    async with fencing(env, world) as run:
-        assert "vol-root is what the machine boots from" in (await run.parked()).problem
+    assert "vol-root is what the machine boots from" in (await parked(env, world)).problem
     assert touched(world) == []
 
 
 async def test_a_volume_that_the_cloud_does_not_know_touches_nothing(env: WorkflowEnvironment) -> None:
     """S3."""
     world = world_of(restart(tries=1, restarts=0), volumes={"vol-1": VolumeState.UNKNOWN})
-    async with fencing(env, world) as run:
-        assert "nothing is touched: vol-1 is unknown" in (await run.parked()).problem
+    assert "nothing is touched: vol-1 is unknown" in (await parked(env, world)).problem
     assert touched(world) == []
 
 
 async def test_a_volume_that_is_detached_already_is_one_thing_less_to_do(env: WorkflowEnvironment) -> None:
     """The proposal: in case it is attached."""
     world = world_of(restart(), volumes={"vol-1": VolumeState.AVAILABLE}, ready=True, need=PERSON)
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert touched(world) == ["cordon", "drain", "off", "on"]
 
 
@@ -143,23 +125,20 @@ async def test_nothing_is_detached_from_under_a_pod_whose_budget_keeps_it(env: W
     """S30: the next step of the ladder, which has another proof, may."""
     blocked = DrainResult(left=1, blocked=("demo/database-0: budget db",), mounting=("demo/database-0",))
     world = world_of(restart(), drains=deque([blocked] * 200))
-    async with fencing(env, world) as run:
-        assert "nothing is detached: demo/database-0: budget db" in (await run.parked()).problem
+    assert "nothing is detached: demo/database-0: budget db" in (await parked(env, world)).problem
     assert set(touched(world)) == {"cordon", "drain"}
 
 
 async def test_a_crashing_pod_whose_budget_keeps_it_holds_nothing_up(env: WorkflowEnvironment) -> None:
     blocked = DrainResult(left=1, blocked=("demo/client: budget clients",))
     world = world_of(restart(), drains=deque([blocked] * 200))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert "detach vol-1" in world.acts
 
 
 async def test_a_volume_that_stays_fails_the_step_before_power_is_touched(env: WorkflowEnvironment) -> None:
     world = world_of(restart(tries=1, restarts=0), stuck={"vol-1"})
-    async with fencing(env, world) as run:
-        assert f"still attached to {INSTANCE.endpoint}: vol-1" in (await run.parked()).problem
+    assert f"still attached to {INSTANCE.endpoint}: vol-1" in (await parked(env, world)).problem
     assert world.commands == []
     assert world.consequences() == []
 
@@ -167,11 +146,7 @@ async def test_a_volume_that_stays_fails_the_step_before_power_is_touched(env: W
 async def test_a_volume_that_is_attached_again_frees_nothing_and_holds_up_nothing(env: WorkflowEnvironment) -> None:
     """S1, S2: read again just before; the machine is to come back all the same."""
     world = world_of(restart(), ready=True, need=PERSON)
-    world.gates["off"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("off")
+    async with fencing(env, world, at="off") as run:
         world.volumes["vol-1"] = VolumeState.ATTACHED
-        world.gates["off"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.consequences() == []

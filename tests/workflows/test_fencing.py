@@ -19,11 +19,9 @@ from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import Freeing, PowerDevice
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing, parked
 from tests.workflows.surroundings import moment, patience
 from tests.workflows.world import World, left_by, plan
-from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import PersonRequest
 
 TWO_SUPPLIES = (
     PowerDevice(driver="ipmi", endpoint="pdu://a/7"),
@@ -40,14 +38,10 @@ def order(acts: list[str], *names: str) -> None:
 async def test_a_dead_node_is_isolated_switched_off_proven_freed_switched_on_and_restored(env: WorkflowEnvironment) -> None:
     """S1, S2, S32, S35: the main job, in its order."""
     world = World()
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     order(world.acts, "pin", "mark", "read", "cordon", "off", "read", "taint", "untaint", "on", "uncordon", "release-lease")
     assert (world.count("off"), world.count("on")) == (1, 1)
-    assert result.off_proof is not None
     assert [reading.state for reading in result.off_proof.readings] == [PowerState.OFF]
-    assert result.restart_proof is not None
     assert (result.restart_proof.previous_boot_id, result.restart_proof.boot_id) == ("boot-1", "boot-2")
     assert result.freed_pods == 3
     assert not world.cordoned
@@ -61,11 +55,9 @@ async def test_a_node_that_comes_back_during_the_wait_is_only_uncordoned(env: Wo
         with pytest.MonkeyPatch.context():
             world.gates["event NodeIsolated"] = asyncio.Event()
             await run.did("event NodeIsolated")
-            world.ready = True
-            await run.tell(world.observation())
+            await run.sees(ready=True)
             world.gates["event NodeIsolated"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 0
     order(world.acts, "cordon", "uncordon", "release-lease")
 
@@ -73,18 +65,14 @@ async def test_a_node_that_comes_back_during_the_wait_is_only_uncordoned(env: Wo
 async def test_a_need_that_is_gone_at_the_last_look_stops_the_power_off(env: WorkflowEnvironment) -> None:
     """S20: whatever was true before, the last look decides."""
     world = World(looks=deque([LookVerdict.GO, LookVerdict.NEED_GONE]))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert (world.count("cordon"), world.count("off"), world.count("uncordon")) == (1, 0, 1)
 
 
 async def test_a_veto_before_off_wins_and_is_told(env: WorkflowEnvironment) -> None:
     """S20: exclude label, pause, preserve request or another's maintenance lease."""
     world = World(looks=deque([LookVerdict.GO, LookVerdict.VETOED]))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+    result = await fenced(env, world, Outcome.RELEASED)
     assert "vetoed" in result.message
     assert world.count("off") == 0
     assert not world.cordoned
@@ -93,9 +81,7 @@ async def test_a_veto_before_off_wins_and_is_told(env: WorkflowEnvironment) -> N
 async def test_another_holder_of_the_node_lease_vetoes(env: WorkflowEnvironment) -> None:
     """S13: one owner per node, other operators included."""
     world = World(lease_holder="node-maintenance")
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+    result = await fenced(env, world, Outcome.RELEASED)
     assert "node-maintenance" in result.message
     assert world.count("off") == 0
 
@@ -103,9 +89,7 @@ async def test_another_holder_of_the_node_lease_vetoes(env: WorkflowEnvironment)
 async def test_an_unlicensed_act_waits_until_it_is_licensed(env: WorkflowEnvironment) -> None:
     """S38, S14: without cluster Lease or permit nothing destructive is done."""
     world = World(looks=deque([LookVerdict.GO, LookVerdict.NOT_LICENSED, LookVerdict.NOT_LICENSED]))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.count("look") == 4
     order(world.acts, "look", "off")
 
@@ -113,46 +97,39 @@ async def test_an_unlicensed_act_waits_until_it_is_licensed(env: WorkflowEnviron
 async def test_a_bmc_that_ignores_the_off_is_never_believed(env: WorkflowEnvironment) -> None:
     """S2, S3: accepted is not off. No pod is freed, a person is asked, the permit is free again."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "says on" in status.problem
-        assert not status.permit
-        assert world.consequences() == []
-        assert world.count("off") == 4  # 2 tries, 1 restart
-        assert world.pods == 3
+    status = await parked(env, world)
+    assert "says on" in status.problem
+    assert not status.permit
+    assert world.consequences() == []
+    assert world.count("off") == 4  # 2 tries, 1 restart
+    assert world.pods == 3
 
 
 async def test_a_bmc_that_never_answers_parks_the_episode(env: WorkflowEnvironment) -> None:
     """S3: no answer is never off."""
     silent = failure(ErrorType.UNREACHABLE, "ipmi://10.0.0.7:623: no answer from the BMC")
     world = World(off_errors=deque([silent] * 10), read_errors=deque([silent] * 40))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "no answer from the BMC" in status.problem
-        assert world.consequences() == []
-        assert world.count("off") == 0
+    status = await parked(env, world)
+    assert "no answer from the BMC" in status.problem
+    assert world.consequences() == []
+    assert world.count("off") == 0
 
 
 async def test_a_wrong_password_asks_for_a_person_at_once(env: WorkflowEnvironment) -> None:
     """Unauthorized is never retried: more tries would lock the account."""
     world = World(off_errors=deque([failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")] * 9))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "refused the login" in status.problem
-        assert len(world.off_errors) == 8
-        assert world.consequences() == []
+    status = await parked(env, world)
+    assert "refused the login" in status.problem
+    assert len(world.off_errors) == 8
+    assert world.consequences() == []
 
 
 async def test_another_machine_under_the_name_is_not_the_target(env: WorkflowEnvironment) -> None:
     """S9: what was pinned is compared at the last look. The machine that it was about is replaced, and nobody waits for it."""
     world = World(plan=plan(wait_before_power=timedelta(days=3650)))
-    world.gates["cordon"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("cordon")
-        world.uid, world.provider_id = "uid-2", "sim://8"
-        await run.tell(world.observation())
-        world.gates["cordon"].set()
-        assert (await run.result()).outcome is Outcome.REPLACED
+    async with fencing(env, world, at="cordon") as run:
+        await run.sees(uid="uid-2", provider_id="sim://8")
+        await run.result(Outcome.REPLACED)
     assert world.count("off") == 0
     assert world.consequences() == []
 
@@ -160,9 +137,7 @@ async def test_another_machine_under_the_name_is_not_the_target(env: WorkflowEnv
 async def test_a_lost_answer_to_off_is_read_and_never_repeated(env: WorkflowEnvironment) -> None:
     """S33, S34: ambiguous means wait, read, decide."""
     world = World(off_lost=1)
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert (world.count("off"), world.count("on")) == (1, 1)
 
 
@@ -170,9 +145,7 @@ async def test_a_restart_of_the_flow_keeps_what_is_proven(env: WorkflowEnvironme
     """S5: failing consequences never lead to a second off."""
     refused = failure(ErrorType.UNREACHABLE, "the API server is away")
     world = World(free_errors=deque([refused] * 3))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert world.count("off") == 1
     assert any(entry.act == "restart" for entry in result.record)
 
@@ -180,12 +153,9 @@ async def test_a_restart_of_the_flow_keeps_what_is_proven(env: WorkflowEnvironme
 async def test_a_proof_that_no_longer_holds_licenses_nothing(env: WorkflowEnvironment) -> None:
     """S2, S6: off is read again just before each consequence; somebody switched the machine on again."""
     world = World()
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.power = dict.fromkeys(world.power, PowerState.ON)
         world.ignores_off = True
-        world.gates["event NodePoweredOff"].set()
         status = await run.parked()
         assert world.consequences() == []
         assert "says on" in status.problem
@@ -194,9 +164,7 @@ async def test_a_proof_that_no_longer_holds_licenses_nothing(env: WorkflowEnviro
 async def test_both_supplies_must_be_off(env: WorkflowEnvironment) -> None:
     """S4: all offs come before any on, and one supply that stays on proves nothing."""
     world = World(plan=plan(levels=(TWO_SUPPLIES,)))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.off_proof is not None
+    result = await fenced(env, world)
     assert len(result.off_proof.readings) == 2
     assert [act for act in world.acts if act in {"off", "on"}] == ["off", "off", "on", "on"]
 
@@ -208,10 +176,8 @@ async def test_a_slow_boot_asks_for_a_person_and_is_not_fenced_again(env: Workfl
         status = await run.parked()
         assert "not back Ready" in status.problem
         assert (world.count("off"), world.count("on")) == (1, 1)
-        world.boot_id, world.ready = "boot-2", True
-        await run.tell(world.observation())
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.sees(boot_id="boot-2", ready=True)
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 1
     assert not world.cordoned
 
@@ -221,8 +187,7 @@ async def test_the_same_boot_id_is_no_restart(env: WorkflowEnvironment) -> None:
     world = World(boots=False)
     async with fencing(env, world) as run:
         await run.did("on")
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         status = await run.parked()
         assert status.restart_proof is None
 
@@ -230,18 +195,14 @@ async def test_the_same_boot_id_is_no_restart(env: WorkflowEnvironment) -> None:
 async def test_a_failing_on_never_sends_another_off(env: WorkflowEnvironment) -> None:
     """S5: tried again, read first; no second off."""
     world = World(on_errors=deque([failure(ErrorType.UNREACHABLE, "no answer"), failure(ErrorType.AMBIGUOUS, "lost")]))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert (world.count("off"), world.count("on")) == (1, 1)
 
 
 async def test_marks_without_an_owner_are_only_cleaned_up(env: WorkflowEnvironment) -> None:
     """S35: marks of an episode that was terminated are adopted and cleaned."""
     world = World(ready=True, mark=left_by("old"), need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.count("off") == 0
     assert world.count("cordon") == 0
     assert world.count("uncordon") == 1
@@ -251,9 +212,7 @@ async def test_marks_without_an_owner_are_only_cleaned_up(env: WorkflowEnvironme
 async def test_workloads_that_stay_are_told_and_not_waited_for_for_ever(env: WorkflowEnvironment) -> None:
     """S32: our taint goes before power-on, even when its time is over; a person is told."""
     world = World(pods_stay=True)
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert "still standing against the node" in result.message
     order(world.acts, "taint", "untaint", "event WorkloadsLeft", "on")
 
@@ -261,9 +220,7 @@ async def test_workloads_that_stay_are_told_and_not_waited_for_for_ever(env: Wor
 async def test_where_the_taint_is_not_honoured_pods_are_deleted(env: WorkflowEnvironment) -> None:
     """S1: deletion needs the same proof."""
     world = World(plan=plan(freeing=Freeing.AUTOMATIC, taint_honoured=False))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert world.consequences() == ["delete-workload"]
     assert result.freed_pods == 3
 
@@ -296,19 +253,16 @@ async def test_a_ready_node_fenced_by_hand_is_freed_only_once_it_is_seen_down(en
     """S1: the API server notices a power-off a lease later; until then the node says Ready, and nothing is freed."""
     by_hand = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
     world = World(need=by_hand, ready=True, lingers=4)
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert result.freed_pods == 3
 
 
 async def test_a_node_that_stays_ready_although_its_devices_say_off_is_a_persons_case(env: WorkflowEnvironment) -> None:
     """S9, S10: then the devices feed another machine than the one we look at."""
     world = World(need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"), ready=True, lingers=10_000)
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "right machine" in status.problem
-        assert world.consequences() == []
+    status = await parked(env, world)
+    assert "right machine" in status.problem
+    assert world.consequences() == []
 
 
 async def test_a_node_that_is_preserved_after_off_is_left_off_until_a_person_resumes(env: WorkflowEnvironment) -> None:
@@ -320,8 +274,8 @@ async def test_a_node_that_is_preserved_after_off_is_left_off_until_a_person_res
         assert world.count("on") == 0
         assert world.pods == 0
         world.preserved = False
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="released"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("released")
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 1
 
 
@@ -329,19 +283,16 @@ async def test_a_veto_after_the_machine_was_touched_is_a_persons_case(env: Workf
     """S35: nobody may call "given up before power-off" what may be off."""
     go, veto = LookVerdict.GO, LookVerdict.VETOED
     world = World(ignores_off=True, looks=deque([go, go, veto]))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "vetoed" in status.problem
-        assert world.count("uncordon") == 0
+    status = await parked(env, world)
+    assert "vetoed" in status.problem
+    assert world.count("uncordon") == 0
 
 
 async def test_a_lost_cluster_lease_at_a_consequence_is_waited_with(env: WorkflowEnvironment) -> None:
     """S38: the scanner is away for a while; no try is used up and nothing is given up."""
     lost = [failure(ErrorType.NOT_LICENSED, "the cluster Lease is not held") for _ in range(9)]
     world = World(free_errors=deque(lost))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert result.freed_pods == 3
     assert world.count("off") == 1
 
@@ -350,13 +301,9 @@ async def test_a_device_that_falls_silent_after_the_proof_takes_nothing_back(env
     """S3, S5: silence licenses nothing and unproves nothing; it is asked again."""
     silent = failure(ErrorType.UNREACHABLE, "no answer")
     world = World()
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.read_errors.extend([silent] * 2)
-        world.gates["event NodePoweredOff"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 1
 
 
@@ -364,17 +311,12 @@ async def test_a_node_that_came_back_with_one_supply_off_gets_it_switched_on(env
     """S4: "nothing more to do" is only said of a machine whose supplies are all on."""
     unreachable = failure(ErrorType.UNREACHABLE, "no answer")
     world = World(plan=plan(levels=(TWO_SUPPLIES,), tries=1, restarts=0))
-    async with fencing(env, world) as run:
-        world.gates["off"] = asyncio.Event()
-        await run.did("off")
+    async with fencing(env, world, at="off") as run:
         world.off_errors.append(unreachable)
-        world.gates["off"].set()
         await run.parked()
         assert sorted(world.power.values()) == [PowerState.OFF, PowerState.ON]
-        world.ready = True
-        await run.tell(world.observation())
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
     assert set(world.power.values()) == {PowerState.ON}
     assert world.consequences() == []
 
@@ -382,13 +324,9 @@ async def test_a_node_that_came_back_with_one_supply_off_gets_it_switched_on(env
 async def test_a_reboot_between_pin_and_off_is_neither_a_proof_nor_in_the_way(env: WorkflowEnvironment) -> None:
     """S5: the boot that counts as old is the one seen at the last look before off."""
     world = World()
-    world.gates["cordon"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("cordon")
+    async with fencing(env, world, at="cordon") as run:
         world.boot_id = "boot-1b"
-        world.gates["cordon"].set()
         result = await run.result()
-    assert result.restart_proof is not None
     assert (result.restart_proof.previous_boot_id, result.restart_proof.boot_id) == ("boot-1b", "boot-2")
 
 
@@ -404,29 +342,25 @@ async def test_what_can_never_work_shows_before_anything_is_done_to_the_node(env
     """A missing Secret or a wrong password must not wait for the wait to be over."""
     refused = failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")
     world = World(plan=plan(wait_before_power=timedelta(days=3650)), read_errors=deque([refused]))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "refused the login" in status.problem
-        assert world.count("cordon") == 0
+    status = await parked(env, world)
+    assert "refused the login" in status.problem
+    assert world.count("cordon") == 0
 
 
 async def test_each_device_is_looked_at_before_its_own_off(env: WorkflowEnvironment) -> None:
     """S20: the second supply of a machine is not switched off on the look before the first."""
     go, veto = LookVerdict.GO, LookVerdict.VETOED
     world = World(plan=plan(levels=(TWO_SUPPLIES,)), looks=deque([go, go, veto]))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "vetoed" in status.problem
-        assert world.count("off") == 1
-        assert world.consequences() == []
+    status = await parked(env, world)
+    assert "vetoed" in status.problem
+    assert world.count("off") == 1
+    assert world.consequences() == []
 
 
 async def test_a_node_that_is_back_before_the_lost_answer_to_on_is_known_of_needs_nobody(env: WorkflowEnvironment) -> None:
     """S34: the answer is waited out for longer than the node needs to boot; what counts is when it was asked to."""
     world = World(plan=plan(act_deadline=timedelta(seconds=5)), on_lost=True)
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert result.restart_proof is not None
     assert world.count("event NeedsHuman") == 0
     assert world.count("on") == 1
@@ -438,28 +372,22 @@ async def test_a_parked_node_that_is_back_but_cannot_be_switched_on_waits_for_a_
     world = World(ignores_off=True, on_errors=deque([silent] * 50))
     async with fencing(env, world) as run:
         await run.parked()
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         await run.until(lambda status: "came back by itself; but" in status.problem)
         assert (await run.status()).phase is Phase.NEEDS_HUMAN
         assert world.count("event NeedsHuman") == 1
         await run.tell(world.observation())
         await run.abort()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.count("event NeedsHuman") == 1
 
 
 async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserved(env: WorkflowEnvironment) -> None:
     """S21: not being able to read who objects is no leave to switch on."""
     world = World(plan=plan(freeing=Freeing.NONE))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.glances.extend([LookVerdict.GO, LookVerdict.NOT_LICENSED])  # seen down, need not gone; then the doubt
-        world.gates["event NodePoweredOff"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        result = await run.result(Outcome.RECOVERED)
     assert any("can't be seen whether" in entry.detail for entry in result.record)
     assert world.count("on") == 1
 
@@ -481,7 +409,7 @@ async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironm
         world.ready = False
         world.power = dict.fromkeys(world.power, PowerState.OFF)  # a PDU was pulled meanwhile
         world.off_errors.extend([failure(ErrorType.UNREACHABLE, "BMC busy")] * 20)
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go on"))
+        await run.resume("go on")
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
         assert world.count("off") == offs
         assert world.consequences() == []
@@ -490,13 +418,9 @@ async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironm
 async def test_a_clean_up_leaves_a_node_alone_that_is_not_ready_after_all(env: WorkflowEnvironment) -> None:
     """S35: its machine may be off; the mark stays, so that somebody looks."""
     world = World(need=Need(kind=NeedKind.CLEAN_UP), mark=left_by("older"), ready=True, cordoned=True)
-    world.gates["mark"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("mark")
+    async with fencing(env, world, at="mark") as run:
         world.ready = False
-        world.gates["mark"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.result(Outcome.RELEASED)
     assert world.cordoned
     assert world.count("uncordon") == 0
 
@@ -513,19 +437,16 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
                 await moment(env)
         world.look_errors.clear()
         await run.abort()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
 
 
 async def test_a_node_that_is_deleted_after_off_is_freed_by_deletion_and_switched_on(env: WorkflowEnvironment) -> None:
     """S9: a Node object that is gone strands neither its pods nor a machine that is off."""
     world = World(boots=False)
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.present = False
         world.need = Need(kind=NeedKind.PERSON)
-        world.gates["event NodePoweredOff"].set()
+        run.go_on()
         await run.did("on")
         assert world.consequences() == ["delete-workload"]
         assert world.pods == 0
@@ -535,26 +456,22 @@ async def test_a_lost_answer_to_the_first_mark_leaves_none_behind(env: WorkflowE
     """S35: it is tried again; where it can't be had at all, "refused" means that nothing is left."""
     lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
     world = World(mark_errors=deque([lost]))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     refused = World(mark_errors=deque([lost] * 9))
-    async with fencing(env, refused) as run:
-        assert (await run.result()).outcome is Outcome.REFUSED
+    await fenced(env, refused, Outcome.REFUSED)
     assert not refused.marked
 
 
 async def test_an_off_before_somebody_elses_on_proves_nothing_any_more(env: WorkflowEnvironment) -> None:
     """S6, S1: it was seen on after our off; that it says off again is not our doing, and licenses nothing."""
     world = World(plan=plan(tries=1, restarts=0))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.power = dict.fromkeys(world.power, PowerState.ON)
-        world.gates["event NodePoweredOff"].set()
+        run.go_on()
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "off no longer holds" in status.problem)
         world.power = dict.fromkeys(world.power, PowerState.OFF)
         world.off_errors.extend([failure(ErrorType.UNREACHABLE, "BMC busy")] * 9)
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go on"))
+        await run.resume("go on")
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
         assert world.consequences() == []
 
@@ -564,11 +481,8 @@ async def test_a_workers_wrong_clock_neither_makes_a_proof_nor_takes_one_away(en
     """S2, S6: what was asked after what is the workflow's to say. Somebody switches the machine on and off again between two
     readings: the off from before that is no proof, however late the worker's clock says that it ended."""
     world = World(ahead=ahead)
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.others.extend([PowerState.ON, PowerState.OFF])
-        world.gates["event NodePoweredOff"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 2
     assert world.acts.index("taint") > len(world.acts) - world.acts[::-1].index("off")

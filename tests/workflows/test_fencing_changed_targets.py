@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from temporalio.testing import WorkflowEnvironment
@@ -16,7 +15,6 @@ from policy.objects.marks import Mark
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
-from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 WRONG = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.8:623")
@@ -38,24 +36,21 @@ async def test_a_resume_acts_by_the_configuration_that_was_mended(env: WorkflowE
         await run.parked()
         _mend(world)
         del world.power[WRONG.endpoint]
-        await run.handle.execute_update(Fencing.resume, RESUME)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
     assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
 
 
 async def test_a_configuration_that_changes_before_the_off_sends_none(env: WorkflowEnvironment) -> None:
     """S9: the endpoints that are configured now are compared with the pinned ones; a person decides, and his word pins anew."""
     world = World(plan=plan(levels=((WRONG,),)))
-    world.gates["event NodeIsolated"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodeIsolated")
+    async with fencing(env, world, at="event NodeIsolated") as run:
         _mend(world)
-        world.gates["event NodeIsolated"].set()
         await run.parked()
         assert world.commands == []
         del world.power[WRONG.endpoint]
-        await run.handle.execute_update(Fencing.resume, RESUME)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
     assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
 
 
@@ -66,10 +61,10 @@ async def test_a_resume_under_a_configuration_that_is_still_wrong_asks_again(env
     async with fencing(env, world) as run:
         await run.parked()
         world.pin_errors.append(failure(ErrorType.INVALID_CONFIG, "there is no such template"))
-        await run.handle.execute_update(Fencing.resume, RESUME)
+        await run.resume()
         await run.until(lambda status: "there is no such template" in status.problem)
         await run.abort()
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.commands == []
     assert not world.marked
 
@@ -80,11 +75,11 @@ async def test_what_was_switched_off_by_the_old_device_is_switched_on_by_it(env:
     async with fencing(env, world) as run:
         await run.parked()
         _mend(world)
-        await run.handle.execute_update(Fencing.resume, RESUME)
+        await run.resume()
         await run.until(lambda status: "target-changed" in status.problem)
         world.power[WRONG.endpoint] = PowerState.OFF
         await run.abort(power_on=True)
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
     assert world.consequences() == []  # what another machine's device says is no proof
 
@@ -92,13 +87,9 @@ async def test_what_was_switched_off_by_the_old_device_is_switched_on_by_it(env:
 async def test_a_mark_that_is_gone_after_the_off_is_written_again(env: WorkflowEnvironment) -> None:
     """S35: a backup from before our mark was restored. While we are open the node is nobody else's: it is freed and is back."""
     world = World()
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.mark = None
-        world.gates["event NodePoweredOff"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.pods == 0
     assert world.count("off") == 1
     assert "PartlySwitchedOn" not in world.warnings
@@ -111,27 +102,21 @@ async def test_a_mark_that_is_written_again_says_what_we_have_added(env: Workflo
     taint = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick"})
     cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
     world = World(plan=plan(isolation=(CORDON, taint, cut)))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.mark = None
-        world.gates["event NodePoweredOff"].set()
+        run.go_on()
         await run.did("on")
         mark: Mark | None = world.mark
         await run.result()
-    assert mark is not None
     assert (mark.cordoned, mark.taints, mark.paths) == (True, ("example.com/sick:NoSchedule",), (switch.endpoint,))
 
 
 async def test_a_machine_whose_node_was_made_anew_while_it_was_off_comes_back(env: WorkflowEnvironment) -> None:
     """S9: restoring compares the machine, not the Node object. What needs the old one is dropped."""
     world = World()
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.uid, world.mark = "uid-2", None
-        world.gates["event NodePoweredOff"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.consequences() == []
     assert world.count("off") == world.count("on") == 1
     assert "event WorkloadsLeft" in world.acts
@@ -140,12 +125,9 @@ async def test_a_machine_whose_node_was_made_anew_while_it_was_off_comes_back(en
 async def test_a_machine_whose_node_was_made_anew_is_not_given_up_and_comes_back(env: WorkflowEnvironment) -> None:
     """S9, S35: nobody's `resume` could help, as each look before giving it up says that the Node is another one."""
     world = World(plan=plan(terminate_instance=True))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.uid, world.mark = "uid-2", None
-        world.gates["event NodePoweredOff"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == world.count("on") == 1
     assert world.count("terminate") == 0
     assert "event MachineKept" in world.acts
@@ -154,12 +136,9 @@ async def test_a_machine_whose_node_was_made_anew_is_not_given_up_and_comes_back
 async def test_a_node_that_is_made_anew_before_the_off_is_fenced_under_its_new_uid(env: WorkflowEnvironment) -> None:
     """S9: the same machine by its providerID. It is marked and cordoned anew, and nobody is asked."""
     world = World()
-    world.gates["event NodeIsolated"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodeIsolated")
+    async with fencing(env, world, at="event NodeIsolated") as run:
         world.uid, world.mark, world.cordoned = "uid-2", None, False
-        world.gates["event NodeIsolated"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("cordon") == 2
     assert world.count("off") == world.count("on") == 1
     assert world.pods == 0
@@ -173,8 +152,8 @@ async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: Workflo
         status = await run.parked()
         assert status.problem == "can't be finished: the out-of-service taint can't be set: held by another episode"
         assert status.off_proof is not None
-        await run.handle.execute_update(Fencing.resume, RESUME)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 1
     assert "PartlySwitchedOn" not in world.warnings
 
@@ -182,12 +161,9 @@ async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: Workflo
 async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured(env: WorkflowEnvironment) -> None:
     """S1, S9: what the pinned device says may be said of another machine; it is waited until the configuration is read."""
     world = World(plan=plan(levels=((WRONG,),)))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.glances.append(LookVerdict.NOT_LICENSED)  # seen down, and the doubt
         _mend(world)
-        world.gates["event NodePoweredOff"].set()
         assert "target-changed" in (await run.parked()).problem
     assert world.consequences() == []
 
@@ -211,10 +187,8 @@ async def test_a_word_for_off_is_followed_by_an_on_of_the_device_that_was_mended
     async with fencing(env, world) as run:
         await run.parked()
         _rewired(world, PowerState.OFF)
-        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
-    assert result.off_proof is not None
+        await run.acknowledge("pulled the plug")
+        result = await run.result(Outcome.RECOVERED)
     assert result.off_proof.acknowledgement is not None
     assert world.pods == 0
     assert world.commands == [f"on {RIGHT.endpoint}"]
@@ -226,10 +200,8 @@ async def test_a_word_does_not_outlast_a_mended_device_that_says_on(env: Workflo
     async with fencing(env, world) as run:
         await run.parked()
         _rewired(world)
-        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
-    assert result.off_proof is not None
+        await run.acknowledge("pulled the plug")
+        result = await run.result(Outcome.RECOVERED)
     assert result.off_proof.acknowledgement is None
     assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
 
@@ -243,12 +215,11 @@ async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: W
         _rewired(world)
         world.present, world.mark = False, None
         world.pin_errors.append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
-        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
+        await run.acknowledge("pulled the plug")
         await run.until(lambda status: "switch the machine on by hand" in status.problem)
         assert "delete-workload" in world.acts  # the word stands for what is to be freed
         await run.abort(power_on=True)
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert "switch the machine on by hand" in result.message
     assert world.commands == []
 
@@ -260,7 +231,7 @@ async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: Workfl
     async with fencing(env, world) as run:
         await run.parked()
         _rewired(world)
-        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
+        await run.acknowledge("pulled the plug")
         await run.until(lambda status: "target-changed" in status.problem)
         await run.abort(power_on=True)
         result = await run.result()
@@ -273,42 +244,33 @@ async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_dev
 ) -> None:
     """S9: between off and on the plug became another machine's. A person hears of it and decides."""
     world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), enough=1)
-    world.gates["note-on"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("note-on")
+    async with fencing(env, world, at="note-on") as run:
         former, world.plan, world.power[RIGHT.endpoint] = world.plan, replace(world.plan, levels=((RIGHT,),)), PowerState.OFF
-        world.gates["note-on"].set()
         status = await run.parked()
         assert f"{WRONG.endpoint} is not configured for the node any more" in status.problem
         assert "abort --power-on" in status.problem
         assert world.commands == [f"off {WRONG.endpoint}"]
         world.plan = former
-        await run.handle.execute_update(Fencing.resume, RESUME)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
     assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
 
 
 async def test_what_was_switched_off_comes_back_where_nothing_is_configured_any_more(env: WorkflowEnvironment) -> None:
     """S17: the template is gone, and nothing names another device. That strands no machine that we switched off."""
     world = World(enough=1)
-    world.gates["note-on"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("note-on")
+    async with fencing(env, world, at="note-on") as run:
         world.plan = replace(world.plan, levels=())
-        world.gates["note-on"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == world.count("on") == 1
 
 
 async def test_a_supply_that_was_moved_is_told_and_the_other_one_brings_the_machine_back(env: WorkflowEnvironment) -> None:
     """S4, S9: each device is compared for itself."""
     world = World(plan=plan(levels=((RIGHT, WRONG),), tries=1), enough=1)
-    world.gates["note-on"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("note-on")
+    async with fencing(env, world, at="note-on") as run:
         world.plan, world.power[CUT.endpoint] = replace(world.plan, levels=((RIGHT, CUT),)), PowerState.OFF
-        world.gates["note-on"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert "PartlySwitchedOn" in world.warnings
     assert world.commands[2:] == [f"on {RIGHT.endpoint}"]
 
@@ -323,6 +285,6 @@ async def test_a_device_that_is_on_again_is_not_called_another_machines_once_its
         assert "not back Ready" in (await run.parked()).problem
         world.plan, world.withdrawn = replace(world.plan, levels=()), "it was deleted"
         await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 1
     assert "PartlySwitchedOn" not in world.warnings

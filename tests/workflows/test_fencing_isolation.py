@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
@@ -19,11 +18,9 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState, VolumeState
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing, parked
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, left_by, plan
-from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import PersonRequest
 
 PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
 FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT)
@@ -40,9 +37,7 @@ def bare_metal(**changes: object) -> FencingPlan:
 
 async def test_the_port_is_cut_before_power_and_given_back_after_the_restart(env: WorkflowEnvironment) -> None:
     world = World(plan=bare_metal())
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     order = [
         act for act in world.acts if act in {"cordon", "note cut", "cut-path", "off", "taint", "on", "restore-path", "note back"}
     ]
@@ -56,9 +51,8 @@ async def test_a_node_that_is_back_before_power_off_gets_its_port_back_by_itself
     world = World(plan=bare_metal(wait_before_power=timedelta(hours=1)))
     async with fencing(env, world) as run:
         await run.until(lambda status: bool(status.path_proofs))
-        world.ready = True
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
     assert world.count("restore-path") == 1
     assert world.commands == []
 
@@ -73,20 +67,16 @@ async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(en
         assert world.count("cut-path") == 4
         assert world.commands == []
         await run.abort()
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.count("restore-path") == 1  # it may have been cut after all: what we commanded is given back
 
 
 async def test_an_abort_after_the_workload_was_freed_leaves_the_port_cut_and_says_so(env: WorkflowEnvironment) -> None:
     """S35: un-fencing after an abort is a decision of its own."""
     world = World(plan=bare_metal())
-    world.gates["taint"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("taint")
+    async with fencing(env, world, at="taint") as run:
         await run.abort()
-        world.gates["taint"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert result.left_off
     assert f"left cut: {PORT.endpoint}" in result.message
     assert world.count("restore-path") == 0
@@ -101,8 +91,8 @@ async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env
         assert "left cut" in status.problem
         assert world.count("restore-path") == 0
         world.word = True
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="nobody else uses it"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("nobody else uses it")
+        await run.result(Outcome.RECOVERED)
     assert world.count("restore-path") == 1
 
 
@@ -115,21 +105,19 @@ async def test_a_switch_that_is_away_keeps_the_node_fenced_until_it_is_back(env:
         assert "can't be given back" in status.problem
         assert world.count("uncordon") == 0
         world.silent.clear()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_machine_that_the_plan_leaves_off_ends_fenced_off(env: WorkflowEnvironment) -> None:
     world = World(plan=plan(power_on=False))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert (result.outcome, world.count("on")) == (Outcome.FENCED_OFF, 0)
+    await fenced(env, world, Outcome.FENCED_OFF)
+    assert world.count("on") == 0
     assert world.consequences()
 
 
 async def test_without_mark_schedulable_in_recovery_the_cordon_stays(env: WorkflowEnvironment) -> None:
     world = World(plan=plan(recovery=()))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.cordoned
     assert world.marked == ""
 
@@ -138,13 +126,11 @@ async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env
     """The proposal's time in `new`."""
     patient = plan(wait_before_isolation=timedelta(hours=2))
     world = World(plan=patient, need=Need(kind=NeedKind.PERSON, reason="drill"))
-    async with fencing(env, world) as run:
-        result = await run.result()
-        assert result.ended - result.started >= timedelta(hours=2)
+    result = await fenced(env, world)
+    assert result.ended - result.started >= timedelta(hours=2)
     world = World(plan=patient)
-    async with fencing(env, world) as run:
-        result = await run.result()
-        assert result.ended - result.started < timedelta(hours=1)
+    result = await fenced(env, world)
+    assert result.ended - result.started < timedelta(hours=1)
 
 
 def fabric_only(**changes: object) -> FencingPlan:
@@ -159,8 +145,7 @@ async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: Work
         await run.did("free-cut-pods")
         assert world.storage == SAN
         assert world.count("restore-path") == 0
-        world.ready, world.boot_id = True, "boot-2"
-        await run.tell(world.observation())
+        await run.sees(ready=True, boot_id="boot-2")
         result = await run.result()
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
     assert world.count("restore-path") == 1
@@ -170,16 +155,13 @@ async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: Work
 async def test_a_path_that_others_open_before_its_pods_are_freed_is_cut_once_more(env: WorkflowEnvironment) -> None:
     """S2, S35: it was read as open for ever after, and no resume helped."""
     world = World(plan=fabric_only(tries=1, restarts=1))
-    world.gates["event PathCut"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event PathCut")
+    async with fencing(env, world, at="event PathCut") as run:
         world.paths[PORT.endpoint] = PowerState.ON
-        world.gates["event PathCut"].set()
+        run.go_on()
         await run.did("free-cut-pods")
         assert (world.count("cut-path"), world.paths[PORT.endpoint]) == (2, PowerState.OFF)
-        world.ready, world.boot_id = True, "boot-2"
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True, boot_id="boot-2")
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stays_cut(env: WorkflowEnvironment) -> None:
@@ -187,14 +169,13 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
     world = World(plan=fabric_only())
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         status = await run.parked()
         assert f"{PORT.endpoint} is left cut: pods were freed" in status.problem
         assert world.count("restore-path") == 0
         world.word = True
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="its processes are gone"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("its processes are gone")
+        await run.result(Outcome.RECOVERED)
     assert world.count("restore-path") == 1
 
 
@@ -202,15 +183,12 @@ async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boo
     """S9: who is fenced stays pinned from the start, which boot of it only once it may be fenced."""
     queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
     world = World(plan=fabric_only(), answers=deque([queued]))
-    world.gates["ask-permit"] = asyncio.Event()
-    async with fencing(env, world, permit_granted=False) as run:
-        await run.did("ask-permit")
+    async with fencing(env, world, permit_granted=False, at="ask-permit") as run:
         world.boot_id = "boot-2"
-        world.gates["ask-permit"].set()
+        run.go_on()
         await run.did("free-cut-pods")
         assert [entry.detail for entry in await run.record() if entry.outcome == "boot id"] == ["boot-1 has become boot-2"]
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         assert "left cut" in (await run.parked()).problem  # it is on the boot whose pods were freed
     assert world.count("restore-path") == 0
 
@@ -219,12 +197,9 @@ async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env
     """S9."""
     queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
     world = World(plan=fabric_only(), answers=deque([queued]))
-    world.gates["ask-permit"] = asyncio.Event()
-    async with fencing(env, world, permit_granted=False) as run:
-        await run.did("ask-permit")
+    async with fencing(env, world, permit_granted=False, at="ask-permit") as run:
         world.boot_id, world.uid, world.provider_id = "boot-2", "uid-2", "sim://8"
-        world.gates["ask-permit"].set()
-        assert (await run.result()).outcome is Outcome.REPLACED
+        await run.result(Outcome.REPLACED)
         assert [entry for entry in await run.record() if entry.outcome == "boot id"] == []
     assert world.consequences() == []
 
@@ -237,18 +212,15 @@ async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_
     async with fencing(env, world) as run:
         await run.parked()
         world.silent, world.boot_id = set(), "boot-2"
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the switch answers again"))
+        await run.resume("the switch answers again")
         await run.did("free-cut-pods")
 
 
 async def test_nothing_is_freed_behind_a_path_that_is_open_again(env: WorkflowEnvironment) -> None:
     """S2: read again just before."""
     world = World(plan=fabric_only(tries=1, restarts=0))
-    world.gates["event PathCut"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event PathCut")
+    async with fencing(env, world, at="event PathCut") as run:
         world.paths[PORT.endpoint] = PowerState.ON
-        world.gates["event PathCut"].set()
         assert "not proven cut" in (await run.parked()).problem
     assert world.count("free-cut-pods") == 0
 
@@ -270,9 +242,8 @@ async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(
         await run.did("free-cut-pods")
         assert [act for act in world.acts if act.startswith("detach ")] == ["detach vol-1", "detach vol-2"]
         assert world.storage == CutStorage(handles=("vol-1", "vol-2"))
-        world.ready, world.boot_id = True, "boot-2"
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True, boot_id="boot-2")
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironment) -> None:
@@ -282,8 +253,7 @@ async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironme
         volumes={"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.UNKNOWN},
         stuck={"vol-1"},
     )
-    async with fencing(env, world) as run:
-        assert "vol-1 is attached" in (await run.parked()).problem
+    assert "vol-1 is attached" in (await parked(env, world)).problem
     assert world.consequences() == []
 
 
@@ -292,8 +262,7 @@ async def test_a_volume_that_the_cloud_does_not_know_any_more_is_not_detached(en
     volumes = {"vol-1": VolumeState.ATTACHED}
     plan = volumes_only(tries=1, restarts=0)
     world = World(plan=plan, volumes=volumes, after_detaching=VolumeState.UNKNOWN)
-    async with fencing(env, world) as run:
-        assert "vol-1 is unknown" in (await run.parked()).problem
+    assert "vol-1 is unknown" in (await parked(env, world)).problem
     assert world.consequences() == []
 
 
@@ -314,9 +283,8 @@ async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(
         await run.until(lambda status: status.doing.startswith("waits before power"))
         assert world.noted == {f"{INSTANCE.endpoint}#quarantine"}
         assert world.consequences() == []
-        world.ready = True
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
     assert (world.count("quarantine"), world.count("lift-quarantine")) == (2, 1)
     assert world.noted == set()
 
@@ -333,9 +301,7 @@ async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_pr
         DrainResult(evicted=1, withheld=("db-0: attached",)),
     ]
     world = World(plan=plan(isolation=(CORDON, DRAIN)), drains=deque(rounds))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert (world.count("drain"), [entry.detail for entry in result.record if entry.act == "drain"]) == (
         2,
         ["3 pods evicted; left: db-0: attached"],
@@ -345,9 +311,7 @@ async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_pr
 async def test_a_budget_that_blocks_a_drain_does_not_hold_up_fencing_for_ever(env: WorkflowEnvironment) -> None:
     blocked = DrainResult(left=1, names=("default/db-0",), blocked=("default/db-0: budget db",))
     world = World(plan=plan(isolation=(DRAIN,)), drains=deque([blocked] * 100))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["incomplete"]
 
 
@@ -355,25 +319,21 @@ async def test_a_pod_that_a_filter_refuses_fails_the_step_before_anything_is_evi
     """S29."""
     refused = DrainResult(errors=("default/bare: nothing manages it",))
     world = World(plan=plan(isolation=(DRAIN,), tries=1, restarts=0), drains=deque([refused]))
-    async with fencing(env, world) as run:
-        assert "default/bare: nothing manages it" in (await run.parked()).problem
+    assert "default/bare: nothing manages it" in (await parked(env, world)).problem
     assert world.commands == []
 
 
 async def test_a_taint_of_the_configuration_is_set_in_its_place(env: WorkflowEnvironment) -> None:
     taint = PlannedMethod(name="keep-away", act=Act.TAINT, parameters={"key": "example.org/sick", "effect": "NoSchedule"})
     world = World(plan=plan(isolation=(taint, CORDON)))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.acts.index("taint example.org/sick") < world.acts.index("cordon")
 
 
 async def test_power_off_waits_for_a_crash_dump_and_no_longer(env: WorkflowEnvironment) -> None:
     """S2: messages delay, they prove nothing."""
     world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     heard = [entry for entry in result.record if entry.act == "kdump"]
     assert [entry.outcome for entry in heard] == ["ended"]
     assert heard[0].at - result.started >= timedelta(minutes=2)
@@ -383,17 +343,14 @@ async def test_power_off_waits_for_a_crash_dump_and_no_longer(env: WorkflowEnvir
 async def test_messages_that_never_end_hold_power_off_no_longer_than_the_bound(env: WorkflowEnvironment) -> None:
     """Anybody can send them."""
     world = World(plan=plan(kdump=KdumpRule(longest=timedelta(minutes=5))), kdump=timedelta(days=1))
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     (heard,) = [entry for entry in result.record if entry.act == "kdump"]
     assert (heard.outcome, heard.at - result.started < timedelta(minutes=6)) == ("overdue", True)
 
 
 async def test_without_a_listener_a_configured_wait_is_short_and_said(env: WorkflowEnvironment) -> None:
     world = World(plan=plan(kdump=KdumpRule()))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert "no listener of kdump messages answers" in [entry.detail for entry in result.record if entry.act == "kdump"]
 
 
@@ -403,8 +360,7 @@ TRUSTED = KdumpRule(trusted=True)
 async def test_pods_of_a_trusted_dump_are_freed_before_power_off_which_follows_all_the_same(env: WorkflowEnvironment) -> None:
     """S1, S20: each round after a last look and a fresh message; the rest of the proof is what it always is."""
     world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(minutes=2), dumping_frees=2)
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 3)
     assert result.kernel_dead is not None
     told = [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("kernel-dead", "trusted")]
@@ -420,8 +376,7 @@ async def test_pods_of_a_trusted_dump_are_freed_before_power_off_which_follows_a
 async def test_without_the_option_a_dump_frees_nothing(env: WorkflowEnvironment) -> None:
     """S2: the messages are unauthenticated."""
     world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert result.kernel_dead is None
     assert world.acts.index("off") < world.acts.index(world.consequences()[0])
     assert "free-while-dumping" not in world.acts
@@ -430,8 +385,7 @@ async def test_without_the_option_a_dump_frees_nothing(env: WorkflowEnvironment)
 async def test_a_trusted_dump_that_is_over_frees_nothing_more(env: WorkflowEnvironment) -> None:
     """S6: after the dump the machine boots."""
     world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=20), dumping_frees=0)
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert result.kernel_dead is not None
     assert world.acts.count("free-while-dumping") <= 4
     assert world.acts.index("off") < world.acts.index("taint")
@@ -441,8 +395,7 @@ async def test_a_trusted_dump_that_is_over_frees_nothing_more(env: WorkflowEnvir
 async def test_a_message_from_another_address_is_no_word_of_the_node(env: WorkflowEnvironment) -> None:
     """S9."""
     world = World(plan=plan(kdump=TRUSTED, tries=1), kdump=timedelta(seconds=20), kdump_address="10.0.0.8")
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert "free-while-dumping" not in world.acts
     assert result.kernel_dead is None
 
@@ -450,27 +403,18 @@ async def test_a_message_from_another_address_is_no_word_of_the_node(env: Workfl
 async def test_a_node_that_boots_after_its_trusted_dump_needs_no_power_command(env: WorkflowEnvironment) -> None:
     """S35: restart proven, by its new boot id."""
     world = World(plan=plan(kdump=TRUSTED, wait_before_power=timedelta(days=3650)), kdump=timedelta(days=1))
-    world.gates["free-while-dumping"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("free-while-dumping")
-        world.boot_id, world.ready = "boot-2", True
-        await run.tell(world.observation())
-        world.gates["free-while-dumping"].set()
+    async with fencing(env, world, at="free-while-dumping") as run:
+        await run.sees(boot_id="boot-2", ready=True)
         result = await run.result()
     assert (result.outcome, world.commands) == (Outcome.RECOVERED, [])
-    assert result.restart_proof is not None
     assert result.restart_proof.boot_id == "boot-2"
 
 
 async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a_person_s_case(env: WorkflowEnvironment) -> None:
     """S2: the message was a lie, and its pods run twice. Nobody calls that recovered, however often it is seen."""
     world = World(plan=plan(kdump=TRUSTED, wait_before_power=timedelta(days=3650)), kdump=timedelta(days=1))
-    world.gates["free-while-dumping"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("free-while-dumping")
-        world.ready = True
-        await run.tell(world.observation())
-        world.gates["free-while-dumping"].set()
+    async with fencing(env, world, at="free-while-dumping") as run:
+        await run.sees(ready=True)
         status = await run.parked()
         assert "no restart of it is proven" in status.problem
         await run.tell(world.observation())
@@ -496,8 +440,7 @@ async def test_what_goes_wrong_while_a_dump_is_trusted_leaves_the_rest_to_the_pr
     """S6: a node that has booted meanwhile is refused by whoever writes."""
     world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5))
     world.dumping_errors.extend(failure(ErrorType.NOT_PROVEN, "it has booted") for _ in range(9))
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 3)
     assert world.acts.index("off") < world.acts.index("taint")
 
@@ -505,8 +448,7 @@ async def test_what_goes_wrong_while_a_dump_is_trusted_leaves_the_rest_to_the_pr
 async def test_the_mark_says_off_from_the_proof_to_the_power_on(env: WorkflowEnvironment) -> None:
     """S36: nobody is warned of data at risk while the machine is proven off."""
     world = World()
-    async with fencing(env, world) as run:
-        await run.result()
+    await fenced(env, world)
     order = [act for act in world.acts if act in {"off", "note-off", "taint", "note-on", "on"}]
     assert order == ["off", "note-off", "taint", "note-on", "on"]
 
@@ -514,8 +456,7 @@ async def test_the_mark_says_off_from_the_proof_to_the_power_on(env: WorkflowEnv
 async def test_the_node_is_deleted_last_and_its_machine_registers_anew(env: WorkflowEnvironment) -> None:
     """S1, S9: only under the proof; the new Node is the same machine."""
     world = World(plan=plan(delete_node=True))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     order = [act for act in world.acts if act in {"taint", "delete-node", "on"}]
     assert order == ["taint", "delete-node", "on"]
 
@@ -523,9 +464,8 @@ async def test_the_node_is_deleted_last_and_its_machine_registers_anew(env: Work
 async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: WorkflowEnvironment) -> None:
     """S1."""
     world = World(plan=plan(terminate_instance=True))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert (result.outcome, world.count("on")) == (Outcome.FENCED_OFF, 0)
+    result = await fenced(env, world, Outcome.FENCED_OFF)
+    assert world.count("on") == 0
     order = [act for act in world.acts if act in {"off", "taint", "terminate", "read-given-up"}]
     assert order == ["off", "taint", "terminate", "read-given-up"]
     assert "given up for good (ipmi://10.0.0.7:623: number-1 is gone)" in result.message
@@ -535,9 +475,8 @@ async def test_a_machine_is_given_up_once_and_read_until_it_is(env: WorkflowEnvi
     """S2, S33: accepted is not given up, a lost answer is read and not repeated, and a slow cloud is waited for."""
     lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
     world = World(plan=plan(terminate_instance=True), terminate_errors=deque([lost]), stays=6)
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert (result.outcome, world.count("terminate")) == (Outcome.FENCED_OFF, 1)
+    await fenced(env, world, Outcome.FENCED_OFF)
+    assert world.count("terminate") == 1
     assert world.count("read-given-up") == 7  # which takes longer than one try
 
 
@@ -557,13 +496,10 @@ async def test_a_machine_that_nobody_wants_given_up_any_more_is_switched_on_by_a
     """S17, S20, S35: its check is gone before it is given up. Whoever has it go on gets it back, and no brake holds that up."""
     refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
     world = World(plan=plan(terminate_instance=True, power_on=False), answers=deque([refusal] * 50))
-    world.gates["off"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("off")
+    async with fencing(env, world, at="off") as run:
         world.excused = True
-        world.gates["off"].set()
         assert "given up" in (await run.parked()).problem
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="we keep it"))
+        await run.resume("we keep it")
         result = await run.result()
     assert (result.outcome, world.count("on"), world.count("terminate")) == (Outcome.RECOVERED, 1, 0)
 
@@ -574,10 +510,9 @@ async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: Work
     async with fencing(env, world) as run:
         await run.parked()
         world.silent.clear()
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the switch answers again"))
+        await run.resume("the switch answers again")
         await run.did("free-cut-pods")
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         assert "left cut" in (await run.parked()).problem
     assert world.count("restore-path") == 0
 
@@ -586,23 +521,19 @@ async def test_a_restart_made_by_hand_gives_the_path_back_without_a_word(env: Wo
     world = World(plan=fabric_only())
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         await run.parked()
-        world.boot_id, world.ready_since = "boot-2", None
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(boot_id="boot-2", ready_since=None)
+        await run.result(Outcome.RECOVERED)
     assert world.count("restore-path") == 1
 
 
 async def test_an_abort_during_a_hold_terminates_nothing(env: WorkflowEnvironment) -> None:
     """S20, S35: the wait ends, and what it waited for is not done."""
     world = World(plan=plan(terminate_instance=True))
-    world.gates["taint"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("taint")
-        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="we look first"))
-        world.gates["taint"].set()
+    async with fencing(env, world, at="taint") as run:
+        await run.hold("we look first")
+        run.go_on()
         await run.until(lambda status: status.doing.startswith("held by"))
         await run.abort()
         result = await run.result()
@@ -612,11 +543,9 @@ async def test_an_abort_during_a_hold_terminates_nothing(env: WorkflowEnvironmen
 async def test_an_abort_during_a_hold_switches_nothing_on(env: WorkflowEnvironment) -> None:
     """S35."""
     world = World()
-    world.gates["taint"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("taint")
-        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="we look first"))
-        world.gates["taint"].set()
+    async with fencing(env, world, at="taint") as run:
+        await run.hold("we look first")
+        run.go_on()
         await run.until(lambda status: status.doing.startswith("held by"))
         await run.abort()
         result = await run.result()
@@ -639,8 +568,7 @@ async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEn
     world = World(plan=fabric_only())
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         await run.parked()
         real = world.observation
 
@@ -648,8 +576,7 @@ async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEn
             return replace(real(), uid="uid-new", boot_id="boot-of-another", provider_id="", system_uuid="sys-99")
 
         world.observation = replaced  # type: ignore[method-assign,assignment]
-        world.word = True
-        await run.tell(world.observation())
+        await run.sees(word=True)
         await let_pass(env, run.handle, timedelta(hours=1))
         assert world.count("restore-path") == 0
 
@@ -663,7 +590,7 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
     old.heard_ago = timedelta(seconds=6)
     for world in (old, new):
         async with fencing(env, world) as run:
-            assert (await run.result()).outcome is Outcome.RECOVERED
+            await run.result(Outcome.RECOVERED)
     assert old.count("free-while-dumping") == 0
     assert new.count("free-while-dumping") == 1
 
@@ -674,15 +601,12 @@ async def test_volumes_that_were_detached_before_a_person_was_asked_are_freed_af
         plan=plan(levels=((INSTANCE,),), isolation=(DETACH, FREE), tries=1, restarts=0),
         volumes={"vol-1": VolumeState.ATTACHED},
     )
-    world.gates["event VolumesDetached"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event VolumesDetached")
+    async with fencing(env, world, at="event VolumesDetached") as run:
         world.volumes["vol-1"] = VolumeState.UNKNOWN
-        world.gates["event VolumesDetached"].set()
         assert "not proven detached" in (await run.parked()).problem
         world.volumes["vol-1"] = VolumeState.AVAILABLE
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the cloud answers again"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("the cloud answers again")
+        await run.result(Outcome.RECOVERED)
     assert world.count("free-cut-pods") == 1
     assert world.storage == CutStorage(handles=("vol-1",))
 
@@ -693,13 +617,9 @@ async def test_what_is_left_behind_the_cut_is_freed_under_an_abort_that_asks_for
     later = replace(FREE, only=chosen)
     world = World(plan=bare_metal(isolation=(CORDON, FC_OFF_SAN, later)), ready=True, lingers=1)
     world.need = Need(kind=NeedKind.PERSON, reason="drill")
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         await run.abort(power_on=True)
-        world.gates["event NodePoweredOff"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.count("free-cut-pods") == 1
     assert world.count("read-path") < 10
     assert "event WorkloadsLeft" not in world.acts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,10 +11,8 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing, parked
 from tests.workflows.world import World, plan
-from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
 PDU_A = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-a/7")
@@ -25,19 +22,15 @@ LEVELS = ((BMC,), (PDU_A, PDU_B))
 
 async def test_where_the_first_level_proves_off_the_second_is_never_touched(env: WorkflowEnvironment) -> None:
     world = World(plan=plan(levels=LEVELS))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.commands == [f"off {BMC.endpoint}", f"on {BMC.endpoint}"]
 
 
 async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_first(env: WorkflowEnvironment) -> None:
     """S3, S4: silence is never off; the proof is of all devices of the level that answered."""
     world = World(plan=plan(levels=LEVELS), silent={BMC.endpoint})
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (PDU_A, PDU_B)]
-    assert result.off_proof is not None
     assert {reading.endpoint for reading in result.off_proof.readings} == {PDU_A.endpoint, PDU_B.endpoint}
     assert world.consequences()
 
@@ -45,26 +38,23 @@ async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_fi
 async def test_a_device_of_another_level_that_says_on_contradicts_the_proof(env: WorkflowEnvironment) -> None:
     """S1, S2: a BMC that was told off and still says on has power from somewhere, whatever the PDU says."""
     world = World(plan=plan(levels=((BMC,), (PDU_A,)), tries=1, restarts=0), stuck={BMC.endpoint})
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "ipmi://10.0.0.7:623 says on" in status.problem
-        assert world.consequences() == []
+    status = await parked(env, world)
+    assert "ipmi://10.0.0.7:623 says on" in status.problem
+    assert world.consequences() == []
 
 
 async def test_one_supply_of_the_last_level_is_not_enough(env: WorkflowEnvironment) -> None:
     """S4."""
     world = World(plan=plan(levels=LEVELS, tries=1, restarts=0), silent={BMC.endpoint, PDU_B.endpoint})
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert PDU_B.endpoint in status.problem
-        assert world.consequences() == []
+    status = await parked(env, world)
+    assert PDU_B.endpoint in status.problem
+    assert world.consequences() == []
 
 
 async def test_a_level_gets_the_time_that_its_slowest_device_was_given(env: WorkflowEnvironment) -> None:
     patient = PowerDevice(driver="ipmi", endpoint=BMC.endpoint, off_timeout=timedelta(seconds=90))
     world = World(plan=plan(levels=((patient,),), tries=1, restarts=0), stuck={BMC.endpoint})
-    async with fencing(env, world) as run:
-        assert "not proven within 90 s" in (await run.parked()).problem
+    assert "not proven within 90 s" in (await parked(env, world)).problem
 
 
 async def test_an_off_waits_its_delay_and_a_node_that_comes_back_meanwhile_is_left_alone(env: WorkflowEnvironment) -> None:
@@ -73,9 +63,8 @@ async def test_an_off_waits_its_delay_and_a_node_that_comes_back_meanwhile_is_le
     world = World(plan=plan(levels=((delayed,),)))
     async with fencing(env, world) as run:
         await run.until(lambda status: "waits its delay" in status.doing)
-        world.ready = True
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
     assert world.commands == []
 
 
@@ -85,25 +74,22 @@ async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_re
     async with fencing(env, world) as run:
         await run.parked()
         world.power[BMC.endpoint] = PowerState.OFF
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled both plugs"))
+        await run.acknowledge("pulled both plugs")
         await run.did("taint")
         await run.parked()  # its device can't switch it on again either
         world.power[BMC.endpoint], world.boot_id, world.ready = PowerState.ON, "boot-2", True
         await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert not world.cordoned
 
 
 async def test_a_silent_bmc_that_comes_back_saying_on_takes_the_proof_of_the_supplies_away(env: WorkflowEnvironment) -> None:
     """S1, S2: the PDU said off, but the machine has power. Nothing is freed before the BMC was switched off and says so, too."""
     world = World(plan=plan(levels=((BMC,), (PDU_A,))), silent={BMC.endpoint})
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.silent.clear()
         world.ready = False
-        world.gates["event NodePoweredOff"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.commands[:2] == [f"off {PDU_A.endpoint}", f"off {BMC.endpoint}"]
     assert world.acts.index("taint") > [at for at, act in enumerate(world.acts) if act == "off"][1]
 
@@ -111,8 +97,7 @@ async def test_a_silent_bmc_that_comes_back_saying_on_takes_the_proof_of_the_sup
 async def test_a_bmc_that_stays_silent_takes_nothing_back(env: WorkflowEnvironment) -> None:
     """S2: silence of a device of another level is no contradiction, however often it is read."""
     world = World(plan=plan(levels=((BMC,), (PDU_A,))), silent={BMC.endpoint})
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.count("taint") == 1
     assert world.commands == [f"off {PDU_A.endpoint}", f"on {PDU_A.endpoint}"]
 
@@ -120,12 +105,9 @@ async def test_a_bmc_that_stays_silent_takes_nothing_back(env: WorkflowEnvironme
 async def test_a_supply_that_dies_after_its_off_does_not_keep_the_other_one_off(env: WorkflowEnvironment) -> None:
     """S4, S5: both were switched off, and one supply is enough for a machine. Its return decides; a person is told."""
     world = World(plan=plan(levels=((PDU_A, PDU_B),)), enough=1)
-    world.gates["note-on"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("note-on")
+    async with fencing(env, world, at="note-on") as run:
         world.silent.add(PDU_A.endpoint)
-        world.gates["note-on"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert "event PartlySwitchedOn" in world.acts
     first_on = world.commands.index(f"on {PDU_B.endpoint}")
     assert {f"off {each.endpoint}" for each in (PDU_A, PDU_B)} == set(world.commands[:first_on])
@@ -133,11 +115,8 @@ async def test_a_supply_that_dies_after_its_off_does_not_keep_the_other_one_off(
 
 async def test_a_person_is_asked_where_no_supply_can_be_switched_on(env: WorkflowEnvironment) -> None:
     world = World(plan=plan(levels=((PDU_A, PDU_B),), tries=1), enough=1)
-    world.gates["note-on"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("note-on")
+    async with fencing(env, world, at="note-on") as run:
         world.silent |= {PDU_A.endpoint, PDU_B.endpoint}
-        world.gates["note-on"].set()
         assert "no answer" in (await run.parked()).problem
     assert not [each for each in world.commands if each.startswith("on ")]
 
@@ -145,12 +124,9 @@ async def test_a_person_is_asked_where_no_supply_can_be_switched_on(env: Workflo
 async def test_what_was_switched_off_before_somebody_switched_it_on_is_switched_on_as_well(env: WorkflowEnvironment) -> None:
     """An off that proves nothing any more (S6) has still taken the power away: without the supply the BMC starts nothing."""
     world = World(plan=plan(levels=((BMC,), (PDU_A,))), silent={BMC.endpoint})
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.silent.clear()
-        world.gates["event NodePoweredOff"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.commands[-2:] == [f"on {PDU_A.endpoint}", f"on {BMC.endpoint}"]
 
 
@@ -163,11 +139,8 @@ async def test_a_dead_device_of_a_level_leaves_none_of_the_others_on_against_the
     """S1, S4: the level can't prove off any more. What feeds the machine beside the dead one is switched off all the same, so
     that it does not say on against the level that proves off; and all that was switched off is switched on again."""
     world = World(plan=plan(levels=SUPPLIES_FIRST, tries=1, restarts=0), silent={PDU_A.endpoint})
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert world.commands == OFF_AND_BACK
-    assert result.off_proof is not None
     assert [reading.endpoint for reading in result.off_proof.readings] == [BMC.endpoint]
 
 
@@ -176,8 +149,7 @@ async def test_a_device_that_refuses_for_good_leaves_none_of_the_others_on(env: 
     world = World(plan=plan(levels=SUPPLIES_FIRST, tries=1, restarts=0), enough=2)
     world.power[PDU_A.endpoint] = PowerState.OFF
     world.off_errors.append(failure(ErrorType.UNAUTHORIZED, "this user may only read"))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.commands[:2] == [f"off {PDU_B.endpoint}", f"off {BMC.endpoint}"]
 
 
@@ -191,7 +163,7 @@ async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_l
         assert f"{PDU_B.endpoint} says off" in status.problem
         assert world.consequences() == []
         await run.abort(power_on=True)
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.commands == OFF_AND_BACK
 
 
@@ -203,7 +175,7 @@ async def test_a_slow_device_of_a_level_that_failed_gets_its_time(env: WorkflowE
     async with fencing(env, world) as run:
         await run.did("off")
         world.off_due[slow.endpoint] = await env.get_current_time() + timedelta(seconds=20)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.commands.count(f"off {slow.endpoint}") == 1
 
 
@@ -221,8 +193,8 @@ async def test_what_is_left_of_the_last_level_is_left_alone_and_a_mended_configu
             replace(world.plan, levels=((mended, PDU_B),)),
             {each.endpoint: PowerState.ON for each in (mended, PDU_B)},
         )
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the address is mended"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("the address is mended")
+        await run.result(Outcome.RECOVERED)
     assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (mended, PDU_B)]
 
 
@@ -233,7 +205,7 @@ async def test_an_abort_before_the_rest_of_a_failing_level_leaves_the_machine_al
     async with fencing(env, world) as run:
         await run.until(lambda status: f"waits its delay before {PDU_B.endpoint}" in status.doing)
         await run.abort()
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.commands == []
 
 
@@ -243,9 +215,8 @@ async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_swi
     world = World(plan=plan(levels=((PDU_A, PDU_B), (delayed,))), silent={PDU_A.endpoint}, enough=1)
     async with fencing(env, world) as run:
         await run.until(lambda status: f"waits its delay before {BMC.endpoint}" in status.doing)
-        world.ready = True
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
     assert world.commands[0] == f"off {PDU_B.endpoint}"
     assert set(world.commands[1:]) == {f"on {PDU_B.endpoint}"}
     assert world.consequences() == []
@@ -254,10 +225,7 @@ async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_swi
 async def test_a_supply_of_a_level_that_failed_and_does_not_come_on_again_is_told(env: WorkflowEnvironment) -> None:
     """S5, S35: the machine is back by the level that proved it off, without one of its supplies. A person hears of it."""
     world = World(plan=plan(levels=SUPPLIES_FIRST), silent={PDU_A.endpoint}, enough=2)
-    world.gates["note-on"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("note-on")
+    async with fencing(env, world, at="note-on") as run:
         world.silent.add(PDU_B.endpoint)
-        world.gates["note-on"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert "PartlySwitchedOn" in world.warnings

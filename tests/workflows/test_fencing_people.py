@@ -16,22 +16,18 @@ from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, PersonRequest
 
 
 async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
     """S35: every end runs its compensation."""
     world = World(plan=plan(wait_before_power=timedelta(days=3650)))
-    world.gates["event NodeIsolated"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodeIsolated")
+    async with fencing(env, world, at="event NodeIsolated") as run:
         await run.abort()
-        world.gates["event NodeIsolated"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert "ada (drill)" in result.message
     assert world.count("off") == 0
     assert not world.cordoned
@@ -41,13 +37,9 @@ async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) ->
 async def test_an_abort_after_off_finishes_consequences_and_leaves_the_power_off(env: WorkflowEnvironment) -> None:
     """S35: power-on after an abort is a decision of its own, and the result says that the machine was left off."""
     world = World()
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         await run.abort()
-        world.gates["event NodePoweredOff"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert result.left_off
     assert world.pods == 0
     assert world.count("on") == 0
@@ -58,13 +50,9 @@ async def test_an_abort_after_off_finishes_consequences_and_leaves_the_power_off
 async def test_an_abort_with_power_on_brings_the_node_back(env: WorkflowEnvironment) -> None:
     """S35: asked for, power comes back."""
     world = World()
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodePoweredOff")
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         await run.abort(power_on=True)
-        world.gates["event NodePoweredOff"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert not result.left_off
     assert world.count("on") == 1
     assert world.ready
@@ -76,8 +64,7 @@ async def test_an_abort_reaches_a_parked_episode(env: WorkflowEnvironment) -> No
     async with fencing(env, world) as run:
         await run.parked()
         await run.abort()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.consequences() == []
     assert not world.cordoned
 
@@ -88,14 +75,11 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
     async with fencing(env, world) as run:
         await run.parked()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason=" "))
+            await run.acknowledge(" ")
         assert "reason" in str(refused.value.cause)
         world.power = dict.fromkeys(world.power, PowerState.OFF)
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
-    assert result.off_proof is not None
-    assert result.off_proof.acknowledgement is not None
+        await run.acknowledge("pulled the plug")
+        result = await run.result(Outcome.RECOVERED)
     assert result.off_proof.acknowledgement.who == "ada"
     assert world.pods == 0
     assert "ask-permit" in world.acts  # it had given its permit back
@@ -104,11 +88,9 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
 async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironment) -> None:
     """S8: a word given in advance would be no observation."""
     world = World()
-    world.gates["cordon"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("cordon")
+    async with fencing(env, world, at="cordon") as run:
         with pytest.raises(WorkflowUpdateFailedError):
-            await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="sure"))
+            await run.acknowledge("sure")
 
 
 async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_be_removed(env: WorkflowEnvironment) -> None:
@@ -120,25 +102,23 @@ async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_
         await run.abort()
         await run.until(lambda status: "our marks can't be removed" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I pulled the plug"))
+            await run.acknowledge("I pulled the plug")
         assert "needs a person because off is not proven" in str(refused.value.cause)
         world.unmark_errors.clear()
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert (world.count("event NeedsHuman"), world.marked) == (2, "")
 
 
 async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvironment) -> None:
     """A person's hold is obeyed before the next destructive act."""
     world = World()
-    world.gates["cordon"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("cordon")
-        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looking at it"))
-        world.gates["cordon"].set()
+    async with fencing(env, world, at="cordon") as run:
+        await run.hold("looking at it")
+        run.go_on()
         await run.until(lambda status: status.doing.startswith("held by ada"))
         assert world.count("off") == 0
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("go")
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: WorkflowEnvironment) -> None:
@@ -153,7 +133,7 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
         assert not status.permit
         assert set(world.acts) == {"pin", "ask-permit"}  # it asks again now and then, in case the scanner has forgotten it
         await run.handle.signal(Fencing.permit_granted)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_anything_is_disrupted(
@@ -165,7 +145,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
     async with fencing(env, world, permit_granted=True) as run:
         status = await run.until(lambda status: bool(status.queued))
         assert (status.permit, "cordon" in world.acts, world.count("off")) == (False, False, 0)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.acts.index("ask-permit") < world.acts.index("cordon")
 
 
@@ -176,9 +156,8 @@ async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_
     async with fencing(env, world, permit_granted=True) as run:
         await run.until(lambda status: bool(status.queued))
         asked = world.count("ask-permit")
-        world.ready = True
-        await run.tell(world.observation())
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.sees(ready=True)
+        await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") <= asked + 1
     assert world.commands == []
 
@@ -187,9 +166,7 @@ async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnviron
     """S17, S18: refused with the reason."""
     refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
     world = World(answers=deque([refusal]))
-    async with fencing(env, world, permit_granted=False) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.REFUSED
+    result = await fenced(env, world, permit_granted=False, outcome=Outcome.REFUSED)
     assert "short circuit" in result.message
     assert world.acts == ["pin", "ask-permit"]
 
@@ -203,9 +180,8 @@ async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowE
         await run.parked()
         assert world.pods == 0
         world.on_errors.clear()
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the BMC answers again"))
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.resume("the BMC answers again")
+        await run.result(Outcome.RECOVERED)
     assert (world.count("off"), world.count("on"), world.count("ask-permit")) == (1, 1, 0)
 
 
@@ -218,8 +194,8 @@ async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: Wor
         await run.parked()
         assert world.pods == 0
         world.terminate_errors.clear()
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the cloud answers again"))
-        assert (await run.result()).outcome is Outcome.FENCED_OFF
+        await run.resume("the cloud answers again")
+        await run.result(Outcome.FENCED_OFF)
     assert world.count("ask-permit") == 1
 
 
@@ -244,20 +220,16 @@ async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvi
         assert found["Phase"] == Phase.NEEDS_HUMAN
         assert found["Kind"] == Kind.FENCING
         assert found["Zone"] == "a"
-        record = await run.handle.query(Fencing.record)
+        record = await run.record()
         assert [entry.act for entry in record][:3] == ["pin", "phase", "mark-unschedulable"] or record[0].act == "pin"
 
 
 async def test_cancelling_the_workflow_is_an_abort(env: WorkflowEnvironment) -> None:
     """S35: whatever ends an episode runs its compensation; a click on "Request Cancellation" too."""
     world = World(plan=plan(wait_before_power=timedelta(days=3650)))
-    world.gates["event NodeIsolated"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("event NodeIsolated")
+    async with fencing(env, world, at="event NodeIsolated") as run:
         await run.handle.cancel()
-        world.gates["event NodeIsolated"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert "cancelled" in result.message
     assert world.count("off") == 0
     assert not world.cordoned
@@ -266,16 +238,13 @@ async def test_cancelling_the_workflow_is_an_abort(env: WorkflowEnvironment) -> 
 async def test_a_hold_that_comes_during_the_last_look_makes_it_look_again(env: WorkflowEnvironment) -> None:
     """S20: what was seen before a hold says nothing about the moment after it."""
     world = World()
-    world.gates["look"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("look")
-        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="wait"))
-        world.gates["look"].set()
+    async with fencing(env, world, at="look") as run:
+        await run.hold("wait")
+        run.go_on()
         await run.until(lambda status: status.doing.startswith("held by ada"))
         world.ready = True  # the node came back while it was held
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go"))
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.resume("go")
+        await run.result(Outcome.RECOVERED)
     assert world.count("off") == 0
     assert world.count("look") == 2
 
@@ -286,8 +255,7 @@ async def test_abort_with_power_on_switches_on_even_if_freeing_fails(env: Workfl
     async with fencing(env, world) as run:
         await run.parked()
         await run.abort(power_on=True)
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert world.count("on") == 1
     assert not result.left_off
 
@@ -298,10 +266,9 @@ async def test_a_person_is_asked_in_a_parked_episode_whatever_a_look_answers(env
     async with fencing(env, world) as run:
         await run.parked()
         world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
-        world.ready = True
-        await run.tell(world.observation())
+        await run.sees(ready=True)
         await run.abort()
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
 
 
 async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment) -> None:
@@ -311,7 +278,7 @@ async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: Work
     async with fencing(env, world) as run:
         await run.parked()
         world.read_errors.clear()  # it answers again, and the machine is on
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
+        await run.acknowledge("I think so")
         await run.until(lambda status: "did not when a person said off" in status.problem)
         assert world.consequences() == []
 
@@ -327,7 +294,7 @@ async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard
         await run.did("glance")
         await run.abort()
         world.gates["glance"].set()
-        assert (await run.result()).outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
 
 
 async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvironment) -> None:
@@ -336,14 +303,14 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
     world.gates["ask-permit"] = asyncio.Event()
     async with fencing(env, world) as run:
         await run.parked()
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
+        await run.acknowledge("I think so")
         await run.did("ask-permit")
         await run.handle.execute_update(Fencing.resume, PersonRequest(who="bob", reason="the fan still turns"))
         world.gates["ask-permit"].set()
         status = await run.parked()
         assert "says on" in status.problem
         assert world.consequences() == []
-        record = await run.handle.query(Fencing.record)
+        record = await run.record()
     assert any((entry.act, entry.outcome) == ("acknowledge-off", "taken back") for entry in record)
 
 
@@ -358,7 +325,7 @@ async def test_an_acknowledgement_ends_though_the_device_had_said_on_before_any_
         world.gates["cordon"].set()
         await run.parked()
         world.read_errors.clear()
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
+        await run.acknowledge("I think so")
         await run.until(lambda status: "did not when a person said off" in status.problem)
         assert world.consequences() == []
 
@@ -372,10 +339,9 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
         await run.parked()
         world.power = dict.fromkeys(world.power, PowerState.OFF)
         world.read_errors.clear()
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.acknowledge("pulled the plug")
         await run.until(lambda status: "API server is away" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         await run.abort(power_on=True)
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert world.count("on") == 1
     assert "not all is freed" in result.message

@@ -11,11 +11,10 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import Run, fencing
+from tests.workflows.fencing_run import Run, fenced, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
-from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import AcknowledgeRequest, PersonRequest
+from workflows.kit.messages import PersonRequest
 
 ADA = PersonRequest(who="ada", reason="drill")
 BMC = "ipmi://10.0.0.7:623"
@@ -42,8 +41,8 @@ async def test_a_device_that_is_silent_before_a_consequence_licenses_none(env: W
         await run.parked()
         assert world.consequences() == []
         world.silent.clear()
-        await run.handle.execute_update(Fencing.resume, ADA)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
     assert world.consequences()
     assert world.count("off") == 1
 
@@ -52,8 +51,7 @@ async def test_an_off_that_was_refused_is_none_that_a_reading_could_follow(env: 
     """S2, S4: somebody else has it off by the next reading. Only an off of ours that was sent makes a later reading a proof."""
     world = World(others=deque([PowerState.ON, PowerState.OFF]))
     world.off_errors.append(failure(ErrorType.UNREACHABLE, "no answer"))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.count("off") == 1
     assert world.acts.index("off") < world.acts.index("taint")
 
@@ -68,12 +66,12 @@ async def test_a_hold_that_comes_while_power_is_read_is_obeyed(env: WorkflowEnvi
         before, world.gates["read"] = world.count("read"), asyncio.Event()
         _goes_on(world)
         await eventually(env, lambda: world.count("read") > before)
-        await run.handle.execute_update(Fencing.hold, ADA)
+        await run.hold()
         world.gates["read"].set()
         await run.until(lambda status: "held by" in status.doing)
         assert world.consequences() == []
-        await run.handle.execute_update(Fencing.resume, ADA)
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
     assert world.consequences()
 
 
@@ -85,10 +83,9 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for_also_wher
     async with fencing(env, world) as run:
         await run.parked()
         world.gates["ask-permit"] = asyncio.Event()
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.acknowledge("pulled the plug")
         await run.did("ask-permit")
-        world.boot_id = "boot-2"
-        await run.tell(world.observation())
+        await run.sees(boot_id="boot-2")
         world.gates["ask-permit"].set()
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
         assert world.consequences() == []
@@ -101,7 +98,7 @@ async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: Wor
     async with fencing(env, world) as run:
         await run.parked()
         world.power[BMC] = PowerState.OFF
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.acknowledge("pulled the plug")
         await run.did("taint")
         world.boot_id, world.ready, world.lingers = "", True, 10_000
         await run.did("event WorkloadsLeft")

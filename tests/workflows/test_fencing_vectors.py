@@ -12,15 +12,14 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase, RecordEntry
+from policy.episode.messages import Phase, RecordEntry
 from policy.fence.compiling import compile_config
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from tests.policy.fence.builders import PDU, config, lines, node, read
 from tests.vectors.fencing import VECTORS
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing, parked
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
-from workflows.definitions.fencing import Fencing
 
 BY_HAND = {"isolation": (CORDON,), "recovery": (UNCORDON,)}
 
@@ -72,7 +71,7 @@ async def test_n03_tries_and_restarts_are_counted_over_the_restart_of_a_worker_a
         assert world.count("off") == vector["attempts_per_flow"] * vector["flows"]
         await run.did("event NeedsHuman")
         assert world.consequences() == []
-        phases = [entry.outcome for entry in of(await run.handle.query(Fencing.record), "phase")]
+        phases = [entry.outcome for entry in of(await run.record(), "phase")]
         flow = [Phase.NEW, Phase.RUNNING, Phase.ERROR]
         assert [Phase.NEW, *phases] == [*flow * vector["flows"], Phase.NEEDS_HUMAN]
 
@@ -83,16 +82,13 @@ async def test_n06_a_step_is_a_sequence(env: WorkflowEnvironment) -> None:
     methods = {f"eaton_{action}": lines(template="pdu", plug="1", action=action) for action in ("off", "on")}
     power = vector["power_management"].replace("-", "_")
     slow = World(plan=configured(power, **methods), off_takes=timedelta(seconds=vector["off_takes_seconds"]))
-    async with fencing(env, slow) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, slow)
     assert [command.split()[0] for command in slow.commands] == vector["calls"]
     (off,), (proven,), (on,) = (of(list(result.record), act) for act in ("power-off", "off-proven", "power-on"))
     assert proven.at - off.at >= slow.off_takes
     assert on.at >= proven.at
     never = World(plan=replace(configured(power, **methods), tries=1, restarts=0), ignores_off=True)
-    async with fencing(env, never) as run:
-        await run.parked()
+    await parked(env, never)
     assert never.count("on") == vector["on_where_off_fails"]
 
 
@@ -105,7 +101,7 @@ async def test_n07_what_became_of_no_command_is_no_success(env: WorkflowEnvironm
     async with fencing(env, world) as run:
         status = await run.parked()
         assert status.off_proof is None
-        record = await run.handle.query(Fencing.record)
+        record = await run.record()
         assert {entry.outcome for entry in of(record, "power-off")} == {vector["result"]}
         assert any("try 1 of 2" in entry.detail for entry in of(record, "power-management")), "it is tried again"
     assert world.consequences() == []
@@ -128,7 +124,7 @@ async def test_s03_levels_go_in_their_order_within_the_time_of_all_and_tries_are
     world = World(plan=plan(levels=levels, tries=tries, restarts=0), ignores_off=True)
     async with fencing(env, world) as run:
         await run.parked()
-        record = await run.handle.query(Fencing.record)
+        record = await run.record()
     assert world.commands == [f"off {each.endpoint}" for level in levels for each in level] * tries
     offs, failed = of(record, "power-off"), of(record, "power-management")
     total = timedelta(seconds=vector["total_timeout_seconds"])

@@ -13,19 +13,16 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
 from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 
 async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnvironment) -> None:
     """S6, S35: somebody switches it on after its pods were freed, right before it is given up."""
     world = World(plan=plan(terminate_instance=True, power_on=False))
-    world.gates["taint"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("taint")
+    async with fencing(env, world, at="taint") as run:
         real = world.act
 
         async def switched_on_before_the_last_look(name: str) -> None:
@@ -34,7 +31,6 @@ async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnviron
             await real(name)
 
         world.act = switched_on_before_the_last_look  # type: ignore[method-assign]
-        world.gates["taint"].set()
         status = await run.parked()
     assert world.broken == []
     assert "terminate" not in world.acts
@@ -48,7 +44,7 @@ async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit
     world.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")])
     async with fencing(env, world) as run:
         await run.parked()
-        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.acknowledge("pulled the plug")
         await run.until(lambda status: "waits for a permit" in status.doing)
         world.boot_id, world.ready = "boot-2", True  # plugged in again
         await run.tell(world.observation())
@@ -72,13 +68,9 @@ async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: Workflow
 async def test_a_taint_of_ours_goes_before_power_on_though_our_mark_was_removed_by_hand(env: WorkflowEnvironment) -> None:
     """S32: nothing of ours that frees pods stands on a machine that runs, whatever the Node says of us by then."""
     world = World()
-    world.gates["taint"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("taint")
+    async with fencing(env, world, at="taint") as run:
         world.mark = None
-        world.gates["taint"].set()
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.result(Outcome.RECOVERED)
     assert world.acts.index("untaint") < world.acts.index("on")
     assert not world.tainted
 
@@ -92,8 +84,8 @@ async def test_a_taint_of_ours_that_cannot_be_removed_keeps_the_machine_off_and_
         assert "calls the out-of-service taint its own" in status.problem
         assert "before power-off" not in status.problem
         assert "on" not in world.acts
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="settled"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("settled")
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_machine_that_is_left_off_keeps_no_taint_of_ours_though_our_mark_was_removed_by_hand(
@@ -101,12 +93,9 @@ async def test_a_machine_that_is_left_off_keeps_no_taint_of_ours_though_our_mark
 ) -> None:
     """S32, S35: whoever switches it on later must not lose its pods again."""
     world = World(plan=plan(power_on=False))
-    world.gates["taint"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("taint")
+    async with fencing(env, world, at="taint") as run:
         world.mark = None
-        world.gates["taint"].set()
-        assert (await run.result()).outcome is Outcome.FENCED_OFF
+        await run.result(Outcome.FENCED_OFF)
     assert not world.tainted
 
 
@@ -130,8 +119,7 @@ async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
             await asyncio.Event().wait()  # until the attempt's time is over
 
     world.act = lose_the_look  # type: ignore[method-assign]
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     looks = [act for act in world.acts[: world.acts.index(command)] if act == look]
     assert lost == 0
     assert world.acts[world.acts.index(command) - 1] == look
@@ -155,6 +143,6 @@ async def test_a_node_that_is_preserved_once_it_is_off_is_not_deleted_and_a_pers
         assert "before power-off" not in status.problem
         assert "delete-node" not in world.acts
         assert not world.tainted, "S1: nobody reads the proof while a person is waited for"
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="seen enough"))
-        assert (await run.result()).outcome is Outcome.FENCED_OFF
+        await run.resume("seen enough")
+        await run.result(Outcome.FENCED_OFF)
     assert world.count("delete-node") == 1

@@ -12,7 +12,7 @@ from activities.episodes import EpisodeService
 from policy.episode.freeing_pace import MINUTE, PortionAnswer, PortionRequest
 from policy.episode.messages import Outcome
 from policy.fence.plan import CORDON, UNCORDON
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced
 from tests.workflows.test_describing import service
 from tests.workflows.test_fencing_isolation import FC_OFF_SAN, FC_ON, FREE
 from tests.workflows.test_scanner import ScriptedCluster, scanning
@@ -30,9 +30,7 @@ async def test_pods_are_deleted_in_portions_and_the_time_that_is_waited_is_nobod
     up for that."""
     wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
     world = World(plan=plan(free_timeout=timedelta(seconds=5)), per_minute=2, portions=deque([now(2), wait, now(1)]))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert result.ended - result.started > timedelta(hours=3)
     assert result.freed_pods == 3
     acts = [act for act in world.acts if act in {"read", "taint", "delete-workload", "on"} or act.startswith("ask for")]
@@ -57,9 +55,7 @@ async def test_while_the_scanner_can_not_be_asked_nothing_is_freed(env: Workflow
     """S38: it is waited with, no try is used up, and it goes on once there is somebody."""
     world = World(plan=plan(tries=1, restarts=0), per_minute=50)
     world.portions.extend([PortionAnswer(problem="no scanner runs")] * 3 + [now(3)])
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.count("ask for 3 pods") == 4
     assert world.consequences() == ["delete-workload"]
     assert world.count("off") == 1
@@ -70,8 +66,7 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
     wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
     methods = {"isolation": (CORDON, FC_OFF_SAN, FREE), "recovery": (FC_ON, UNCORDON)}
     world = World(plan=plan(**methods), per_minute=2, pods=0, portions=deque([wait, now(2)]))
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
     acts = [act for act in world.acts if act in {"look", "read-path", "free-cut-pods"} or act.startswith("ask for")]
     begin = acts.index("free-cut-pods")
@@ -81,8 +76,7 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
 
 async def test_where_nothing_limits_nobody_is_asked(env: WorkflowEnvironment) -> None:
     world = World()
-    async with fencing(env, world) as run:
-        await run.result()
+    await fenced(env, world)
     assert not [act for act in world.acts if act.startswith("ask for")]
 
 

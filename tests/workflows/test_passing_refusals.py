@@ -17,12 +17,10 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import Act, Freeing, PlannedMethod, PowerDevice
 from policy.remediation.escalation import Strategy
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.remediated import Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, clock, plan
-from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import PersonRequest
 
 OBJECT = "SelfNodeRemediation"
 FORBIDDEN = failure(ErrorType.FORBIDDEN, "403 Forbidden: nodes is forbidden: User nodewarden cannot list resource nodes")
@@ -53,8 +51,7 @@ ACTS = ("mark", "look", "read", "off", "taint", "untaint", "glance", "on", "unco
 async def test_a_refusal_that_passes_parks_nobody(env: WorkflowEnvironment, refused: str) -> None:
     """S35: nobody has to mend anything, and the machine may be off meanwhile."""
     world = Refusing(plan=plan(tries=1, restarts=0), refused=refused)
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert world.refusals
     assert result.outcome is Outcome.RECOVERED
     assert "needs-human" not in [entry.outcome for entry in result.record]
@@ -65,8 +62,7 @@ async def test_a_refusal_that_passes_parks_nobody(env: WorkflowEnvironment, refu
 async def test_a_refusal_is_waited_for_as_long_as_is_promised(env: WorkflowEnvironment, refused: str) -> None:
     """S35: that is a minute, wherever the pauses between the tries come to lie. Unread devices have the plan's time."""
     world = Refusing(plan=plan(tries=1, restarts=0), refused=refused, lasts=timedelta(seconds=58))
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert world.refusals
     assert "needs-human" not in [entry.outcome for entry in result.record]
 
@@ -74,8 +70,7 @@ async def test_a_refusal_is_waited_for_as_long_as_is_promised(env: WorkflowEnvir
 async def test_deleting_pods_outlives_a_refusal_that_passes(env: WorkflowEnvironment) -> None:
     """S35, S2: and the proof was read again before the deletion that was carried out."""
     world = Refusing(plan=plan(tries=1, restarts=0, freeing=Freeing.DELETION), refused="delete-workload")
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert world.acts[world.acts.index("delete-workload") - 1] == "read"
 
 
@@ -88,8 +83,8 @@ async def test_a_refusal_that_lasts_for_a_minute_is_told_to_a_person(env: Workfl
         tried = world.refusals[-1] - world.refusals[0]
         assert timedelta(seconds=30) < tried < timedelta(seconds=90)
         world.lasts = RESTART
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the right is there now"))
-        assert (await run.result()).outcome is Outcome.RECOVERED
+        await run.resume("the right is there now")
+        await run.result(Outcome.RECOVERED)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +141,7 @@ async def test_a_worker_that_declines_because_of_its_clock_parks_nothing(env: Wo
     switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
     cut, back = (PlannedMethod(name=act.value, act=act, device=switch) for act in (Act.CUT_PATH, Act.RESTORE_PATH))
     world = Declining(plan=plan(tries=1, restarts=0, isolation=(cut,), recovery=(back,)))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert "needs-human" not in [entry.outcome for entry in result.record]
     assert (world.count("off"), world.count("on")) == (1, 1)
     assert not [entry for entry in result.record if (entry.act, entry.outcome) == ("read-power", "failed")]
@@ -158,8 +151,7 @@ async def test_a_consequence_that_a_worker_declined_has_not_begun(env: WorkflowE
     """S6: the need is gone before the next try, and nothing is freed any more."""
     world = World(plan=plan(power_on=False), free_errors=deque([DECLINED]))
     world.glances = deque([LookVerdict.GO, LookVerdict.NEED_GONE])
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world, Outcome.FENCED_OFF)
     assert [entry.detail for entry in result.record if entry.act == "free-workloads"] == [
         "the need was gone before any consequence began"
     ]
@@ -173,9 +165,7 @@ async def test_a_refusal_that_passes_after_a_wait_for_the_lease_parks_nobody(env
     """S35: each has its own patience, and minutes without the Lease use up none of the refusal's."""
     world = World(plan=plan(tries=1, restarts=0))
     world.free_errors.extend([*[LEASELESS] * 12, FORBIDDEN])
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = await fenced(env, world)
     assert "needs-human" not in [entry.outcome for entry in result.record]
 
 

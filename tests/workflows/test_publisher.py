@@ -14,12 +14,10 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.nodefence import STATUSES, STEPS, retries
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import NODE, World, left_by, plan
-from workflows.definitions.fencing import Fencing
 from workflows.kit import options
-from workflows.kit.messages import PersonRequest
 
 AWAY = failure(ErrorType.UNREACHABLE, "the API server is away")
 
@@ -42,8 +40,7 @@ async def shown(env: WorkflowEnvironment, world: World, phase: Phase) -> None:
 async def test_a_whole_fencing_is_shown_state_by_state(env: WorkflowEnvironment) -> None:
     """The seed's words, in the order of its automaton; and nothing is written between two states."""
     world = World()
-    async with fencing(env, world) as run:
-        result = await run.result()
+    result = await fenced(env, world)
     assert states(world) == [
         ("Isolation", "New", 0),
         ("Isolation", "Running", 0),
@@ -62,8 +59,7 @@ async def test_a_whole_fencing_is_shown_state_by_state(env: WorkflowEnvironment)
 
 async def test_each_step_is_told_from_its_start_to_its_result(env: WorkflowEnvironment) -> None:
     world = World()
-    async with fencing(env, world) as run:
-        await run.result()
+    await fenced(env, world)
     assert events(world) == [
         *("StepStarted", "NodeIsolated", "StepSucceeded"),
         *("StepStarted", "NodePoweredOff", "WorkloadsFreed", "StepSucceeded"),
@@ -104,9 +100,7 @@ async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: Wo
 
 async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(env: WorkflowEnvironment) -> None:
     world = World(looks=deque([LookVerdict.GO, LookVerdict.VETOED]))
-    async with fencing(env, world) as run:
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+    await fenced(env, world, Outcome.RELEASED)
     [skipped] = [event for event in world.events if event.reason == "StepSkipped"]
     assert skipped.message == "power-management: given up before power-off: scripted vetoed"
     assert states(world)[-1] == ("Recovery", "Final", 0)
@@ -116,8 +110,7 @@ async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(
 async def test_a_clean_up_ends_what_a_terminated_episode_has_left_to_be_seen(env: WorkflowEnvironment) -> None:
     """S35: the next episode's states overwrite it. Nothing was skipped: there was nothing to do."""
     world = World(ready=True, mark=left_by("old"), need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
-    async with fencing(env, world) as run:
-        await run.result()
+    await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert "StepSkipped" not in events(world)
 
@@ -127,7 +120,7 @@ async def test_an_episode_that_goes_on_after_a_person_is_shown_to_its_end(env: W
     async with fencing(env, world) as run:
         await run.parked()
         world.boot_id, world.ready = "boot-2", True
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="it is well"))
+        await run.resume("it is well")
         await run.result()
     assert ("Power-Management", "Error", 0) in states(world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
@@ -137,8 +130,7 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
     """The node is off, freed, on and restored while the first of it hangs; the acts take along what is told of them."""
     world = World(plan=plan(wait_before_power=timedelta(minutes=1)))
     world.gates["tell"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert "EpisodeEnded" in events(world)
 
@@ -146,8 +138,7 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
 async def test_what_can_never_be_told_by_itself_fails_no_episode(env: WorkflowEnvironment) -> None:
     """The story is the same."""
     world = World(tell_errors=deque([AWAY] * 100), plan=plan(wait_before_power=timedelta(minutes=1)))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert len(world.tell_errors) < 100
     assert (world.count("off"), world.count("on"), world.pods) == (1, 1, 0)
 
@@ -155,8 +146,7 @@ async def test_what_can_never_be_told_by_itself_fails_no_episode(env: WorkflowEn
 async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
     world = World(tell_errors=deque([failure(ErrorType.INVALID_CONFIG, "no")]), plan=plan(wait_before_power=timedelta(minutes=1)))
-    async with fencing(env, world) as run:
-        await run.result()
+    await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
 
@@ -168,14 +158,12 @@ async def test_a_worker_that_is_lost_while_it_tells_holds_up_nothing(
     monkeypatch.setattr(options, "LOST_WORKER", timedelta(milliseconds=200))
     world = World(plan=plan(wait_before_power=timedelta(minutes=1)))
     world.gates["tell"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RECOVERED
+    await fenced(env, world)
     assert "NodeIsolated" in events(world), "the next act has taken it along"
 
 
 async def test_an_episode_that_never_pinned_its_node_is_not_shown(env: WorkflowEnvironment) -> None:
     """Whose NodeFence would that be?"""
     world = World(pin_errors=deque([failure(ErrorType.INVALID_CONFIG, f"no template for {NODE}")]))
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.REFUSED
+    await fenced(env, world, Outcome.REFUSED)
     assert world.shown == []
