@@ -13,7 +13,7 @@ from unittest.mock import patch
 from pydantic import TypeAdapter
 
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase, RecordEntry, RemediationInput
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, RecordEntry, RemediationInput
 from policy.episode.observation import Observation
 from policy.episode.permits import Release
 from tests.workflows import world as scripted
@@ -59,6 +59,9 @@ class Play:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None and not self.execution.closed:  # whatever it waits for, a person can end it
+            self.abort()
+            self.result()
         self.clockwork.__exit__(kind, error, trace)
         self._surroundings.stop()
         if kind is None:
@@ -126,12 +129,13 @@ class Play:
             assert self.clockwork.turn()
         assert self.clockwork.now >= due
 
-    def result(self) -> EpisodeResult:
-        """How it ended."""
+    def result(self, outcome: Outcome | None = None) -> EpisodeResult:
+        """How it ended, with this outcome where one is named."""
         for _ in range(LONGEST):
             if self.execution.closed:
                 assert not self.execution.failure, self.execution.failure
                 result: EpisodeResult = self.execution.result
+                assert outcome in {None, result.outcome}, result.message
                 return result
             assert self.clockwork.turn(), f"nothing is to come: {self.status()}"
         raise AssertionError(f"it never ended: {self.status()}")
@@ -187,3 +191,9 @@ class Play:
             self.world.releases.append(RELEASE.validate_python(argument))
             self.world.permit = False
         return True
+
+
+def remediated(world: Remediated, outcome: Outcome | None = None, **changes: object) -> EpisodeResult:
+    """How a remediation ended that nobody interfered with."""
+    with Play(world, **changes) as play:  # type: ignore[arg-type]
+        return play.result(outcome)

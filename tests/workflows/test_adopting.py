@@ -68,8 +68,6 @@ def test_no_step_of_a_remediation_begins_while_an_act_of_a_terminated_episode_ma
     with Play(world) as play:
         play.did(act)
         assert play.passed >= IN_FLIGHT
-        play.abort()
-        play.result()
 
 
 def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_flight() -> None:
@@ -80,8 +78,8 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
     with Play(world) as play:
         play.did("uncordon")
         assert play.passed >= IN_FLIGHT
-        result = play.result()
-    assert (result.outcome, world.count("off")) == (Outcome.REFUSED, 0)
+        play.result(Outcome.REFUSED)
+    assert world.count("off") == 0
 
 
 # The taint ------------------------------------------------------------------------------------------------------------
@@ -94,8 +92,6 @@ def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remedia
     with Play(world) as play:
         play.did("remember")
         assert not world.node.tainted
-        play.abort()
-        play.result()
 
 
 def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_its_permit() -> None:
@@ -114,8 +110,6 @@ def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_a_p
     with Play(world, permit_granted=False, exhausted="it was remediated 3 times") as play:
         play.parked()
         assert not world.node.tainted
-        play.abort()
-        play.result()
 
 
 async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_its_permit(env: WorkflowEnvironment) -> None:
@@ -145,8 +139,8 @@ def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_
         assert "restore-path" not in world.acts
         node.word = True
         play.resume()
-        result = play.result()
-    assert (result.outcome, world.count("restore-path")) == (Outcome.RECOVERED, 1)
+        play.result(Outcome.RECOVERED)
+    assert world.count("restore-path") == 1
 
 
 def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_terminated_episode_cut() -> None:
@@ -157,8 +151,8 @@ def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_termin
         play.did(f"create {OBJECT}")
         node.ready = True
         world.objects[OBJECT].succeeded = "True"
-        result = play.result()
-    assert (result.outcome, node.noted) == (Outcome.RECOVERED, {SWITCH.endpoint})
+        play.result(Outcome.RECOVERED)
+    assert node.noted == {SWITCH.endpoint}
 
 
 @pytest.mark.parametrize("freeing", ["first", "second"])

@@ -16,7 +16,7 @@ from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, Sibling, step
-from tests.workflows.remediating import Play
+from tests.workflows.remediating import Play, remediated
 
 MINUTE = timedelta(minutes=1)
 DELETION = (step(Strategy.DELETE_MACHINE, 30 * MINUTE),)
@@ -32,9 +32,8 @@ OBJECT = "SelfNodeRemediation"
 def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> None:
     """S33; the successor is told what to remember, and the permit goes back at the end."""
     world = Remediated(ladder=DELETION)
-    with Play(world, retry=2, failed=("reboot",)) as play:
-        result = play.result()
-    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    result = remediated(world, retry=2, failed=("reboot",), outcome=Outcome.REPLACED)
+    assert len(world.deletions) == 1
     assert "w-8 has taken its place, its Node node-8 is Ready" in result.message
     memory = read_memory(world.successor().memory)
     assert (memory.of, memory.retry, memory.failed, memory.incident) == ("w-7", 2, ("reboot",), "i-1")
@@ -46,8 +45,7 @@ def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> N
 def test_a_machine_that_is_gone_between_two_looks_has_a_successor_all_the_same() -> None:
     """Nothing held it up: its deletion was never seen under way."""
     world = Remediated(ladder=DELETION, goes_after=timedelta(0), follows_after=timedelta(seconds=1))
-    with Play(world) as play:
-        result = play.result()
+    result = remediated(world)
     assert "w-8 has taken its place" in result.message
     assert world.successor().memory
 
@@ -80,9 +78,7 @@ def test_a_machine_that_is_older_than_the_deletion_is_no_successor() -> None:
 def test_it_ends_without_a_ready_successor(changes: dict[str, object], said: str, event: str) -> None:
     """The successor is a case of its own; people are told."""
     world = replace(Remediated(ladder=DELETION), **changes)  # type: ignore[arg-type]
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    result = remediated(world, Outcome.REPLACED)
     assert said in result.message
     assert not event or f"event {event}" in world.acts
 
@@ -92,8 +88,6 @@ def test_nothing_is_deleted_that_nobody_would_replace(has_machine: bool, owner: 
     world = Remediated(ladder=DELETION, has_machine=has_machine, owner=owner)
     with Play(world) as play:
         status = play.parked()
-        play.abort()
-        play.result()
     assert "delete-machine: " in status.problem
     assert world.deletions == []
 
@@ -107,8 +101,7 @@ def test_until_when_others_hold_the_node_is_told_to_the_scanner(seen: str) -> No
         world.node.looks = deque([LookVerdict.VETOED])
     else:
         world.node.lease_holder = "node-maintenance"
-    with Play(world) as play:
-        assert play.result().outcome is Outcome.RELEASED
+    remediated(world, outcome=Outcome.RELEASED)
     assert [release.vetoed_until for release in world.releases] == [until]
 
 
@@ -135,9 +128,7 @@ def test_whoever_keeps_the_machine_at_the_last_look_keeps_it() -> None:
     """S20, S27: nothing was done, and the marks go."""
     world = Remediated(ladder=DELETION)
     world.node.looks = deque([LookVerdict.VETOED])
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RELEASED
+    result = remediated(world, Outcome.RELEASED)
     assert "before anything was done" in result.message
     assert world.deletions == []
     assert "uncordon" in world.acts
@@ -147,18 +138,16 @@ def test_a_node_that_is_well_before_the_deletion_ends_it_recovered() -> None:
     world = Remediated(ladder=DELETION)
     world.node.gates.clear()
     world.before["isolation.mark"] = lambda: setattr(world.node, "ready", True)
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.deletions) == (Outcome.RECOVERED, [])
+    remediated(world, Outcome.RECOVERED)
+    assert world.deletions == []
 
 
 def test_a_target_that_has_changed_is_replaced() -> None:
     """S9."""
     world = Remediated(ladder=DELETION)
     world.before["isolation.mark"] = lambda: setattr(world.node, "uid", "uid-2")
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.deletions) == (Outcome.REPLACED, [])
+    remediated(world, Outcome.REPLACED)
+    assert world.deletions == []
 
 
 def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
@@ -166,8 +155,7 @@ def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
     world = Remediated(ladder=DELETION, of_machines=True)
     with Play(world) as play:
         world.deleting = play.clockwork.now
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
     assert "give-up" not in world.acts
     assert world.successor().memory
 
@@ -176,9 +164,8 @@ def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> N
     """There is none to mark, and none whose lease could be taken."""
     world = Remediated(ladder=DELETION)
     world.node.present = False
-    with Play(world, node="machine/capi/w-7") as play:
-        result = play.result()
-    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    remediated(world, node="machine/capi/w-7", outcome=Outcome.REPLACED)
+    assert len(world.deletions) == 1
     assert not {"mark", "uncordon", "release-lease"} & set(world.acts)
 
 
@@ -201,9 +188,7 @@ def test_an_owner_that_defers_is_waited_for() -> None:
 def test_an_owner_that_gives_up_has_failed_and_the_next_step_comes(reason: str) -> None:
     world = Remediated(ladder=(*OWNER, *DELETION), of_machines=True)
     world.owner_says = (reason, "maxRetry is reached")
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    remediated(world, Outcome.REPLACED)
     assert world.remembered == [(), ("request-owner",)]
     assert "event RemediationStepFailed" in world.acts
     assert world.owner_asked is not None, "it goes: what it says stays"
@@ -215,8 +200,8 @@ def test_a_node_that_recovers_before_its_owner_acts_takes_the_request_back() -> 
     with Play(world) as play:
         play.until(lambda status: "later" in status.doing)
         world.node.ready = True
-        result = play.result()
-    assert (result.outcome, world.owner_asked) == (Outcome.RECOVERED, None)
+        play.result(Outcome.RECOVERED)
+    assert world.owner_asked is None
     assert world.count("take-back") == 1
 
 
@@ -227,8 +212,8 @@ def test_whoever_keeps_the_machine_before_its_owner_acts_has_the_request_taken_b
     with Play(world) as play:
         play.until(lambda status: "later" in status.doing)
         world.node.glances = deque([LookVerdict.VETOED])
-        result = play.result()
-    assert (result.outcome, world.owner_asked) == (Outcome.RELEASED, None)
+        result = play.result(Outcome.RELEASED)
+    assert world.owner_asked is None
     assert "before anything came of request-owner" in result.message
 
 
@@ -236,9 +221,8 @@ def test_a_wish_that_an_earlier_episode_has_left_is_taken_back_and_nothing_else_
     """S35: without a permit, since nothing is disrupted."""
     world = Remediated(ladder=OWNER)
     world.node.ready, world.owner_asked = True, datetime(2026, 1, 1, tzinfo=UTC)
-    with Play(world, permit_granted=False, ladder=OWNER, adopts="OwnerRemediated") as play:
-        result = play.result()
-    assert (result.outcome, world.owner_asked) == (Outcome.RECOVERED, None)
+    remediated(world, permit_granted=False, ladder=OWNER, adopts="OwnerRemediated", outcome=Outcome.RECOVERED)
+    assert world.owner_asked is None
     assert not {"request-owner", "give-up", "mark", "remember"} & set(world.acts)
 
 
@@ -249,8 +233,8 @@ def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
         play.parked()
         assert 30 * MINUTE < play.passed < 31 * MINUTE
         play.abort()
-        result = play.result()
-    assert (result.outcome, world.owner_asked) == (Outcome.ABORTED, None)
+        play.result(Outcome.ABORTED)
+    assert world.owner_asked is None
 
 
 # external -------------------------------------------------------------------------------------------------------------
@@ -292,8 +276,7 @@ def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_a
     made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC), several=False)
     world.objects[OBJECT] = made
     succeeds(world, made)
-    with Play(world, permit_granted=False, ladder=EXTERNAL, adopts="node-7") as play:
-        result = play.result()
+    result = remediated(world, permit_granted=False, ladder=EXTERNAL, adopts="node-7")
     assert result.outcome is Outcome.RECOVERED, result.message
     assert world.objects == {}
     assert world.count(f"create {OBJECT}") == 0
@@ -307,8 +290,7 @@ def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> N
     with Play(world) as play:
         play.did("give-up")
         assert world.objects[OBJECT].timed_out, "others look for it, so that it stays until the end"
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
     assert world.remembered[-1] == (EXTERNAL[0].name,)
     assert world.objects == {}
 
@@ -326,8 +308,7 @@ def test_an_object_that_has_succeeded_is_not_told_so() -> None:
     """Only the node's recovery is waited for then."""
     world = Remediated(ladder=(*EXTERNAL, *DELETION))
     world.on_create = lambda made: setattr(made, "succeeded", "True")
-    with Play(world) as play:
-        play.result()
+    remediated(world)
     assert world.count(f"time-out {OBJECT}") == 0
     assert len(world.deletions) == 1
 
@@ -345,8 +326,7 @@ def test_a_healthy_delay_begins_anew_when_the_node_falls_sick_again() -> None:
         world.node.ready = True
         play.did("note-well", 2)
         well = play.clockwork.now
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+        result = play.result(Outcome.RECOVERED)
     assert timedelta(0) <= result.ended - well - 5 * MINUTE < timedelta(seconds=20)
 
 
@@ -359,8 +339,8 @@ def test_a_negative_healthy_delay_waits_for_a_persons_confirmation() -> None:
         play.skip(timedelta(hours=1))
         assert OBJECT in world.objects
         world.node.confirmed_well = True
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
+        play.result(Outcome.RECOVERED)
+    assert world.objects == {}
 
 
 def test_a_node_that_was_to_go_is_not_given_up_when_it_goes() -> None:
@@ -372,8 +352,8 @@ def test_a_node_that_was_to_go_is_not_given_up_when_it_goes() -> None:
         play.skip(5 * MINUTE)
         assert OBJECT in world.objects
         world.objects[OBJECT].succeeded = "True"
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+        play.result(Outcome.REPLACED)
+    assert world.objects == {}
 
 
 def test_a_machine_that_was_to_go_is_not_given_up_when_it_goes() -> None:
@@ -385,8 +365,8 @@ def test_a_machine_that_was_to_go_is_not_given_up_when_it_goes() -> None:
         play.skip(5 * MINUTE)
         assert (world.present, OBJECT in world.objects) == (False, True)
         world.objects[OBJECT].succeeded = "True"
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+        play.result(Outcome.REPLACED)
+    assert world.objects == {}
 
 
 @pytest.mark.parametrize("has_machine", [True, False])
@@ -395,8 +375,8 @@ def test_a_node_that_goes_unannounced_ends_it(has_machine: bool) -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.present = world.node.present = False
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+        play.result(Outcome.REPLACED)
+    assert world.objects == {}
 
 
 def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
@@ -408,8 +388,7 @@ def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
         play.until(lambda status: "Deleting machine" in status.doing)
         world.present = world.node.present = False
         world.objects.clear()
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
     assert not {"event NeedsHuman", "event RemediationStepFailed"} & set(world.acts)
 
 
@@ -418,8 +397,7 @@ def test_an_object_that_somebody_else_deletes_has_failed() -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.objects.clear()
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        result = play.result(Outcome.REPLACED)
     assert any(f"{OBJECT} was deleted by somebody else" in entry.detail for entry in result.record)
 
 
@@ -427,9 +405,8 @@ def test_a_persons_wish_is_fulfilled_once_its_controller_has_succeeded_and_the_n
     """No check ever says that a person's need is gone."""
     world = Remediated(ladder=EXTERNAL, has_machine=False, need=Need(kind=NeedKind.PERSON, reason="ada wants it"))
     world.on_create = lambda made: succeeds(world, made)
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
+    remediated(world, Outcome.RECOVERED)
+    assert world.objects == {}
 
 
 @pytest.mark.parametrize("ladder", [EXTERNAL, ANNOTATION], ids=["external", "annotate-external"])
@@ -442,8 +419,8 @@ def test_a_persons_wish_is_fulfilled_once_the_node_has_started_anew(ladder: tupl
         play.skip(5 * MINUTE)
         assert not play.execution.closed
         world.node.boot_id = "boot-2"
-        result = play.result()
-    assert (result.outcome, world.objects, world.annotated) == (Outcome.RECOVERED, {}, False)
+        play.result(Outcome.RECOVERED)
+    assert (world.objects, world.annotated) == ({}, False)
 
 
 def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
@@ -455,8 +432,6 @@ def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         assert world.objects[OBJECT].several
-        play.abort()
-        play.result()
 
 
 # annotate-external ----------------------------------------------------------------------------------------------------
@@ -469,8 +444,8 @@ def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> Non
         play.skip(20 * MINUTE)
         assert world.annotated
         world.node.ready = True
-        result = play.result()
-    assert (result.outcome, world.annotated, world.count("annotate-external")) == (Outcome.RECOVERED, False, 1)
+        play.result(Outcome.RECOVERED)
+    assert (world.annotated, world.count("annotate-external")) == (False, 1)
 
 
 def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
@@ -480,8 +455,8 @@ def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
     with Play(world) as play:
         play.did("annotate-external")
         play.abort()
-        result = play.result()
-    assert (result.outcome, world.annotated) == (Outcome.ABORTED, False)
+        play.result(Outcome.ABORTED)
+    assert not world.annotated
 
 
 def test_what_cannot_be_taken_back_is_told_once_a_person_gives_up() -> None:
@@ -493,8 +468,7 @@ def test_what_cannot_be_taken_back_is_told_once_a_person_gives_up() -> None:
         play.abort()
         play.parked()
         play.abort()
-        result = play.result()
-    assert result.outcome is Outcome.ABORTED
+        result = play.result(Outcome.ABORTED)
     assert "the annotations of the Machine can't be taken back" in result.message
 
 
@@ -503,8 +477,6 @@ def test_a_node_without_a_machine_can_not_be_annotated() -> None:
     world = Remediated(ladder=ANNOTATION, has_machine=False)
     with Play(world) as play:
         assert "belongs to no Machine" in play.parked().problem
-        play.abort()
-        play.result()
 
 
 # Permits --------------------------------------------------------------------------------------------------------------
@@ -517,34 +489,30 @@ def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
     with Play(world, permit_granted=False, holder="", need=None) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
         assert "mark" not in world.acts
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
     assert world.acts[:3] == ["pin-target", "ask-permit", "ask-permit"]
 
 
 def test_a_refusal_ends_it_with_nothing_touched() -> None:
     world = Remediated(ladder=DELETION)
     world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")])
-    with Play(world, permit_granted=False) as play:
-        result = play.result()
-    assert (result.outcome, result.message) == (Outcome.REFUSED, "too many are unhealthy")
+    result = remediated(world, permit_granted=False, outcome=Outcome.REFUSED)
+    assert result.message == "too many are unhealthy"
     assert world.acts == ["pin-target", "ask-permit"]
 
 
 def test_a_target_for_which_no_step_is_possible_is_refused() -> None:
     world = Remediated(ladder=(), refused="no controller owns the Machine: nobody would replace it")
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, result.message) == (Outcome.REFUSED, world.refused)
+    result = remediated(world, Outcome.REFUSED)
+    assert result.message == world.refused
     assert [release.outcome for release in world.releases] == ["refused"], "the scanner's reservation goes back"
 
 
 def test_a_target_that_cannot_be_pinned_is_refused() -> None:
     world = Remediated(ladder=DELETION)
     world.errors["remediation.pin-target"] = deque([failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")])
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, result.message) == (Outcome.REFUSED, "there is neither a Node nor a Machine")
+    result = remediated(world, Outcome.REFUSED)
+    assert result.message == "there is neither a Node nor a Machine"
 
 
 def test_an_abort_in_the_queue_touches_nothing() -> None:

@@ -16,7 +16,7 @@ from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
-from tests.workflows.remediating import Play
+from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import plan
 from workflows.kit import options
 
@@ -42,9 +42,7 @@ def silent() -> SickNode:
 def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow() -> None:
     """S1, S2, S13: one workflow id; off is proven before anything is freed, and the node comes back."""
     world = Remediated(ladder=(FENCE,))
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+    remediated(world, Outcome.RECOVERED)
     assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
     assert world.acts.index("off") < world.acts.index("taint") < world.acts.index("on")
     assert world.count("event EpisodeEnded") == 1
@@ -54,9 +52,7 @@ def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow()
 def test_a_reboot_frees_nothing() -> None:
     """S5: off and on, each proven as ever; workloads stay where they are."""
     world = Remediated(ladder=(REBOOT,))
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+    remediated(world, Outcome.RECOVERED)
     assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
     assert (world.node.consequences(), world.node.pods) == ([], 3)
 
@@ -64,9 +60,7 @@ def test_a_reboot_frees_nothing() -> None:
 def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:
     """S7: at once, not after the time for its return."""
     world = Remediated(ladder=(REBOOT, DELETE), node=SickNode(plan=plan(levels=())))
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    result = remediated(world, Outcome.REPLACED)
     assert "no power device" in next(entry.detail for entry in result.record if entry.outcome == "failed")
     assert "cordon" not in world.acts
     assert world.remembered[-1] == ("reboot",)
@@ -75,9 +69,7 @@ def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:
 def test_a_fencing_that_would_ask_for_a_person_is_followed_by_the_next_step() -> None:
     """What is proven or marked stays; the person comes last."""
     world = Remediated(ladder=(FENCE, DELETE), node=silent())
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    remediated(world, Outcome.REPLACED)
     assert "event NeedsHuman" not in world.acts
     assert world.remembered == [(), ("fence",)]
     assert world.node.cordoned is False
@@ -90,8 +82,8 @@ def test_the_time_of_a_fencing_ends_before_off() -> None:
     with Play(world) as play:
         play.did("give-up")
         assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
-        result = play.result()
-    assert (result.outcome, node.commands) == (Outcome.REPLACED, [])
+        play.result(Outcome.REPLACED)
+    assert node.commands == []
 
 
 def test_the_time_of_a_fencing_ends_after_off() -> None:
@@ -101,8 +93,7 @@ def test_the_time_of_a_fencing_ends_after_off() -> None:
     with Play(world) as play:
         play.did("give-up")
         assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        result = play.result(Outcome.REPLACED)
     assert world.count("off") == 1
     assert any("its time is over, and the node is not back" in entry.detail for entry in result.record)
 
@@ -120,8 +111,7 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
         play.did(f"create {OBJECT}")
         assert not node.tainted
         play.abort()
-        result = play.result()
-    assert result.outcome is Outcome.ABORTED
+        result = play.result(Outcome.ABORTED)
     assert "the machine may be off" in result.message
 
 
@@ -135,8 +125,7 @@ def test_a_later_step_waits_out_what_an_earlier_fencing_had_in_flight() -> None:
         lost = play.clockwork.now
         play.did("off")
         assert play.clockwork.now - lost > options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+        play.result(Outcome.RECOVERED)
     assert world.remembered[-1] == ("fence",)
 
 
@@ -147,8 +136,6 @@ def test_each_fencing_of_a_ladder_has_its_own_restarts() -> None:
     with Play(world) as play:
         play.parked()
         restarts = sum(entry.act == "restart" for entry in play.record())
-        play.abort()
-        play.result()
     assert restarts == 2
 
 
@@ -162,9 +149,7 @@ def test_paths_that_a_failed_fencing_has_cut_are_given_back_at_the_end() -> None
     node.silent = set(node.power)
     world = Remediated(ladder=(FENCE, SELF), node=node, has_machine=False)
     world.on_create = lambda made: _succeeds(world, made)
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = remediated(world, Outcome.RECOVERED)
     assert node.paths == {switch.endpoint: PowerState.ON}
     assert "left cut" not in result.message
 
@@ -179,9 +164,7 @@ def _succeeds(world: Remediated, made: Made) -> None:
 def test_self_node_remediation_then_fence_then_deletion() -> None:
     """Each is tried once, what failed is written down before the next one, and told."""
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    remediated(world, Outcome.REPLACED)
     assert world.remembered == [(), (SELF.name,), (SELF.name, "fence")]
     assert world.count("event RemediationStepFailed") == 2
     order = [world.acts.index(act) for act in (f"create {OBJECT}", f"time-out {OBJECT}", "read", "give-up", f"delete {OBJECT}")]
@@ -191,8 +174,7 @@ def test_self_node_remediation_then_fence_then_deletion() -> None:
 
 def test_steps_that_failed_on_a_predecessor_are_left_out() -> None:
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
-    with Play(world, failed=(SELF.name,)) as play:
-        play.result()
+    remediated(world, failed=(SELF.name,))
     assert f"create {OBJECT}" not in world.acts
     assert world.remembered == [(SELF.name,), (SELF.name, "fence")]
 
@@ -205,8 +187,7 @@ def test_a_deletion_that_hangs_is_followed_by_a_fencing_that_lets_it_end() -> No
         assert 30 * MINUTE < play.passed < 32 * MINUTE
         play.did("on")
         world.goes_after = play.clockwork.now - play.began + MINUTE
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        result = play.result(Outcome.REPLACED)
     assert "w-8 has taken its place" in result.message
     assert (len(world.deletions), world.count("give-up"), world.count("event RemediationTimedOut")) == (1, 1, 1)
 
@@ -227,9 +208,7 @@ def test_a_deletion_that_goes_on_hanging_after_the_fencing_needs_a_person() -> N
 def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alone(after: EscalationStep) -> None:
     """A check of Machines lets nobody touch one that goes; its end is waited for all the same."""
     world = Remediated(ladder=(DELETE, after), goes_after=40 * MINUTE, of_machines=True)
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    remediated(world, Outcome.REPLACED)
     assert (world.node.commands, world.objects, world.count("event NeedsHuman")) == ([], {}, 0)
 
 
@@ -238,8 +217,7 @@ def test_a_machine_that_is_gone_after_all_when_the_ladder_is_used_up_needs_nobod
     with Play(world) as play:
         play.did("event RemediationTimedOut")
         play.skip(timedelta(seconds=20))
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
 
 
 # A person's turn ------------------------------------------------------------------------------------------------------
@@ -255,8 +233,6 @@ def test_a_ladder_that_is_used_up_parks_loudly_without_a_permit() -> None:
         assert [release.parked for release in world.releases] == [True]
         assert world.count("event NeedsHuman") == 1
         assert (world.node.marked, world.permit) == ("i-1", False)
-        play.abort()
-        play.result()
     assert world.node.marked == ""
 
 
@@ -274,8 +250,8 @@ def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
     with Play(world) as play:
         play.parked()
         play.resume()
-        result = play.result()
-    assert (result.outcome, len(made)) == (Outcome.RECOVERED, 2)
+        play.result(Outcome.RECOVERED)
+    assert len(made) == 2
     assert (world.count("ask-permit"), world.remembered[-1]) == (1, ())
     assert world.objects == {}
 
@@ -287,8 +263,8 @@ def test_a_ladder_that_has_rebooted_is_not_called_given_up_before_power_off() ->
         play.parked()
         world.node.looks = deque([LookVerdict.VETOED] * 2)
         play.resume()
-        result = play.result()
-    assert (result.outcome, world.count("off"), world.count("on")) == (Outcome.RELEASED, 1, 1)
+        result = play.result(Outcome.RELEASED)
+    assert (world.count("off"), world.count("on")) == (1, 1)
     assert "power-off" not in result.message
 
 
@@ -302,8 +278,7 @@ def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:
         status = play.until(lambda status: "too many are unhealthy" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         assert not status.permit
         play.abort()
-        result = play.result()
-    assert result.outcome is Outcome.ABORTED
+        play.result(Outcome.ABORTED)
 
 
 def test_a_word_whose_mark_cannot_be_left_gives_the_permit_back() -> None:
@@ -316,8 +291,6 @@ def test_a_word_whose_mark_cannot_be_left_gives_the_permit_back() -> None:
         play.until(lambda status: "another incident" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         play.skip(MINUTE)
         assert not world.permit
-        play.abort()
-        play.result()
 
 
 @pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.REPLACED])
@@ -340,8 +313,7 @@ def test_a_deletion_that_ends_while_parked_tells_the_successor_what_to_remember(
     world = Remediated(ladder=(DELETE,), goes_after=40 * MINUTE)
     with Play(world) as play:
         play.parked()
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        result = play.result(Outcome.REPLACED)
     assert "w-8 has taken its place" in result.message
     remembered = read_memory(world.successor().memory)
     assert (remembered.of, remembered.failed) == ("w-7", ("delete-machine",))
@@ -353,8 +325,7 @@ def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> No
         play.parked()
         play.until(lambda status: "waits for its replacement" in status.doing)
         play.abort()
-        result = play.result()
-    assert result.outcome is Outcome.ABORTED
+        play.result(Outcome.ABORTED)
 
 
 def test_an_owner_is_asked_anew_once_a_person_has_it_go_on() -> None:
@@ -365,8 +336,7 @@ def test_an_owner_is_asked_anew_once_a_person_has_it_go_on() -> None:
         play.parked()
         world.owner_says, world.owner_acts_after = ("", ""), MINUTE
         play.resume()
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
     asked = [act for act in world.acts if act in {"request-owner", "take-back"}]
     assert asked[:3] == ["request-owner", "take-back", "request-owner"]
 
@@ -377,8 +347,8 @@ def test_an_abort_while_parked_takes_everything_back() -> None:
         play.parked()
         assert OBJECT in world.objects
         play.abort()
-        result = play.result()
-    assert (result.outcome, world.objects, world.node.marked) == (Outcome.ABORTED, {}, "")
+        play.result(Outcome.ABORTED)
+    assert (world.objects, world.node.marked) == ({}, "")
 
 
 def test_an_exhausted_lineage_asks_a_person_before_anything_is_done() -> None:
@@ -391,8 +361,7 @@ def test_an_exhausted_lineage_asks_a_person_before_anything_is_done() -> None:
         play.skip(timedelta(hours=3))
         assert not {"mark", "give-up", "remember"} & set(world.acts)
         play.resume()
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+        play.result(Outcome.REPLACED)
     assert world.acts.index("ask-permit") < world.acts.index("mark") < world.acts.index("give-up")
 
 
@@ -400,8 +369,6 @@ def test_a_ladder_all_of_whose_steps_failed_before_names_them() -> None:
     world = Remediated(ladder=(FENCE, DELETE))
     with Play(world, failed=("fence", "delete-machine")) as play:
         assert play.parked().problem == "every step has failed: fence, delete-machine"
-        play.abort()
-        play.result()
 
 
 def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:
@@ -410,8 +377,7 @@ def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.node.looks = deque([LookVerdict.VETOED])
-        result = play.result()
-    assert result.outcome is Outcome.RELEASED
+        result = play.result(Outcome.RELEASED)
     assert "before anything was done" not in result.message
     assert world.objects == {}
 

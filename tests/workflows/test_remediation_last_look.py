@@ -16,7 +16,7 @@ from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
-from tests.workflows.remediating import Play
+from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import plan
 
 MINUTE = timedelta(minutes=1)
@@ -49,9 +49,8 @@ def test_a_node_that_recovers_while_its_step_is_written_down_is_left_alone(first
     """S20: an API may take a minute for it."""
     world = Remediated(ladder=(first,))
     world.before["remediation.remember"] = gets_well(world)
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.count(act)) == (Outcome.RECOVERED, 0)
+    remediated(world, Outcome.RECOVERED)
+    assert world.count(act) == 0
 
 
 @each_step
@@ -60,8 +59,8 @@ def test_an_abort_that_comes_while_a_step_is_written_down_is_heard_before_its_ac
     world = Remediated(ladder=(first,))
     with Play(world) as play:
         world.before["remediation.remember"] = lambda: play.abort() and None
-        result = play.result()
-    assert (result.outcome, world.count(act)) == (Outcome.ABORTED, 0)
+        play.result(Outcome.ABORTED)
+    assert world.count(act) == 0
 
 
 @each_step
@@ -75,8 +74,6 @@ def test_a_hold_that_comes_while_a_step_is_written_down_is_heard_before_its_act(
         assert world.count(act) == 0
         play.resume()
         play.did(act)
-        play.abort()
-        play.result()
 
 
 @each_step
@@ -84,9 +81,8 @@ def test_who_objects_while_a_step_is_written_down_is_obeyed(first: EscalationSte
     """S15, S20: a veto, a lost permit or a quorum that is lost: the look finds all of them."""
     world = Remediated(ladder=(first,))
     world.before["remediation.remember"] = lambda: world.node.looks.append(LookVerdict.VETOED)
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.count(act)) == (Outcome.RELEASED, 0)
+    remediated(world, Outcome.RELEASED)
+    assert world.count(act) == 0
 
 
 @each_step
@@ -100,8 +96,8 @@ def test_a_look_that_was_long_ago_licenses_nothing(first: EscalationStep, act: s
             play.clockwork.after(timedelta(seconds=1), gets_well(world))
 
         world.after["target.last-look"] = nobody_works
-        result = play.result()
-    assert (result.outcome, world.count(act)) == (Outcome.RECOVERED, 0)
+        play.result(Outcome.RECOVERED)
+    assert world.count(act) == 0
 
 
 def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
@@ -117,8 +113,8 @@ def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
 
         play.did("event PathCut")
         world.after["isolation.read-path"] = nobody_works
-        result = play.result()
-    assert (result.outcome, node.consequences(), node.paths) == (Outcome.RECOVERED, [], {SWITCH.endpoint: PowerState.ON})
+        play.result(Outcome.RECOVERED)
+    assert (node.consequences(), node.paths) == ([], {SWITCH.endpoint: PowerState.ON})
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------
@@ -129,8 +125,7 @@ def test_an_attempt_that_the_last_look_forbids_is_not_remembered(first: Escalati
     """Else the machine's next failure would wait for a back-off, and count a retry, after nothing was done to it."""
     world = Remediated(ladder=(first,), stands=("before", "before, on the Node"))
     world.before["remediation.remember"] = gets_well(world)
-    with Play(world) as play:
-        play.result()
+    remediated(world)
     assert world.count("remember") == 1
     assert world.stands == ("before", "before, on the Node")
 
@@ -140,8 +135,6 @@ def test_an_attempt_that_was_carried_out_is_remembered(first: EscalationStep, ac
     world = Remediated(ladder=(first,), stands=("before", "before"))
     with Play(world) as play:
         play.did(act)
-        play.abort()
-        play.result()
     assert world.stands == (world.memories[-1],) * 2
 
 
@@ -151,8 +144,7 @@ def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_
     world = Remediated(ladder=(DELETE,), stands=("before", "before"))
     refused = failure(ErrorType.VETOED, "somebody says no")
     world.errors["preservation.give-up"] = deque([befalls if befalls == "after" else refused])
-    with Play(world) as play:
-        play.result()
+    remediated(world)
     assert (world.stands == ("before", "before")) is (befalls == "refused")
 
 
@@ -173,8 +165,8 @@ def test_what_an_earlier_step_has_done_stays_remembered() -> None:
     with Play(world) as play:
         play.did(f"time-out {OBJECT}")
         world.before["remediation.remember"] = gets_well(world)
-        result = play.result()
-    assert (result.outcome, world.count("give-up")) == (Outcome.RECOVERED, 0)
+        play.result(Outcome.RECOVERED)
+    assert world.count("give-up") == 0
     assert world.stands == (world.memories[-1],) * 2
     assert world.remembered[-1] == (SELF.name,)
 
@@ -187,8 +179,8 @@ def test_a_fencing_that_came_to_nothing_is_not_remembered() -> None:
         play.until(lambda status: status.doing == "waits before power-management")
         node.ready = True
         play.tell(node.observation())
-        result = play.result()
-    assert (result.outcome, node.commands, world.stands) == (Outcome.RECOVERED, [], ("before", "before"))
+        play.result(Outcome.RECOVERED)
+    assert (node.commands, world.stands) == ([], ("before", "before"))
 
 
 def test_a_memory_that_others_have_written_meanwhile_is_left_alone() -> None:
@@ -198,6 +190,5 @@ def test_a_memory_that_others_have_written_meanwhile_is_left_alone() -> None:
         world.stands, world.node.ready = ("theirs", "theirs"), True
 
     world.after["remediation.remember"] = others
-    with Play(world) as play:
-        play.result()
+    remediated(world)
     assert world.stands == ("theirs", "theirs")

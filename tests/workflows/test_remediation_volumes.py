@@ -14,7 +14,7 @@ from policy.fence.power import VolumeState
 from policy.remediation.escalation import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
 from tests.workflows.remediated import Remediated, SickNode, step
-from tests.workflows.remediating import Play
+from tests.workflows.remediating import remediated
 from tests.workflows.world import plan
 
 MINUTE = timedelta(minutes=1)
@@ -44,9 +44,7 @@ def touched(world: Remediated) -> list[str]:
 def test_the_failed_volume_goes_and_the_machine_is_restarted_in_one_episode() -> None:
     """S1, S30: in the order of the proposal's example, and the node is schedulable again at its end."""
     world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=failed())
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+    result = remediated(world, Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
     assert world.node.volumes["vol-2"] is VolumeState.ATTACHED
     assert not world.node.cordoned
@@ -57,9 +55,7 @@ def test_words_that_name_no_volume_leave_everything_as_it_is_to_the_next_step() 
     """S7: nothing to do is no success; the reason is remembered with the step."""
     unclear = FailedVolumes(failure=Failure(refused="that names no volume attached to the node"), eviction_timeout=MINUTE)
     world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=unclear)
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    result = remediated(world, Outcome.REPLACED)
     assert touched(world) == []
     assert world.remembered[-1] == ("detach-volumes",)
     assert any("names no volume attached" in entry.detail for entry in result.record if entry.outcome == "failed")
@@ -67,9 +63,7 @@ def test_words_that_name_no_volume_leave_everything_as_it_is_to_the_next_step() 
 
 def test_a_machine_whose_volumes_nobody_knows_is_the_next_step_s() -> None:
     world = Remediated(ladder=(DETACH, DELETE), found=failed())
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    result = remediated(world, Outcome.REPLACED)
     assert touched(world) == []
     assert any("a cloud whose volumes are known" in entry.detail for entry in result.record if entry.outcome == "failed")
 
@@ -77,18 +71,14 @@ def test_a_machine_whose_volumes_nobody_knows_is_the_next_step_s() -> None:
 def test_a_template_that_is_not_there_is_the_next_step_s() -> None:
     missing = failure(ErrorType.INVALID_CONFIG, "VolumeDetachmentTemplate/nodewarden/volumes does not exist")
     world = Remediated(ladder=(DETACH, DELETE), node=instance(), errors={"remediation.find-volumes": deque([missing])})
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    remediated(world, Outcome.REPLACED)
     assert touched(world) == []
 
 
 def test_a_worker_that_is_lost_after_it_has_detached_detaches_once() -> None:
     """S33, S34: what it may have done is waited out, and read."""
     world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=failed(), errors={DETACHING: deque(["after"])})
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+    remediated(world, Outcome.RECOVERED)
     assert (world.count("detach vol-1"), world.count("detach vol-2")) == (1, 0)
 
 
@@ -96,9 +86,7 @@ def test_a_worker_that_is_lost_before_it_has_detached_is_followed_by_one_more_tr
     node = instance()
     node.plan = replace(node.plan, tries=2)
     world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed(), errors={DETACHING: deque(["before"])})
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+    remediated(world, Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
 
 
@@ -106,8 +94,6 @@ def test_a_step_whose_volume_stays_is_followed_by_the_next_one_and_touches_no_po
     node = instance()
     node.stuck = {"vol-1"}
     world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed())
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    remediated(world, Outcome.REPLACED)
     assert node.commands == []
     assert node.consequences() == []

@@ -16,7 +16,7 @@ from policy.remediation.escalation import Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.clockwork import Perils
 from tests.workflows.remediated import Made, Remediated, SickNode, step
-from tests.workflows.remediating import Play
+from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import left_by, plan
 from workflows.kit import options
 
@@ -53,9 +53,8 @@ def test_a_worker_lost_between_the_request_and_its_answer_deletes_no_second_mach
     world = Remediated(ladder=(DELETE,), of_machines=of_machines, goes_after=goes_after)
     befalls = failure(ErrorType.AMBIGUOUS, "the answer was lost") if lost == "unclear" else lost
     world.errors["preservation.give-up"] = deque([befalls])
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    result = remediated(world, Outcome.REPLACED)
+    assert len(world.deletions) == 1
     assert "w-8 has taken its place" in result.message
     assert read_memory(world.successor().memory).of == "w-7"
     assert world.count("give-up") == 1
@@ -103,9 +102,8 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
     world = Remediated(ladder=(*short, DELETE), goes_after=MINUTE, ready_after=MINUTE)
     world.node = SickNode(boots=False, plan=plan(tries=1, restarts=0))
     world.errors[name] = deque([befalls] * 2)
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    remediated(world, Outcome.REPLACED)
+    assert len(world.deletions) == 1
     assert (world.objects, world.annotated, world.node.marked) == ({}, False, "")
     assert world.count("off") <= 1
 
@@ -117,8 +115,8 @@ def test_an_object_whose_creation_was_never_answered_does_not_stay_behind() -> N
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         play.abort()
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.ABORTED, {})
+        play.result(Outcome.ABORTED)
+    assert world.objects == {}
 
 
 @pytest.mark.parametrize("step_", [OWNER, ANNOTATE], ids=["owner", "operator"])
@@ -128,8 +126,6 @@ def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
     world.errors[f"remediation.{step_.strategy.value}"] = deque(["after"] * 1000)  # type: ignore[attr-defined]
     with Play(world) as play:
         play.did(step_.strategy.value)  # type: ignore[attr-defined]
-        play.abort()
-        play.result()
     assert (world.owner_asked, world.annotated) == (None, False)
 
 
@@ -154,8 +150,6 @@ def test_what_may_pass_speaks_against_no_step(step_: object, name: str, kind: Er
         play.until(lambda _: not world.errors[name])
         play.skip(2 * MINUTE)
         assert all(not failed for failed in world.remembered)
-        play.abort()
-        play.result()
     assert world.node.commands == []
 
 
@@ -165,8 +159,8 @@ def test_an_api_that_is_away_for_minutes_fails_no_deletion() -> None:
         play.did("give-up")
         world.errors["remediation.follow-machine"] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 60)
         play.until(lambda status: "can be looked at" in status.doing)
-        result = play.result()
-    assert (result.outcome, world.node.commands) == (Outcome.REPLACED, [])
+        play.result(Outcome.REPLACED)
+    assert world.node.commands == []
 
 
 def test_an_api_that_is_away_while_the_successor_is_awaited_fails_nothing() -> None:
@@ -206,8 +200,8 @@ def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> N
         play.skip(2 * MINUTE)
         play.abort()
         asked = play.clockwork.now
-        result = play.result()
-    assert (result.outcome, world.node.commands) == (Outcome.ABORTED, ["off ipmi://10.0.0.7:623"])
+        play.result(Outcome.ABORTED)
+    assert world.node.commands == ["off ipmi://10.0.0.7:623"]
     assert play.clockwork.now - asked < 5 * MINUTE
 
 
@@ -216,9 +210,8 @@ def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
     world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
     lost = {"power-management.read-power": deque(["before", None])}
     world.after["power-management.power-off"] = lambda: world.errors.update(lost)  # type: ignore[arg-type]
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.node.pods) == (Outcome.RECOVERED, 0)
+    remediated(world, Outcome.RECOVERED)
+    assert world.node.pods == 0
     assert world.errors == {"power-management.read-power": deque()}
 
 
@@ -232,8 +225,8 @@ def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why()
         play.until(lambda status: "read in time" in status.doing)
         assert world.node.pods == 3
         world.errors.clear()
-        result = play.result()
-    assert (result.outcome, world.node.pods) == (Outcome.RECOVERED, 0)
+        play.result(Outcome.RECOVERED)
+    assert world.node.pods == 0
 
 
 def test_an_object_that_cannot_be_read_has_not_failed() -> None:
@@ -245,8 +238,8 @@ def test_an_object_that_cannot_be_read_has_not_failed() -> None:
             world.errors[name] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 60)
         play.skip(10 * MINUTE)
         world.objects[OBJECT].succeeded, world.node.ready = "True", True
-        result = play.result()
-    assert (result.outcome, world.node.commands) == (Outcome.RECOVERED, [])
+        play.result(Outcome.RECOVERED)
+    assert world.node.commands == []
 
 
 def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> None:
@@ -258,8 +251,6 @@ def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> No
         status = play.parked()
         assert 30 * MINUTE < play.passed < 32 * MINUTE
         world.errors.clear()
-        play.abort()
-        play.result()
     assert "failed calling webhook" in status.problem
 
 
@@ -269,9 +260,8 @@ def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> N
     conflict = failure(ErrorType.TRANSIENT, "changed by others")
     unlicensed = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
     world.errors["preservation.give-up"] = deque([failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed])
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, world.deletions, world.count("withdraw")) == (Outcome.RELEASED, [], 1)
+    remediated(world, Outcome.RELEASED)
+    assert (world.deletions, world.count("withdraw")) == ([], 1)
 
 
 def test_a_silent_api_does_not_make_a_machine_that_goes_one_that_stays() -> None:
@@ -279,9 +269,7 @@ def test_a_silent_api_does_not_make_a_machine_that_goes_one_that_stays() -> None
     world = Remediated(ladder=(DELETE, FENCE), goes_after=60 * MINUTE)
     away = [failure(ErrorType.UNREACHABLE, "the API is away")] * 40
     world.after["power-management.power-on"] = lambda: world.errors.update({"remediation.follow-machine": deque(away)})
-    with Play(world) as play:
-        result = play.result()
-    assert result.outcome is Outcome.REPLACED
+    result = remediated(world, Outcome.REPLACED)
     assert "w-8 has taken its place" in result.message
 
 
@@ -292,8 +280,8 @@ def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
     with Play(world) as play:
         play.did("give-up")
         world.node.present = False
-        result = play.result()
-    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+        result = play.result(Outcome.REPLACED)
+    assert world.objects == {}
     assert "w-8 has taken its place" in result.message
     assert read_memory(world.successor().memory).of == "w-7"
 
@@ -306,8 +294,7 @@ def test_a_node_that_is_well_before_an_earlier_object_is_gone_gets_no_new_one() 
         world.objects[OBJECT] = Made(name=OBJECT, created=early, several=False, goes_at=early + 10 * MINUTE)
         play.skip(5 * MINUTE)
         world.node.ready = True
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+        play.result(Outcome.RECOVERED)
 
 
 def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None:
@@ -317,8 +304,6 @@ def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None
     with Play(world) as play:
         status = play.parked()
         assert 30 * MINUTE < play.passed < 40 * MINUTE
-        play.abort()
-        play.result()
     assert "this worker runs there" in status.problem
 
 
@@ -358,8 +343,6 @@ def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]
         assert not acts & set(world.acts)
         play.resume()
         play.until(lambda _: bool(acts & set(world.acts)))
-        play.abort()
-        play.result()
 
 
 def _ignore(_: object) -> None:
@@ -378,8 +361,6 @@ def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
         assert world.node.commands == []
         play.resume()
         play.did("off")
-        play.abort()
-        play.result()
 
 
 # A new history --------------------------------------------------------------------------------------------------------
@@ -440,8 +421,6 @@ def test_what_earlier_steps_made_is_deleted_after_a_new_history() -> None:
         play.roll()
         play.skip(2 * MINUTE)
         assert len(play.runs) == 2
-        play.abort()
-        play.result()
     assert world.objects == {}
 
 
@@ -457,8 +436,8 @@ def test_a_path_that_an_earlier_history_has_cut_is_given_back_where_nothing_was_
         play.skip(2 * MINUTE)
         assert len(play.runs) == 2
         world.node.ready = True
-        result = play.result()
-    assert (result.outcome, node.paths) == (Outcome.RECOVERED, {SWITCH.endpoint: PowerState.ON})
+        result = play.result(Outcome.RECOVERED)
+    assert node.paths == {SWITCH.endpoint: PowerState.ON}
     assert "left cut" not in result.message
 
 
@@ -468,9 +447,8 @@ def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> Non
     node.mark, node.paths[SWITCH.endpoint] = left_by("i-0", paths=(SWITCH.endpoint,)), PowerState.OFF
     node.off_errors = deque([failure(ErrorType.UNREACHABLE, "no answer")])
     world = Remediated(ladder=(step(Strategy.REBOOT, 20 * MINUTE), FENCE), node=node, has_machine=False)
-    with Play(world) as play:
-        result = play.result()
-    assert (result.outcome, node.paths) == (Outcome.RECOVERED, {SWITCH.endpoint: PowerState.ON})
+    result = remediated(world, Outcome.RECOVERED)
+    assert node.paths == {SWITCH.endpoint: PowerState.ON}
     assert world.remembered[-1] == ("reboot",)
     assert "left cut" not in result.message
     assert world.count("restore-path") == 1
@@ -488,8 +466,7 @@ def test_a_machine_that_a_step_of_an_earlier_history_left_off_is_told_of() -> No
             play.skip(2 * MINUTE)
         assert len(play.runs) == 3
         play.abort()
-        result = play.result()
-    assert result.outcome is Outcome.ABORTED
+        result = play.result(Outcome.ABORTED)
     assert "the machine may be off" in result.message
 
 
@@ -508,8 +485,7 @@ def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) ->
         marked = play.clockwork.now
         play.did("off")
         waited = play.clockwork.now - marked
-        result = play.result()
-    assert result.outcome is Outcome.RECOVERED
+        play.result(Outcome.RECOVERED)
     assert (waited < timedelta(seconds=10)) == ours, waited
 
 
@@ -519,8 +495,8 @@ def test_a_fencing_that_goes_on_in_a_new_history_repeats_nothing() -> None:
     with Play(world) as play:
         play.did("cordon")
         play.roll()
-        result = play.result()
-    assert (result.outcome, len(play.runs)) == (Outcome.RECOVERED, 2)
+        play.result(Outcome.RECOVERED)
+    assert len(play.runs) == 2
     assert (world.count("cordon"), world.count("off"), world.count("on")) == (1, 1, 1)
 
 
@@ -537,8 +513,8 @@ def test_who_is_parked_stays_so_in_a_new_history() -> None:
         assert (after.problem, after.permit, after.incident) == (before.problem, False, "i-1")
         play.resume()
         world.on_create = lambda made: _well(world, made)
-        result = play.result()
-    assert (result.outcome, world.count("ask-permit"), world.objects) == (Outcome.RECOVERED, 1, {})
+        play.result(Outcome.RECOVERED)
+    assert (world.count("ask-permit"), world.objects) == (1, {})
 
 
 def _well(world: Remediated, made: Made) -> None:
@@ -557,8 +533,8 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
             play.abort()
 
         world.before["target.last-look"] = both
-        result = play.result()
-    assert (result.outcome, world.annotated) == (Outcome.ABORTED, False)
+        play.result(Outcome.ABORTED)
+    assert not world.annotated
 
 
 # Everything at once ---------------------------------------------------------------------------------------------------
@@ -568,7 +544,6 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
 def test_workers_that_die_at_any_task_change_nothing(seed: int) -> None:
     """S33: each task may be the last of its worker; the next one must say the same to the same history."""
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
-    with Play(world, seed=seed, perils=Perils(forgets=0.3, dies=0.1, queues=0.05)) as play:
-        result = play.result()
-    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    remediated(world, seed=seed, perils=Perils(forgets=0.3, dies=0.1, queues=0.05), outcome=Outcome.REPLACED)
+    assert len(world.deletions) == 1
     assert world.objects == {}
