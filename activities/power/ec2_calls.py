@@ -34,7 +34,7 @@ import aiohttp
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
-from botocore.credentials import DeviceCredentials as BotoCredentials
+from botocore.credentials import Credentials as BotoCredentials
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import (
     BotoCoreError,

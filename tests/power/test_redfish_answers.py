@@ -44,7 +44,7 @@ class OperationsHere:
         secret = {"username": credentials.username, "password": credentials.password}
         request = {"operation": operation, **address, **secret, "ends": deadline.ends, "not_after": None}
         try:
-            return await asyncio.to_thread(lambda: redfish_child.Operation(request).answer())
+            return await asyncio.to_thread(lambda: redfish_child.RedfishOperation(request).answer())
         except operation_child.OperationError as error:
             raise PowerError(ErrorType(error.kind), f"{endpoint}: {error}") from error
 

@@ -86,7 +86,7 @@ def test_credentials_that_the_protocol_cannot_carry_are_refused_without_showing_
 
 def test_credentials_do_not_show_themselves() -> None:
     """S12."""
-    assert repr(CREDENTIALS) == str(CREDENTIALS) == "Credentials()"
+    assert repr(CREDENTIALS) == str(CREDENTIALS) == "DeviceCredentials()"
 
 
 # What a plan accepts and pins ---------------------------------------------------------------------------------------
