@@ -5,7 +5,7 @@ ours: tasks, timers, activities with their time-outs and retries, signals, updat
 of a second, and everything is drawn from one seed, so that a run can be had again exactly. Workers die at any task: then the
 instance is thrown away, and the next one must say the same to the same history.
 
-What it is not: a test of Temporal. `test_fencing_properties.py` plays some of the same episodes on the real server, and every
+What it is not: a test of Temporal. `test_surroundings.py` holds that an episode goes the same way on the real server, and every
 test that runs on the clockwork with a client and workers (`surroundings.py`) can be run on the server instead.
 """
 

@@ -1,8 +1,10 @@
 """Everything that workflows ask of the world, in one place for the tests that play the world.
 
-A player is any object with methods named as in the contracts; `served_by` makes the activities of a worker out of them. The
-types are re-exported so that a player imports one module (`from tests.workflows import contract`).
+A player is any object with methods named as in the contracts; `served_by` makes the activities of a worker out of them. All
+contracts are re-exported so that a player imports one module (`from tests.workflows import contract`).
 """
+
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -12,115 +14,15 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.contracts.episodes import (
-    AskPermit,
-    AskPortion,
-    DeploymentName,
-    DescribeRequest,
-    DescribeResult,
-    EpisodeActivities,
-    EpisodeDescription,
-    NameRequest,
-    Opened,
-    OpenOutcome,
-    OpenRequest,
-    OpenResult,
-)
-from activities.contracts.evidence import DeviceEvidenceActivities, EvidenceActivities, EvidenceCollection, KdumpRequest
-from activities.contracts.news import News, RepetitionActivities, RepetitionRequest, Shown
-from activities.contracts.power import (
-    CommandResult,
-    GivenUpRequest,
-    LiftRequest,
-    PowerActivities,
-    PowerRequest,
-    QuarantineLifted,
-    VolumeRequest,
-    VolumesResult,
-)
-from activities.contracts.preservation import PreservationActivities, PreservationStarts
-from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
-from activities.contracts.scan import ScanActivities, ScanRequest
-from activities.contracts.target import (
-    ActRequest,
-    ActResult,
-    AnswerRequest,
-    AnswerResult,
-    CordonRequest,
-    DrainRequest,
-    DrainResult,
-    FreeCutRequest,
-    FreeDumpingRequest,
-    FreeingActivities,
-    FreeRequest,
-    FreeResult,
-    IsolationActivities,
-    LookRequest,
-    LookResult,
-    LookVerdict,
-    PathRequest,
-    PinRequest,
-    PinResult,
-    ReleaseRequest,
-    RestoreRequest,
-    TaintRequest,
-    Target,
-    TargetActivities,
-    TellRequest,
-    UntaintRequest,
-    Workload,
-)
+from activities.contracts.episodes import *
+from activities.contracts.evidence import *
+from activities.contracts.news import *
+from activities.contracts.power import *
+from activities.contracts.preservation import *
+from activities.contracts.remediation import *
+from activities.contracts.scan import *
+from activities.contracts.target import *
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
-
-__all__ = [
-    "ActRequest",
-    "ActResult",
-    "AnswerRequest",
-    "AnswerResult",
-    "AskPermit",
-    "AskPortion",
-    "CommandResult",
-    "CordonRequest",
-    "DeploymentName",
-    "DescribeRequest",
-    "DescribeResult",
-    "DrainRequest",
-    "DrainResult",
-    "EpisodeDescription",
-    "FreeCutRequest",
-    "FreeDumpingRequest",
-    "FreeRequest",
-    "FreeResult",
-    "GivenUpRequest",
-    "KdumpRequest",
-    "LiftRequest",
-    "LookRequest",
-    "LookResult",
-    "LookVerdict",
-    "NameRequest",
-    "News",
-    "OpenOutcome",
-    "OpenRequest",
-    "OpenResult",
-    "Opened",
-    "PathRequest",
-    "PinRequest",
-    "PinResult",
-    "PowerRequest",
-    "QuarantineLifted",
-    "ReleaseRequest",
-    "RepetitionRequest",
-    "RestoreRequest",
-    "ScanRequest",
-    "Shown",
-    "TaintRequest",
-    "Target",
-    "TellRequest",
-    "UntaintRequest",
-    "VolumeRequest",
-    "VolumesResult",
-    "Workload",
-]
 
 CONTRACTS = (
     TargetActivities,

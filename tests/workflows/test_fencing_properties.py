@@ -1,28 +1,24 @@
 """Random mishaps, words and kills against whole fencings and ladders: the safety rules hold at every moment, and each comes to an
 end.
 
-Most are played on a clockwork (`clockwork.py`), where an episode takes some hundredths of a second and a seed is the same run
-each time; a few of the same on the real server. `NODEWARDEN_TEST_EPISODES` sets how many are tried (a bounded number in `make
-test`), `NODEWARDEN_TEST_SEED` from which on, `NODEWARDEN_TEST_SERVED_EPISODES` how many of them on the server; a failing one
-prints its seed and all that was done. Not hypothesis: what matters is the order of events between them all, which no shrinking of
-a script would keep.
+They are played on a clockwork (`clockwork.py`), where an episode takes some hundredths of a second and a seed is the same run
+each time. `NODEWARDEN_TEST_EPISODES` sets how many are tried (a bounded number in `make test`), `NODEWARDEN_TEST_SEED` from which
+on; a failing one prints its seed and all that was done. Not hypothesis: what matters is the order of events between them all,
+which no shrinking of a script would keep.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
 from tests.workflows.drawing import Drawn
 from tests.workflows.playing import Play
-from tests.workflows.serving import Stage, stage
 
 EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "160"))
-SERVED = int(os.environ.get("NODEWARDEN_TEST_SERVED_EPISODES", "2"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 SHOWN = 3
 """So many failing episodes are shown in full."""
@@ -52,17 +48,3 @@ def test_a_seed_is_the_same_run_each_time() -> None:
     """Or nobody could look into what a seed has found."""
     one, other = Play(Drawn.of(FIRST_SEED + 11)), Play(Drawn.of(FIRST_SEED + 11))
     assert (one.run(), one.adversary.acts) == (other.run(), other.adversary.acts)
-
-
-@pytest.fixture(scope="module")
-async def served(server: WorkflowEnvironment) -> AsyncIterator[Stage]:
-    """Workers for all episodes."""
-    async with stage(server) as ready:
-        yield ready
-
-
-@pytest.mark.timeout(7200)
-async def test_on_a_real_server_it_is_the_same(served: Stage) -> None:
-    """S1-S10, S20, S32-S35: timers, retries, time-outs and replays are the server's and the SDK's own here."""
-    problems = await served.play(Drawn.of(seed) for seed in range(FIRST_SEED, FIRST_SEED + SERVED))
-    assert problems == [], "\n".join(problems)
