@@ -37,6 +37,9 @@ CONTRACTS = (
     RemediationActivities,
     ExternalActivities,
     VolumeActivities,
+    PreservationStarts,
+    EvidenceCollection,
+    DeviceEvidenceActivities,
 )
 
 
@@ -62,9 +65,7 @@ def calls_of(*contracts: type) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-KEEPING = (PreservationStarts, EvidenceCollection, DeviceEvidenceActivities)
-
-CALLS = {call.name: call for call in calls_of(*CONTRACTS, *KEEPING)}
+CALLS = {call.name: call for call in calls_of(*CONTRACTS)}
 
 Carry = Callable[[Call, Any], Awaitable[Any]]
 

@@ -19,7 +19,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, 
 from policy.episode.observation import Observation
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
-from tests.workflows.surroundings import eventually, moment, patience, worker
+from tests.workflows.surroundings import asked_until, eventually, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.fencing import Fencing
 from workflows.kit.ids import WORKFLOW_QUEUE
@@ -61,16 +61,7 @@ class Run:
 
     async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
         """Wait until the status is as wished."""
-        async with patience(self.env, 20):
-            while True:
-                try:
-                    status = await self.status()
-                except RPCError:  # between two runs, or before the first task: there is nobody to answer yet
-                    await moment(self.env)
-                    continue
-                if condition(status):
-                    return status
-                await moment(self.env)
+        return await asked_until(self.env, self.status, condition)
 
     async def parked(self) -> EpisodeStatus:
         """Wait until it needs a person."""

@@ -14,38 +14,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import AskPermit, DeploymentName, NameRequest
-from activities.contracts.evidence import Collected, CollectRequest, EvidenceCollection, EvidenceFile, Sealed, SealRequest
-from activities.contracts.news import News
-from activities.contracts.power import PowerActivities
-from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
-from activities.contracts.target import (
-    ActRequest,
-    ActResult,
-    DrainRequest,
-    DrainResult,
-    FreeingActivities,
-    IsolationActivities,
-    LookRequest,
-    LookResult,
-    LookVerdict,
-    RestoreRequest,
-    Target,
-    TargetActivities,
-    TellRequest,
-)
 from activities.errors import ErrorType, failure
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, PreservationInput
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, PreservationInput, PreservationNews
 from policy.episode.needs import NeedKind
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.permits import PermitAnswer
 from policy.episode.vetoes import preserved_as_failed
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.deciding import Automatic, PreservationAction, decide, keeps
@@ -56,30 +36,38 @@ from policy.preservation.requests import ISOLATE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from tests.preserved_objects import carried_out
 from tests.replay.recording import keep_history
+from tests.workflows import contract
 from tests.workflows.contract import served_by
-from tests.workflows.surroundings import moment, patience, worker
-from tests.workflows.world import ScriptedTarget, World, marked
+from tests.workflows.surroundings import asked_until, moment, patience, worker
+from tests.workflows.world import NODE, ScriptedTarget, World, clock
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.episode.state import RemediationHistory
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.messages import PersonRequest
 
-NODE = "node-7"
-CUTTING = (TargetActivities, IsolationActivities, FreeingActivities)
 MACHINE = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
+WORD = PersonRequest(who="ada", reason="its disks are looked at")
+IN_THE_CLUSTER = (
+    contract.PreservationActivities,
+    contract.EvidenceCollection,
+    contract.TargetActivities,
+    contract.IsolationActivities,
+    contract.FreeingActivities,
+)
 
 
 @dataclass
 class KeptMachine:
-    """The world. `acts` is what was done, in order; `broken` what should never have been."""
+    """The world. `acts` is what was done, in order; `broken` what should never have been. devices: the node and what may be cut
+    off of it."""
 
     held: Held
+    devices: World = field(default_factory=World)
     timeout: timedelta = DEFAULT_TIMEOUT
     present: bool = True
-    drains: deque[DrainResult] = field(default_factory=deque)
     errors: deque[ApplicationError] = field(default_factory=deque)
     acts: list[str] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     gave_up_at: datetime | None = None
     named: set[str] = field(default_factory=set)
@@ -88,18 +76,14 @@ class KeptMachine:
     """What a user annotates right after it was decided to give the machine up."""
     lingers: int = 1
     """How often the Machine is still there after its deletion was asked for."""
-    evidence: Collected | None = None
+    evidence: contract.Collected | None = None
     """What the API has to say of it; None where no directory is set."""
     collected: int = 0
     """How often it was asked for."""
     hanging: asyncio.Event | None = None
     """Whoever collects evidence hangs until it is set."""
-    sealed: list[SealRequest] = field(default_factory=list)
+    sealed: list[contract.SealRequest] = field(default_factory=list)
     seal_error: ApplicationError | None = None
-    answers: deque[PermitAnswer] = field(default_factory=deque)
-    """What the scanner answers to who asks for a permit; then it grants."""
-    permitted: bool = True
-    """Whether the scanner knows of a permit, as who would delete the machine hears."""
     scanner: asyncio.Event | None = None
     """It answers nobody before this is set."""
     ended_at: datetime | None = None
@@ -111,12 +95,14 @@ class KeptMachine:
     """So much earlier is it by the clock of its API than by the workflow's."""
     looks: int = 0
     """How often it was looked at."""
-    devices: World | None = None
-    """What may be cut off of it; None: nothing is configured."""
+
+    @property
+    def events(self) -> list[str]:
+        """What people were told."""
+        return [f"{event.reason}: {event.message}" for event in self.devices.events]
 
     def annotate(self, value: str | None) -> None:
         """A user, with kubectl, on the Node."""
-        assert self.held.node is not None
         annotations = {key: each for key, each in self.held.node.annotations.items() if key != PRESERVE_ANNOTATION}
         if value is not None:
             annotations[PRESERVE_ANNOTATION] = value
@@ -137,7 +123,6 @@ class KeptMachine:
         self._say_ready("True")
 
     def _say_ready(self, status: str) -> None:
-        assert self.held.node is not None
         others = tuple(each for each in self.held.node.conditions if each.type != READY)
         conditions = (*others, Condition(type=READY, status=status))
         self.held = replace(self.held, node=replace(self.held.node, conditions=conditions))
@@ -154,31 +139,25 @@ def _as_called(held: Held, unhealthy: str) -> Held:
     return replace(held, phase=MachinePhase.FAILED, failed=unhealthy) if unhealthy and not held.failed else held
 
 
-def now() -> datetime:
-    """The time of this attempt."""
-    return activity.info().started_time
-
-
-class ScriptedMachine(PreservationActivities):
+class ScriptedMachine(ScriptedTarget):
     """The activities, over one world."""
 
-    def __init__(self, world: KeptMachine) -> None:
-        self._world = world
+    def __init__(self, kept: KeptMachine) -> None:
+        super().__init__(kept.devices)
+        self._kept = kept
 
-    @activity.defn(name="preservation.hold")
-    async def hold(self, request: HoldRequest) -> Hold:
-        world = self._world
+    async def hold(self, request: contract.HoldRequest) -> contract.Hold:
+        world = self._kept
         if world.errors:
             raise world.errors.popleft()
         world.looks += 1
-        at = now() - world.behind
+        at = clock() - world.behind
         if not world.present:
-            return Hold(at=at, gone="the Machine is gone")
+            return contract.Hold(at=at, gone="the Machine is gone")
         held, wish = _as_called(world.held, request.unhealthy), request.wish
         wanted = {PRESERVE_ANNOTATION: "now"} if wish.keep else {}
         wanted |= {ISOLATE_ANNOTATION: "true"} if wish.isolate else {}
         if wanted:
-            assert held.node is not None
             held = replace(held, node=replace(held.node, annotations={**held.node.annotations, **wanted}))
         automatic = Automatic.SELECTED if wish.automatic else Automatic.RELEASED if wish.surplus else Automatic.NOTHING
         timeout = wish.duration or world.timeout
@@ -196,7 +175,7 @@ class ScriptedMachine(PreservationActivities):
             world.acts.append(decision.action.value)
         if decision.action is PreservationAction.TERMINATE and world.late:
             world.annotate(world.late)
-        return Hold(
+        return contract.Hold(
             at=at,
             phase=decision.phase,
             preserved=decision.preserved,
@@ -214,129 +193,81 @@ class ScriptedMachine(PreservationActivities):
             machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,
             ready=world.held.node is not None and world.held.node.ready,
-            left_by=world.devices.marked if world.devices is not None else "",
+            left_by=world.devices.marked,
         )
 
-    @activity.defn(name="preservation.give-up")
-    async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
-        world = self._world
+    async def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
+        world = self._kept
         world.named.add(request.holder)
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
         if request.withdraw:
-            return GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
-        if world.gave_up_at is None and not world.permitted:
+            return contract.GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
+        if world.gave_up_at is None and not world.devices.permitted:
             raise failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by nobody")
-        if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), now()):
-            return GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
-        if world.held.expiry is not None and not world.held.expired(now()):
+        if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), clock()):
+            return contract.GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
+        if world.held.expiry is not None and not world.held.expired(clock()):
             world.broken.append("S21: deleted while preserved")
         if world.gave_up_at is None:
-            world.gave_up_at = now()
+            world.gave_up_at = clock()
             world.acts.append("delete")
-            return GiveUpResult(detail="asked for its deletion")
+            return contract.GiveUpResult(detail="asked for its deletion")
         world.lingers -= 1
         if world.lingers < 0:
             world.present = False
-        return GiveUpResult(gone=not world.present)
+        return contract.GiveUpResult(gone=not world.present)
 
-    @activity.defn(name="episodes.request-permit")
-    async def request_permit(self, request: AskPermit) -> PermitAnswer:
-        self._world.acts.append("permit")
-        if self._world.scanner is not None:
-            await self._world.scanner.wait()
-        answer = (
-            self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
-        )
-        self._world.permitted = self._world.permitted or answer.decision is PermitDecision.GRANTED
-        return answer
+    # As of any node -------------------------------------------------------------------------------------------------
 
-    @activity.defn(name="episodes.name-deployment")
-    async def name_deployment(self, request: NameRequest) -> DeploymentName:
-        return DeploymentName(holder="default/1")
+    async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
+        self._kept.acts.append("permit")
+        if self._kept.scanner is not None:
+            await self._kept.scanner.wait()
+        return await super().request_permit(request)
 
-    @activity.defn(name="isolation.drain")
-    async def drain(self, request: DrainRequest) -> DrainResult:
+    async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
+        return contract.DeploymentName(holder="default/1")
+
+    async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         assert request.options.ignore_daemon_sets
-        self._world.acts.append("evict")
-        self._world.named.add(request.holder)
-        return self._world.drains.popleft() if self._world.drains else DrainResult(evicted=2)
+        self._kept.acts.append("evict")
+        self._kept.named.add(request.holder)
+        return await super().drain(request)
 
-    @activity.defn(name="isolation.mark")
-    async def mark(self, request: ActRequest) -> ActResult:
-        self._world.acts.append(f"mark {request.target.kind}")
-        if (devices := self._world.devices) is not None:
-            if devices.mark_errors:
-                raise devices.mark_errors.popleft()
-            devices.mark = marked(devices.mark, request)
-        return ActResult(changed=True, detail="marked")
+    async def mark(self, request: contract.ActRequest) -> contract.ActResult:
+        self._kept.acts.append(f"mark {request.target.kind}")
+        return await super().mark(request)
 
-    @activity.defn(name="recovery.mark-schedulable")
-    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
-        self._world.acts.append(f"unmark {request.target.kind}")
-        self._hear(request.target, request.news)
-        if (devices := self._world.devices) is not None:
-            devices.mark = devices.mark if devices.noted else None
-        return ActResult(changed=True, detail="our mark is gone")
+    async def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
+        self._kept.acts.append(f"unmark {request.target.kind}")
+        return await super().mark_schedulable(request)
 
-    @activity.defn(name="target.tell")
-    async def tell(self, request: TellRequest) -> None:
-        self._hear(request.target, request.news)
-
-    def _hear(self, target: Target, news: News | None) -> None:
-        for event in news.events if news is not None else ():
-            self._world.events.append(f"{event.reason}: incident {target.incident}: {event.message}")
-
-
-class CuttingOff(ScriptedTarget):
-    """Looks at the node of a machine that may be cut off."""
-
-    def __init__(self, world: KeptMachine) -> None:
-        assert world.devices is not None
-        super().__init__(world.devices)
-        self._kept = world
-
-    async def _hear(self, news: News | None) -> None:
-        await super()._hear(news)
-        self._kept.events += [f"{event.reason}: {event.message}" for event in (news.events if news is not None else ())]
-
-    async def last_look(self, request: LookRequest) -> LookResult:
+    async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         found = await super().last_look(request)
         assert request.need.kind is NeedKind.PRESERVATION
         node = self._kept.held.node
         if request.need_matters and (node is None or not preserved_as_failed(node)):
-            return replace(found, verdict=LookVerdict.NEED_GONE, reason="it is not kept as failed")
+            return replace(found, verdict=contract.LookVerdict.NEED_GONE, reason="it is not kept as failed")
         return found
 
+    # Evidence -------------------------------------------------------------------------------------------------------
 
-def _name(act: Callable[..., object]) -> str:
-    known = activity._Definition.must_from_callable(act)
-    assert known.name is not None
-    return known.name
-
-
-class ScriptedEvidence(EvidenceCollection):
-    """Evidence of one world."""
-
-    def __init__(self, world: KeptMachine) -> None:
-        self._world = world
-
-    @activity.defn(name="evidence.collect")
-    async def collect(self, request: CollectRequest) -> Collected:
-        self._world.collected += 1
-        if self._world.hanging is not None:
-            await self._world.hanging.wait()
-        if self._world.evidence is None:
+    async def collect(self, request: contract.CollectRequest) -> contract.Collected:
+        self._kept.collected += 1
+        if self._kept.hanging is not None:
+            await self._kept.hanging.wait()
+        if self._kept.evidence is None:
             raise failure(ErrorType.NOT_SUPPORTED, "evidence.directory is not set: no evidence is kept")
-        return self._world.evidence
+        return self._kept.evidence
 
-    @activity.defn(name="evidence.seal")
-    async def seal(self, request: SealRequest) -> Sealed:
-        if self._world.seal_error is not None:
-            raise self._world.seal_error
-        self._world.sealed.append(request)
-        files: tuple[EvidenceFile, ...] = request.files
-        size = sum(each.size for each in files)
-        return Sealed(path="prod/manifest.json", sha256="5ea1ed", files=len(files), size=size, missing=request.missing)
+    async def seal(self, request: contract.SealRequest) -> contract.Sealed:
+        if self._kept.seal_error is not None:
+            raise self._kept.seal_error
+        self._kept.sealed.append(request)
+        size = sum(each.size for each in request.files)
+        return contract.Sealed(
+            path="prod/manifest.json", sha256="5ea1ed", files=len(request.files), size=size, missing=request.missing
+        )
 
 
 @dataclass
@@ -347,34 +278,42 @@ class Run:
     world: KeptMachine
     handle: WorkflowHandle[Preservation, EpisodeResult]
 
-    async def timeout(self) -> EpisodeResult:
+    async def timeout(self, outcome: Outcome | None = None) -> EpisodeResult:
         """How it ended once its time was over: only now the hours pass."""
         await self.skip(timedelta(hours=200))
-        return await self.result()
+        return await self.result(outcome)
 
     async def skip(self, duration: timedelta) -> None:
         """Let so much time pass, or as much as is left of it."""
         await self.env.fast_forward(self.handle, duration)
 
-    async def result(self) -> EpisodeResult:
-        """How it ended, whatever kind it was at the end."""
+    async def result(self, outcome: Outcome | None = None) -> EpisodeResult:
+        """How it ended, whatever kind it was at the end: with this outcome where one is named."""
         result = await asyncio.wait_for(self.handle.result(), 30)
         assert self.world.broken == []
         await keep_history(self.handle)
+        assert outcome in {None, result.outcome}, result.message
         return result
 
     async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
         """Wait until the status is as wished."""
-        async with patience(self.env, 20):
-            while True:
-                try:
-                    status: EpisodeStatus = await self.handle.query("status", result_type=EpisodeStatus)
-                except RPCError:
-                    await moment(self.env)
-                    continue
-                if condition(status):
-                    return status
-                await moment(self.env)
+        return await asked_until(self.env, lambda: self.handle.query("status", result_type=EpisodeStatus), condition)
+
+    async def is_in(self, phase: Phase) -> EpisodeStatus:
+        """Wait for a phase."""
+        return await self.until(lambda status: status.phase is phase)
+
+    async def news(self) -> None:
+        """The scanner says that something has changed."""
+        await self.handle.signal(Preservation.look_again, PreservationNews())
+
+    async def says(self, update: Any, word: Any = WORD) -> str:
+        """A person's word."""
+        return await self.handle.execute_update(update, word, result_type=str)
+
+    async def abort(self) -> str:
+        """A person aborts, whatever kind it is by now."""
+        return await self.says("abort", {"who": "ada", "reason": "enough"})
 
     async def goes_on_after(self, run_id: str) -> None:
         """Wait until a new history has begun."""
@@ -397,24 +336,19 @@ async def preserving(
     cluster = f"c{uuid.uuid4().hex[:8]}"
     given = {"cluster": cluster, "node": NODE, "machine": MACHINE, "keep": False, "holder": "us", "reason": "a drill"}
     request = PreservationInput(**(given | changes))  # type: ignore[arg-type]
-    target = ScriptedMachine(world)
-    acts = [target.hold, target.give_up, target.drain, target.mark, target.mark_schedulable, target.tell]
-    evidence = ScriptedEvidence(world)
-    acts += [evidence.collect, evidence.seal]
-    if world.devices is not None:
-        acts += [each for each in served_by(CuttingOff(world), *CUTTING) if _name(each) not in set(map(_name, acts))]
+    queue, player = f"{WORKFLOW_QUEUE}-{cluster}", ScriptedMachine(world)
+    served = {
+        cluster_queue(cluster): IN_THE_CLUSTER,
+        power_queue("default"): (contract.PowerActivities,),
+        WORKFLOW_QUEUE: (contract.EpisodeActivities,),
+    }
     async with AsyncExitStack() as stack:
-        queue = f"{WORKFLOW_QUEUE}-{cluster}"
         kinds = [Preservation, Remediation]
         await stack.enter_async_context(
             worker(client or env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
         )
-        await stack.enter_async_context(worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
-        if world.devices is not None:
-            power = served_by(ScriptedTarget(world.devices), PowerActivities)
-            await stack.enter_async_context(worker(env.client, task_queue=power_queue("default"), activities=power))
-        scanner = [target.request_permit, target.name_deployment]
-        await stack.enter_async_context(worker(env.client, task_queue=WORKFLOW_QUEUE, activities=scanner))
+        for each, contracts in served.items():
+            await stack.enter_async_context(worker(env.client, task_queue=each, activities=served_by(player, *contracts)))
         with env.with_time_skipping_disabled():
             kind, given_to = (Preservation.__name__, request) if handed_over is None else (Remediation.__name__, handed_over)
             wanted = replace(given_to, cluster=cluster)

@@ -7,18 +7,22 @@ plays them all on the server, from which the histories are recorded, too; some a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tests.workflows.clockwork_service import ClockworkService
 from tests.workflows.workshop import Workshop
 from workers.plugin import PLUGIN
+
+T = TypeVar("T")
 
 POLL = 0.01
 LONG_ENOUGH = 2.5
@@ -105,6 +109,18 @@ async def eventually(env: WorkflowEnvironment, condition: Callable[[], bool], *,
     """Wait until it is so."""
     async with patience(env, within):
         while not condition():
+            await moment(env)
+
+
+async def asked_until(
+    env: WorkflowEnvironment, ask: Callable[[], Awaitable[T]], condition: Callable[[T], bool], *, within: float = 20
+) -> T:
+    """Ask a workflow until its answer is as wished."""
+    async with patience(env, within):
+        while True:
+            with contextlib.suppress(RPCError):  # between two runs, or before the first task: there is nobody to answer yet
+                if condition(answer := await ask()):
+                    return answer
             await moment(env)
 
 

@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episode.messages import EpisodeStatus, Outcome, Phase, PreservationNews
+from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState, VolumeState
@@ -44,7 +44,6 @@ def failed(found: FencingPlan, **annotations: str) -> KeptMachine:
     """A machine that has failed, is kept on somebody's word and is to be cut off."""
     world = machine()
     world.devices = World(plan=found)
-    assert world.held.node is not None
     asked = {PRESERVE_ANNOTATION: "now", ISOLATE_ANNOTATION: "true"} | annotations
     world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
     world.fails()
@@ -53,7 +52,6 @@ def failed(found: FencingPlan, **annotations: str) -> KeptMachine:
 
 def cuts(world: KeptMachine) -> list[str]:
     """What was done about the paths, in order."""
-    assert world.devices is not None
     assert world.devices.broken == []
     assert world.devices.commands == []  # S21: nobody touches its power
     return [act for act in world.devices.acts if act in CUTS]
@@ -69,10 +67,6 @@ async def until_cut(run: Run) -> EpisodeStatus:
     return await run.until(lambda status: isolation_of(run.world) == "cut" and status.phase is Phase.FAILED_PRESERVED)
 
 
-async def news(run: Run) -> None:
-    await run.handle.signal(Preservation.look_again, PreservationNews())
-
-
 async def test_a_failed_machine_that_is_kept_is_cut_off_and_what_lies_behind_the_cut_is_freed(env: WorkflowEnvironment) -> None:
     """S1, S2, S21: the path is noted, cut and read as cut; only then are pods freed, and power is not touched."""
     world = failed(switched())
@@ -83,7 +77,6 @@ async def test_a_failed_machine_that_is_kept_is_cut_off_and_what_lies_behind_the
         await run.until(lambda _: any(event.startswith("PreservedIsolated") for event in world.events))
     assert cuts(world) == ["note cut", "cut-path", "free-cut-pods"]
     assert world.acts.index("permit") > world.acts.index("evict")
-    assert world.devices is not None
     assert "release-lease" in world.devices.acts
 
 
@@ -91,28 +84,27 @@ async def test_a_machine_that_runs_is_not_cut_off(env: WorkflowEnvironment) -> N
     world = failed(switched())
     world.recovers()
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         assert cuts(world) == []
         world.fails()
-        await news(run)
+        await run.news()
         await until_cut(run)
 
 
 async def test_without_the_word_nothing_is_cut(env: WorkflowEnvironment) -> None:
     world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         await run.timeout()
     assert cuts(world) == []
-    assert world.devices is not None
     assert "pin" not in world.devices.acts
 
 
 async def test_a_person_may_ask_for_it_while_it_is_kept(env: WorkflowEnvironment) -> None:
     world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
-        await run.handle.execute_update(Preservation.isolate, WORD)
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.isolate)
         await until_cut(run)
     assert world.held.on_node[ISOLATE_ANNOTATION] == "true"
 
@@ -122,21 +114,19 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
     world = failed(switched())
     async with preserving(env, world) as run:
         await until_cut(run)
-        assert world.devices is not None
         world.devices.ready = True
         world.recovers()
-        await news(run)
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.news()
+        await run.is_in(Phase.RUNNING_PRESERVED)
         assert world.devices.paths[PORT.endpoint] is PowerState.OFF  # kept on: still cut, and our mark tells of it
         assert "unmark Preservation" not in world.acts
         world.annotate("false")
-        await news(run)
-        status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        await run.news()
+        status = await run.is_in(Phase.NEEDS_HUMAN)
         assert "no restart is proven" in status.problem
         world.devices.boot_id = "boot-2"
         await run.skip(timedelta(minutes=2))
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.result(Outcome.RELEASED)
     assert cuts(world)[-2:] == ["restore-path", "note back"]
     assert world.acts[-1] == "unmark Preservation"
     assert isolation_of(world) == ""
@@ -150,11 +140,10 @@ async def test_a_quarantine_is_lifted_with_the_path_and_not_before(env: Workflow
         await until_cut(run)
         world.recovers()
         world.annotate("false")
-        await news(run)
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
-        assert world.devices is not None
+        await run.news()
+        await run.is_in(Phase.NEEDS_HUMAN)
         assert world.devices.count("lift-quarantine") == 0
-        await run.handle.execute_update(Preservation.resume, WORD)
+        await run.says(Preservation.resume)
         world.devices.word = True
         await run.result()
     assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
@@ -167,15 +156,15 @@ async def test_nobody_is_told_that_it_is_kept_while_it_ends(env: WorkflowEnviron
         await until_cut(run)
         world.recovers()
         world.annotate("false")
-        await news(run)
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        await run.news()
+        await run.is_in(Phase.NEEDS_HUMAN)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(
                 Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1))
             )
         assert "this one ends" in str(refused.value.cause)
         with pytest.raises(WorkflowUpdateFailedError):
-            await run.handle.execute_update(Preservation.isolate, WORD)
+            await run.says(Preservation.isolate)
 
 
 async def test_a_restart_is_looked_for_more_and_more_seldom(env: WorkflowEnvironment) -> None:
@@ -185,9 +174,8 @@ async def test_a_restart_is_looked_for_more_and_more_seldom(env: WorkflowEnviron
         await until_cut(run)
         world.recovers()
         world.annotate("false")
-        await news(run)
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
-        assert world.devices is not None
+        await run.news()
+        await run.is_in(Phase.NEEDS_HUMAN)
         before = world.devices.count("glance")
         await run.skip(timedelta(hours=10))
         assert world.devices.count("glance") - before < 30
@@ -198,16 +186,15 @@ async def test_or_on_a_persons_word(env: WorkflowEnvironment) -> None:
     world = failed(switched())
     async with preserving(env, world) as run:
         await until_cut(run)
-        await run.handle.execute_update(Preservation.hold, WORD)
-        await run.handle.execute_update(Preservation.resume, WORD)
+        await run.says(Preservation.hold)
+        await run.says(Preservation.resume)
         world.recovers()
         world.annotate("false")
-        await news(run)
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        await run.news()
+        await run.is_in(Phase.NEEDS_HUMAN)
         assert "restore-path" not in cuts(world)
-        assert world.devices is not None
         world.devices.word = True
-        await run.handle.execute_update(Preservation.resume, WORD)
+        await run.says(Preservation.resume)
         result = await run.result()
     assert "left cut" not in result.message
     assert cuts(world)[-2:] == ["restore-path", "note back"]
@@ -215,16 +202,14 @@ async def test_or_on_a_persons_word(env: WorkflowEnvironment) -> None:
 
 async def test_where_no_pod_was_freed_the_path_comes_back_at_once(env: WorkflowEnvironment) -> None:
     world = failed(switched(tries=1))
-    assert world.devices is not None
     world.devices.stuck.add(PORT.endpoint)  # accepted, and nothing comes of it: never freed (S2)
     async with preserving(env, world) as run:
         await run.until(lambda _: isolation_of(world) == "incomplete")
         world.recovers()
         world.annotate("false")
         world.devices.stuck.clear()
-        await news(run)
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.news()
+        await run.result(Outcome.RELEASED)
     assert "free-cut-pods" not in cuts(world)
     assert cuts(world)[-2:] == ["restore-path", "note back"]
 
@@ -233,8 +218,7 @@ async def test_a_machine_given_up_while_it_is_cut_off_stays_cut_and_that_is_said
     world = failed(switched())
     async with preserving(env, world) as run:
         await until_cut(run)
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        result = await run.timeout(Outcome.REPLACED)
     assert "restore-path" not in cuts(world)
     assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
 
@@ -243,13 +227,11 @@ async def test_a_node_without_a_machine_that_has_failed_stays_cut_when_its_time_
     """S35: nobody replaces it, and it is not well: our mark goes on telling of what is cut."""
     world = failed(switched(tries=1))
     world.alone = True
-    assert world.devices is not None
     world.devices.stuck.add(PORT.endpoint)
     async with preserving(env, world, machine=None) as run:
         await run.until(lambda _: isolation_of(world) == "incomplete")
         world.devices.stuck.clear()
-        result = await run.timeout()
-    assert result.outcome is Outcome.RELEASED
+        result = await run.timeout(Outcome.RELEASED)
     assert f"left cut: {PORT.endpoint}" in result.message
     assert "restore-path" not in cuts(world)
 
@@ -258,21 +240,19 @@ async def test_an_abort_leaves_a_failed_machine_cut_off_and_says_so(env: Workflo
     world = failed(switched())
     async with preserving(env, world) as run:
         await until_cut(run)
-        await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        await run.abort()
+        result = await run.result(Outcome.ABORTED)
     assert f"left cut: {PORT.endpoint}" in result.message
 
 
 async def test_what_is_aborted_while_it_has_failed_stays_cut_though_no_pod_was_freed(env: WorkflowEnvironment) -> None:
     """Un-isolated only where the machine is well again: it may be cut although it was never read so."""
     world = failed(switched(tries=1))
-    assert world.devices is not None
     world.devices.stuck.add(PORT.endpoint)
     async with preserving(env, world) as run:
         await run.until(lambda _: isolation_of(world) == "incomplete")
         world.devices.stuck.clear()
-        await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)
+        await run.abort()
         result = await run.result()
     assert f"left cut: {PORT.endpoint}" in result.message
     assert "restore-path" not in cuts(world)
@@ -281,7 +261,6 @@ async def test_what_is_aborted_while_it_has_failed_stays_cut_though_no_pod_was_f
 async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: WorkflowEnvironment) -> None:
     """S2: an accepted command is no proof; the machine is kept meanwhile, and its end stays exact."""
     world = failed(switched(tries=1))
-    assert world.devices is not None
     world.devices.stuck.add(PORT.endpoint)
     async with preserving(env, world) as run:
         await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
@@ -298,7 +277,6 @@ async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: Work
 async def test_pods_that_stay_behind_the_cut_are_told_and_tried_again(env: WorkflowEnvironment) -> None:
     """A pod with a finalizer runs nowhere else: the machine is not called cut off before it is gone."""
     world = failed(switched(tries=1, free_timeout=timedelta(seconds=2)))
-    assert world.devices is not None
     world.devices.cut_pods_stay = 1
     async with preserving(env, world) as run:
         status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
@@ -315,10 +293,7 @@ async def test_a_plan_that_cuts_nothing_keeps_the_machine_and_says_what_is_missi
         status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
         assert "names no path to cut" in status.problem
         expiry = world.held.expiry
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
-    assert world.gave_up_at is not None
-    assert expiry is not None
+        await run.timeout(Outcome.REPLACED)
     assert timedelta(0) <= world.gave_up_at - expiry < timedelta(seconds=10)
 
 
@@ -326,16 +301,15 @@ async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnviro
     """S14: a machine is cut off within the budget of disruptions, like any other; its hold does not wait for that."""
     world = failed(switched())
     world.timeout = timedelta(hours=2)
-    world.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world.devices.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
         await run.skip(timedelta(minutes=119))
         assert world.acts.count("terminate") == 0
         await run.skip(timedelta(minutes=2))
         await run.until(lambda _: "terminate" in world.acts)
-        assert world.ended_at is not None
         assert timedelta(0) <= world.ended_at - world.expiries[0] < timedelta(seconds=3)
-        world.answers.clear()
+        world.devices.answers.clear()
         await run.timeout()
     assert cuts(world) == []
 
@@ -344,18 +318,17 @@ async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnviro
 async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: WorkflowEnvironment, word: str) -> None:
     """S20, S26."""
     world = failed(switched())
-    world.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world.devices.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
         if word == "release":
-            await run.handle.execute_update(Preservation.release, WORD)
+            await run.says(Preservation.release)
         else:
             world.annotate("false")
-            await news(run)
+            await run.news()
         await run.until(lambda _: "terminate" in world.acts)
-        world.answers.clear()
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        world.devices.answers.clear()
+        result = await run.timeout(Outcome.REPLACED)
     assert result.ended - result.started < timedelta(hours=2)
     assert cuts(world) == []
 
@@ -363,13 +336,12 @@ async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: Wor
 async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: WorkflowEnvironment) -> None:
     """S14: it would count until the hold is over, and others would wait for it so long."""
     world = failed(switched())
-    world.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world.devices.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and bool(status.queued))
-        assert world.held.node is not None
         asked = {**world.held.node.annotations, ISOLATE_ANNOTATION: "false"}
         world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
-        await news(run)
+        await run.news()
         await run.until(lambda status: "waits for a permit" not in status.doing and not status.queued)
         await run.handle.signal(Preservation.permit_granted)
         await run.until(lambda status: not status.permit)
@@ -380,7 +352,6 @@ async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: Workfl
 async def test_an_instance_without_any_configuration_has_its_volumes_detached(env: WorkflowEnvironment) -> None:
     """The volumes of a cloud machine are known by themselves: detached, read `available`, and only then pods freed (S1)."""
     world = failed(plan(levels=((INSTANCE,),)))
-    assert world.devices is not None
     world.devices.volumes = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
     async with preserving(env, world) as run:
         await until_cut(run)
@@ -395,25 +366,23 @@ async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_bac
     """S27: whoever asks for it at the last moment keeps it as it was, cut off, though no controller calls it failed."""
     world = failed(switched(tries=1), **{PRESERVE_ANNOTATION: "when-failed"})
     world.held = replace(world.held, phase=MachinePhase.RUNNING, failed="")
-    assert world.devices is not None
     world.devices.stuck.add(PORT.endpoint)  # nothing is freed: given back it would be at once
     async with preserving(env, world, unhealthy="workers calls it unhealthy") as run:
         await run.until(lambda _: isolation_of(world) == "incomplete")
         world.devices.stuck.clear()
         world.late = "when-failed"
-        await run.handle.execute_update(Preservation.release, WORD)
+        await run.says(Preservation.release)
         await run.until(lambda status: world.acts.count("preserve") == 2 and status.phase is Phase.FAILED_PRESERVED)
     assert "restore-path" not in cuts(world)
 
 
 async def test_what_others_have_given_back_between_two_tries_is_cut_again(env: WorkflowEnvironment) -> None:
     world = failed(switched())
-    assert world.devices is not None
     world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
     async with preserving(env, world) as run:
         await run.until(lambda _: isolation_of(world) == "incomplete")
         world.devices.paths[PORT.endpoint] = PowerState.ON
-        await run.handle.execute_update(Preservation.isolate, WORD)
+        await run.says(Preservation.isolate)
         await run.skip(timedelta(minutes=30))
         await until_cut(run)
     assert cuts(world) == ["note cut", "cut-path", "note cut", "cut-path", "free-cut-pods"]
@@ -426,13 +395,12 @@ async def test_volumes_that_are_detached_are_known_to_a_new_history(
     grown = asyncio.Event()
     monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
     world = failed(plan(levels=((INSTANCE,),)))
-    assert world.devices is not None
     world.devices.volumes = {"vol-1": VolumeState.ATTACHED}
     world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
     async with preserving(env, world) as run:
         await run.until(lambda _: isolation_of(world) == "incomplete")
         grown.set()
-        await news(run)
+        await run.news()
         await run.skip(timedelta(minutes=2))
         await until_cut(run)
     assert world.devices.cut_pods == 0
@@ -448,7 +416,7 @@ async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnviron
         await until_cut(run)
         first = (await run.handle.describe()).run_id
         grown.set()
-        await news(run)
+        await run.news()
         await run.goes_on_after(first)
         result = await run.timeout()
     assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
@@ -462,16 +430,15 @@ async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monk
     async with preserving(env, world) as run:
         await until_cut(run)
         first = (await run.handle.describe()).run_id
-        assert world.devices is not None
         grown.set()
-        await news(run)
+        await run.news()
         await run.goes_on_after(first)
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         world.recovers()
         world.devices.ready = True
         world.annotate("false")
-        await news(run)
-        status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        await run.news()
+        status = await run.is_in(Phase.NEEDS_HUMAN)
         assert "no restart is proven" in status.problem
         assert world.devices.count("cut-path") == 1
         world.devices.boot_id = "boot-2"
@@ -483,7 +450,6 @@ async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monk
 async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_person(env: WorkflowEnvironment) -> None:
     """S35: the mark of a preservation that was terminated tells of a path, and nothing of pods."""
     world = failed(switched(tries=1))
-    assert world.devices is not None
     world.devices.mark = left_by("older", paths=(PORT.endpoint,))
     world.devices.stuck.add(PORT.endpoint)
     async with preserving(env, world) as run:
@@ -491,11 +457,11 @@ async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_
         await run.until(lambda _: isolation_of(world) == "incomplete")
         world.recovers()
         world.annotate("false")
-        await news(run)
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        await run.news()
+        await run.is_in(Phase.NEEDS_HUMAN)
         assert "restore-path" not in cuts(world)
         world.devices.stuck.clear()
-        await run.handle.execute_update(Preservation.resume, WORD)
+        await run.says(Preservation.resume)
         await run.result()
     assert cuts(world)[-2:] == ["restore-path", "note back"]
 
@@ -504,7 +470,6 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env
     """S1, S34, S35: the machine may be kept for days, and nobody reads the proof any more; its last act is waited out."""
     world = failed(switched())
     devices = world.devices
-    assert devices is not None
     devices.mark, devices.tainted = left_by("older", out_of_service=True), True
     async with preserving(env, world) as run:
         await run.until(lambda status: "untaint" in devices.acts)
@@ -526,9 +491,8 @@ async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(
         await run.until(lambda status: "does not exist" in status.problem)
         first = (await run.handle.describe()).run_id
         devices.mark = None
-        await news(run)
+        await run.news()
         await run.skip(timedelta(minutes=10))  # what the predecessor may have had in flight (S34)
-        assert first is not None
         await run.goes_on_after(first)
     assert world.acts.count("mark Preservation") == 1
 
@@ -536,14 +500,12 @@ async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(
 async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_before_the_freeing(env: WorkflowEnvironment) -> None:
     """S20: what was decided a moment ago may hold no longer."""
     world = failed(switched())
-    assert world.devices is not None
     world.devices.gates["cut-path"] = asyncio.Event()
     async with preserving(env, world) as run:
         await run.until(lambda _: "cut-path" in cuts(world))
-        await run.handle.execute_update(Preservation.release, WORD)
+        await run.says(Preservation.release)
         world.devices.gates["cut-path"].set()
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        await run.timeout(Outcome.REPLACED)
     assert cuts(world) == ["note cut", "cut-path"]
 
 
@@ -551,13 +513,13 @@ async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leav
     """S35: its own mark goes with it, though it had nothing to drain."""
     world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
     world.acts.clear()
     async with preserving(env, world) as run:
         await run.skip(timedelta(minutes=1))  # what the first may have had in flight is waited out (S34)
-        await run.handle.execute_update(Preservation.isolate, WORD)
+        await run.says(Preservation.isolate)
         await until_cut(run)
-        await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)
+        await run.abort()
         await run.result()
     assert "evict" not in world.acts
     assert world.acts[-1] == "unmark Preservation"
@@ -567,9 +529,8 @@ async def test_a_person_who_has_mended_what_was_in_the_way_says_so(env: Workflow
     world = failed(plan())
     async with preserving(env, world) as run:
         await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
-        assert world.devices is not None
         world.devices.plan = switched()
         world.devices.paths[PORT.endpoint] = PowerState.ON
-        await run.handle.execute_update(Preservation.isolate, WORD)
+        await run.says(Preservation.isolate)
         await until_cut(run)
     assert "free-cut-pods" in cuts(world)

@@ -24,7 +24,7 @@ from tests.workflows.surroundings import moment, patience, worker
 from workflows.definitions.preservation import Preservation
 from workflows.kit import handing_over
 from workflows.kit.ids import power_queue
-from workflows.kit.messages import ExtendRequest, PersonRequest
+from workflows.kit.messages import ExtendRequest
 
 HOURS_72 = timedelta(hours=72)
 NEWS = PreservationNews()
@@ -35,13 +35,11 @@ async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_ru
     world = machine()
     world.annotate("true")
     async with preserving(env, world) as run:
-        status = await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        status = await run.is_in(Phase.RUNNING_PRESERVED)
         expiry = world.held.expiry
         assert status.waiting_until == expiry
         assert world.held.on_node[SCALE_DOWN_DISABLED] == "true"
-        result = await run.timeout()
-    assert result.outcome is Outcome.RELEASED
-    assert expiry is not None
+        result = await run.timeout(Outcome.RELEASED)
     assert timedelta(0) <= result.ended - expiry < timedelta(seconds=2)
     assert timedelta(0) <= expiry - result.started - HOURS_72 < timedelta(seconds=5)
     assert world.held.expiry is None
@@ -54,11 +52,10 @@ async def test_diagram_1_preserve_false_ends_it_before_the_timeout(env: Workflow
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         world.annotate("false")
-        await run.handle.signal(Preservation.look_again, NEWS)
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.news()
+        await run.result(Outcome.RELEASED)
     assert world.acts == ["preserve", "stop"]
     assert world.held.expiry is None
 
@@ -68,13 +65,11 @@ async def test_diagram_2_an_automatically_preserved_machine_is_terminated_at_its
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         assert world.held.tainted
         assert world.held.drain_is_over
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        result = await run.timeout(Outcome.REPLACED)
     assert world.acts == ["preserve", "mark Preservation", "evict", "terminate", "permit", "delete", "unmark Remediation"]
-    assert world.gave_up_at is not None
     assert timedelta(0) <= world.gave_up_at - result.started - HOURS_72 < timedelta(seconds=10)
     assert ENDED_ANNOTATION in world.held.annotations
 
@@ -85,9 +80,8 @@ async def test_started_with_nothing_but_a_node_it_learns_whose_it_is(env: Workfl
     world = machine()
     world.fails()
     async with preserving(env, world, keep=True, holder="", machine=None) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.timeout(Outcome.REPLACED)
     assert "default/1" in world.named
 
 
@@ -96,11 +90,10 @@ async def test_diagram_2_value_false_terminates_a_failed_machine_at_once(env: Wo
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         world.annotate("false")
-        await run.handle.signal(Preservation.look_again, NEWS)
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        await run.news()
+        result = await run.timeout(Outcome.REPLACED)
     assert result.ended - result.started < timedelta(hours=1)
 
 
@@ -109,11 +102,10 @@ async def test_diagram_2_a_node_that_is_healthy_before_the_timeout_runs_on(env: 
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         world.recovers()
-        await run.handle.signal(Preservation.look_again, NEWS)
-        result = await run.result()
-    assert result.outcome is Outcome.RECOVERED
+        await run.news()
+        await run.result(Outcome.RECOVERED)
     assert not world.held.tainted
     assert world.gave_up_at is None
 
@@ -122,10 +114,9 @@ async def test_item_6_a_node_found_healthy_at_the_timeout_runs_on(env: WorkflowE
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         world.node_gets_well()
-        result = await run.timeout()
-    assert result.outcome is Outcome.RECOVERED
+        await run.timeout(Outcome.RECOVERED)
     assert world.gave_up_at is None
     assert not world.held.tainted
 
@@ -137,20 +128,19 @@ async def test_use_case_1_a_machine_preserved_in_time_stays_when_it_fails_and_it
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         expiry = world.held.expiry
         world.fails()
-        await run.handle.signal(Preservation.look_again, NEWS)
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.news()
+        await run.is_in(Phase.FAILED_PRESERVED)
         assert world.held.expiry == expiry
         world.recovers()
-        await run.handle.signal(Preservation.look_again, NEWS)
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.news()
+        await run.is_in(Phase.RUNNING_PRESERVED)
         assert world.held.expiry == expiry
         assert not world.held.tainted
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.says(Preservation.release)
+        result = await run.result(Outcome.RELEASED)
     assert "ada" in result.message
     assert world.acts == ["preserve", "drain", "mark Preservation", "evict", "unmark Preservation", "stop"]
 
@@ -160,13 +150,11 @@ async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnv
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
-        before = world.held.expiry
+        await run.is_in(Phase.RUNNING_PRESERVED)
         word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
-        told = await run.handle.execute_update(Preservation.extend, word)
+        told = await run.says(Preservation.extend, word)
         assert "preserved until" in told
         result = await run.timeout()
-    assert before is not None
     assert result.ended - result.started >= timedelta(hours=100)
 
 
@@ -176,12 +164,11 @@ async def test_an_expiry_that_is_edited_on_the_object_is_the_one_that_counts(env
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         begun = world.held.expiry
-        assert begun is not None
         edited = begun + timedelta(hours=hours) - HOURS_72
         world.held = replace(world.held, expiry=edited)
-        await run.handle.signal(Preservation.look_again, NEWS)
+        await run.news()
         result = await run.timeout()
     assert timedelta(0) <= result.ended - edited < timedelta(seconds=2)
     assert world.held.expiry is None
@@ -199,9 +186,9 @@ async def test_a_bad_extension_is_refused(env: WorkflowEnvironment, word: Extend
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(Preservation.extend, word)
+            await run.says(Preservation.extend, word)
         assert expected in str(refused.value.cause)
 
 
@@ -210,10 +197,9 @@ async def test_an_abort_undoes_our_marks_and_gives_no_machine_up(env: WorkflowEn
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         await run.handle.cancel()
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        await run.result(Outcome.ABORTED)
     assert world.gave_up_at is None
     assert not world.held.tainted
     assert world.held.expiry is None
@@ -224,9 +210,9 @@ async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_mach
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         world.late = "now"
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.says(Preservation.release)
         await run.until(lambda status: world.acts.count("preserve") == 2 and status.phase is Phase.FAILED_PRESERVED)
         assert world.held.expiry is not None
         assert "delete" not in world.acts
@@ -240,13 +226,12 @@ async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: 
     """P27; S30, S36: nothing is forced while the machine has power."""
     world = machine()
     world.fails()
-    world.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
+    world.devices.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: "db-0" in status.doing)
         await run.skip(timedelta(hours=3))
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         condition = world.held.node.condition(CONDITION) if world.held.node else None
-        assert condition is not None
         assert condition.message.startswith("Preserved node could not be drained.")
         assert any(event.startswith("PreservedNotFenced") and "db-0" in event for event in world.events)
 
@@ -256,9 +241,9 @@ async def test_a_machine_that_is_deleted_ends_its_preservation(env: WorkflowEnvi
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         world.present = False
-        await run.handle.signal(Preservation.look_again, NEWS)
+        await run.news()
         result = await run.result()
     assert (result.outcome, result.message) == (Outcome.RELEASED, "the Machine is gone")
 
@@ -269,9 +254,8 @@ async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEn
     world.errors = deque([failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3)
     async with preserving(env, world) as run:
         await run.skip(timedelta(hours=1))
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
-        result = await run.timeout()
-    assert result.outcome is Outcome.RELEASED
+        await run.is_in(Phase.RUNNING_PRESERVED)
+        result = await run.timeout(Outcome.RELEASED)
     assert sum(entry.outcome == "failed" for entry in result.record) == 3
 
 
@@ -315,9 +299,9 @@ async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: W
         )
         assert [each.room for each in asked] == [100, 80]
         world.fails()
-        await run.handle.signal(Preservation.look_again, NEWS)
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.news()
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.release)
         result = await run.timeout()
     assert world.collected == len(world.sealed) == 1
     assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
@@ -351,9 +335,8 @@ async def test_a_device_that_does_not_answer_is_named_as_missing_and_the_rest_is
         (entry,) = await noted(run)
         assert entry.outcome == "kept"
         assert entry.detail.endswith("; not fetched: machine (slow); bmc-7 (bmc-7: no answer from the BMC)")
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.says(Preservation.release)
+        await run.result(Outcome.RELEASED)
     (sealed,) = world.sealed
     assert [each.name for each in sealed.files] == ["node.json"]
 
@@ -364,17 +347,16 @@ async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env
     world.fails()
     world.hanging = asyncio.Event()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         assert world.collected == 1
         assert "evict" in world.acts
         assert world.held.tainted
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
-        await run.until(lambda status: status.phase is Phase.TERMINATING)
+        await run.says(Preservation.release)
+        await run.is_in(Phase.TERMINATING)
         record = await run.handle.query("record", result_type=list[RecordEntry])
         assert [each.outcome for each in record if each.act == "evidence"] == ["incomplete"]
         world.hanging.set()
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        await run.timeout(Outcome.REPLACED)
 
 
 async def test_evidence_that_fails_ends_nothing(env: WorkflowEnvironment) -> None:
@@ -385,9 +367,8 @@ async def test_evidence_that_fails_ends_nothing(env: WorkflowEnvironment) -> Non
     async with preserving(env, world, automatic=True) as run:
         (entry,) = await noted(run)
         assert (entry.outcome, entry.detail) == ("failed", "evidence.directory: /evidence: No space left on device")
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.timeout(Outcome.REPLACED)
     assert world.collected == 1
 
 
@@ -401,12 +382,12 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
     world.evidence = Collected(files=(file("node.json"),))
     world.hanging = asyncio.Event()
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         first = (await run.handle.describe()).run_id
         world.hanging.set()
         await run.goes_on_after(first)
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.is_in(Phase.RUNNING_PRESERVED)
+        await run.says(Preservation.release)
         result = await run.result()
     assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
     assert world.collected == len(world.sealed) == 1
@@ -417,9 +398,9 @@ async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(
     world = machine()
     world.annotate("now")
     world.fails()
-    world.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
+    world.devices.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
     async with preserving(env, world) as run:
         await run.until(lambda status: "disruption budget" in status.doing)
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.says(Preservation.release)
         result = await run.timeout()
     assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["stopped"]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from temporalio import activity, workflow
+from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.preservation import Hold, HoldRequest
-from policy.episode.messages import Outcome, Phase, PreservationNews
+from policy.episode.messages import Outcome, Phase
 from policy.preservation.overriding import Override
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import KeptMachine, machine, preserving
 from workflows.definitions.preservation import Preservation
 from workflows.kit import handing_over
-from workflows.kit.messages import PersonRequest
 
 SET = "MachineSet/set"
 
@@ -26,8 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[HoldRequest]:
     requests: list[HoldRequest] = []
     real = kept_machine.ScriptedMachine.hold
 
-    @activity.defn(name="preservation.hold")
-    async def hold(self, request: HoldRequest) -> Hold:  # type: ignore[no-untyped-def]
+    async def hold(self, request: HoldRequest) -> Hold:
         requests.append(request)
         found: Hold = await real(self, request)
         if not found.gone:
@@ -52,14 +50,13 @@ async def test_an_override_is_recorded_by_its_name_and_told(
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.is_in(Phase.RUNNING_PRESERVED)
         if gone:
             world.present = False
         else:
             delete(world)
-        await run.handle.signal(Preservation.look_again, PreservationNews())
-        result = await run.result()
-    assert result.outcome is Outcome.RELEASED
+        await run.news()
+        result = await run.result(Outcome.RELEASED)
     assert "rolling update: MachineDeployment w replaces it" in result.message
     (entry,) = [entry for entry in result.record if entry.act == "override"]
     assert (entry.outcome, entry.detail) == ("rolling update", result.message)
@@ -77,7 +74,7 @@ async def test_who_controls_the_machine_is_remembered_over_a_new_version(
     async with preserving(env, world) as run:
         await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED and len(asked) > 1)
         world.present = False
-        await run.handle.signal(Preservation.look_again, PreservationNews())
+        await run.news()
         await run.result()
     assert [request.owner for request in asked][1:] == [SET] * (len(asked) - 1)
 
@@ -86,8 +83,8 @@ async def test_what_ends_by_a_persons_word_was_not_overridden(env: WorkflowEnvir
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.is_in(Phase.RUNNING_PRESERVED)
+        await run.says(Preservation.release)
         result = await run.result()
     assert asked
     assert not [entry for entry in result.record if entry.act == "override"]

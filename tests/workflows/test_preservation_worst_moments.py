@@ -7,23 +7,22 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from temporalio import activity, workflow
+from temporalio import workflow
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Kind, Outcome, Phase, PreservationNews
+from policy.episode.messages import Kind, Outcome, Phase
 from policy.preservation.held import Held
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import handing_over, options
-from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
+from workflows.kit.messages import ExtendRequest
 
 
 async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(
@@ -33,8 +32,8 @@ async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_versio
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.is_in(Phase.RUNNING_PRESERVED)
+        await run.says(Preservation.release)
         await eventually(env, lambda: world.held.expiry is None, within=5)
 
 
@@ -43,8 +42,8 @@ async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
     world = machine()
     world.fails()
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
-        await run.handle.execute_update(Preservation.hold, PersonRequest(who="ada", reason="a dump is being copied"))
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.hold)
         await run.skip(timedelta(hours=73))
         await let_pass(env, run.handle, timedelta(minutes=1))
         assert "delete" not in world.acts
@@ -84,13 +83,12 @@ async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironme
 
     monkeypatch.setattr(kept_machine, "keeps", unclear)
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
-        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.release)
         await run.until(lambda status: "may still be in flight" in status.doing or "delete" in world.acts)
-        await run.handle.execute_update(Remediation.abort, AbortRequest(who="ada", reason="stop"))
+        await run.abort()
         await run.skip(options.DELETION_DEADLINE)  # for so long the request may still be on its way
-        result = await run.result()
-    assert result.outcome is Outcome.ABORTED
+        result = await run.result(Outcome.ABORTED)
     assert "before its deletion was asked for" not in result.message
 
 
@@ -100,8 +98,7 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
     world.fails()
     gate, real = asyncio.Event(), kept_machine.ScriptedMachine.hold
 
-    @activity.defn(name="preservation.hold")
-    async def hold(self, request: HoldRequest) -> Hold:  # type: ignore[no-untyped-def]
+    async def hold(self, request: HoldRequest) -> Hold:
         found = await real(self, request)
         if found.terminate:
             await gate.wait()
@@ -109,13 +106,13 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
 
     monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
     async with preserving(env, world, automatic=True) as run:
-        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.is_in(Phase.FAILED_PRESERVED)
         world.annotate("false")
-        await run.handle.signal(Preservation.look_again, PreservationNews())
+        await run.news()
         await eventually(env, lambda: "terminate" in world.acts, within=5)
         word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
         try:
-            told = await run.handle.execute_update(Preservation.extend, word)
+            told = await run.says(Preservation.extend, word)
         except WorkflowUpdateFailedError:
             told = ""
         gate.set()
@@ -128,23 +125,21 @@ async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, e
     """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""
     world = machine()
     world.fails()
-    world.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
+    world.devices.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: "drains the node" in status.doing)
-        await run.handle.execute_update(Preservation.hold, PersonRequest(who="ada", reason="a dump is being copied"))
+        await run.says(Preservation.hold)
         await run.until(lambda status: "held by ada" in status.doing)
         if end == "annotation":
             world.annotate("false")
-            await run.handle.signal(Preservation.look_again, PreservationNews())
+            await run.news()
         else:
             await run.skip(timedelta(hours=72, minutes=1))
         await run.until(lambda _: "terminate" in world.acts)
-        assert world.ended_at is not None
         assert end == "annotation" or world.ended_at - world.expiries[0] < timedelta(seconds=3)
         assert "delete" not in world.acts
-        await run.handle.execute_update(Preservation.resume, PersonRequest(who="ada", reason="it is copied"))
-        result = await run.timeout()
-    assert result.outcome is Outcome.REPLACED
+        await run.says(Preservation.resume)
+        await run.timeout(Outcome.REPLACED)
 
 
 async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
@@ -155,7 +150,7 @@ async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine
     world.scanner = asyncio.Event()
     async with preserving(env, world) as run:
         await run.until(lambda _: "permit" in world.acts)
-        await run.handle.execute_update("abort", {"who": "ada", "reason": "it is needed"}, result_type=str)
+        await run.abort()
         world.scanner.set()
         result = await run.result()
     assert (result.outcome, "delete" in world.acts) == (Outcome.ABORTED, False)
@@ -167,8 +162,7 @@ async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_a
     world.annotate("now")
     world.timeout, world.behind = timedelta(hours=1), timedelta(seconds=8)
     async with preserving(env, world) as run:
-        result = await run.timeout()
-    assert result.outcome is Outcome.RELEASED
+        await run.timeout(Outcome.RELEASED)
     assert world.looks <= 15
 
 
@@ -238,7 +232,7 @@ async def test_a_deletion_that_nobody_answers_can_be_aborted_in_its_next_history
     monkeypatch.setattr(kept_machine, "keeps", unclear)
     async with preserving(env, world) as run:
         await run.skip(timedelta(hours=6))
-        await run.handle.execute_update(Remediation.abort, AbortRequest(who="ada", reason="stop"))
+        await run.abort()
         result = await run.timeout()
         runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
     assert result.outcome is Outcome.ABORTED

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio import activity
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
-from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import (
@@ -55,7 +54,7 @@ from policy.scan.repeats import RepeatAlarm
 from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, SeenVersion, ViewState
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.replay.recording import keep_history
-from tests.workflows.surroundings import eventually, let_pass, moment, patience, worker
+from tests.workflows.surroundings import asked_until, eventually, let_pass, worker
 from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
@@ -241,16 +240,7 @@ class Scan:
 
     async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
         """Wait until the scanner's status is as wished."""
-        async with patience(self.env, 200):
-            while True:
-                try:
-                    status = await self.client_handle().query(HealthScanner.status)
-                except RPCError:  # between two runs there is nobody to answer yet
-                    await moment(self.env)
-                    continue
-                if condition(status):
-                    return status
-                await moment(self.env)
+        return await asked_until(self.env, lambda: self.client_handle().query(HealthScanner.status), condition, within=200)
 
     async def has_opened(self, count: int) -> None:
         """Wait until so many episodes have been opened."""
