@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import search
 from tests.workflows.surroundings import ClockworkEnvironment
 from workers.plugin import PLUGIN
+from workflows.kit import handing_over
 
 FAST = [
     "frontend.WorkflowTimeSkippingEnabled=true",
@@ -21,6 +23,12 @@ FAST = [
     "history.timerProcessorMaxPollRPS=2000",
     "history.transferProcessorMaxPollRPS=2000",
 ]
+
+
+@pytest.fixture
+def rolls_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An episode leaves its first history at its first rest."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
 
 
 @pytest.fixture(scope="session")

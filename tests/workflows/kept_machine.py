@@ -23,7 +23,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, PreservationInput, PreservationNews
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, PreservationInput, PreservationNews, RecordEntry
 from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitAnswer
 from policy.episode.vetoes import preserved_as_failed
@@ -69,6 +69,9 @@ class KeptMachine:
     errors: deque[ApplicationError] = field(default_factory=deque)
     acts: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    tried_at: list[datetime] = field(default_factory=list)
+    """Whenever its deletion was asked for and might have begun."""
+    deletion_errors: deque[ApplicationError] = field(default_factory=deque)
     gave_up_at: datetime | None = None
     named: set[str] = field(default_factory=set)
     """How whoever asked for evictions and for the deletion said that the cluster Lease names him."""
@@ -128,11 +131,14 @@ class KeptMachine:
         self.held = replace(self.held, node=replace(self.held.node, conditions=conditions))
 
 
-def machine(**changes: object) -> KeptMachine:
-    """A machine that runs."""
+def machine(annotated: str | None = None, *, fails: bool = False) -> KeptMachine:
+    """A machine that runs, or has failed. annotated: with which value of `preserve`."""
     node = NodeView(name=NODE, uid="uid-node", conditions=(Condition(type=READY, status="True"),))
-    held = Held(key="shoot/w-7", machine="w-7", namespace="shoot", node_name=NODE, node=node)
-    return KeptMachine(replace(held, **changes))  # type: ignore[arg-type]
+    world = KeptMachine(Held(key="shoot/w-7", machine="w-7", namespace="shoot", node_name=NODE, node=node))
+    if fails:
+        world.fails()
+    world.annotate(annotated)
+    return world
 
 
 def _as_called(held: Held, unhealthy: str) -> Held:
@@ -204,6 +210,10 @@ class ScriptedMachine(ScriptedTarget):
             return contract.GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
         if world.gave_up_at is None and not world.devices.permitted:
             raise failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by nobody")
+        if world.gave_up_at is None:
+            world.tried_at.append(clock())
+            if world.deletion_errors:
+                raise world.deletion_errors.popleft()
         if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), clock()):
             return contract.GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
         if world.held.expiry is not None and not world.held.expired(clock()):
@@ -303,6 +313,14 @@ class Run:
         """Wait for a phase."""
         return await self.until(lambda status: status.phase is phase)
 
+    async def record(self) -> list[RecordEntry]:
+        """What it has written down so far."""
+        return await self.handle.query("record", result_type=list[RecordEntry])
+
+    async def histories(self) -> int:
+        """In how many it was."""
+        return len([each async for each in self.env.client.list_workflows(f"WorkflowId = '{self.handle.id}'")])
+
     async def news(self) -> None:
         """The scanner says that something has changed."""
         await self.handle.signal(Preservation.look_again, PreservationNews())
@@ -360,3 +378,12 @@ async def preserving(
         finally:
             with contextlib.suppress(RPCError):  # it has ended by itself
                 await handle.terminate("the test is over")
+
+
+@asynccontextmanager
+async def kept(env: WorkflowEnvironment, world: KeptMachine) -> AsyncIterator[Run]:
+    """One that has begun: it keeps a machine that runs as its annotation says, one that has failed by itself."""
+    failed = bool(world.held.failed)
+    async with preserving(env, world, automatic=failed) as run:
+        await run.is_in(Phase.FAILED_PRESERVED if failed else Phase.RUNNING_PRESERVED)
+        yield run

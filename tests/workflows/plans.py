@@ -28,6 +28,11 @@ LIFT = PlannedMethod(name="lift", act=Act.LIFT_QUARANTINE, device=CLOUD)
 DRAIN = PlannedMethod(name="drain", act=Act.DRAIN, timeout=timedelta(seconds=30))
 TAINT = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick", "effect": "NoSchedule"})
 
+PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
+SAN = CutStorage(classes=("san-gold",))
+CUT = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT, storage=SAN)
+BACK = PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=PORT)
+
 MINUTE = timedelta(minutes=1)
 TEMPLATE = ObjectRef(
     api_version="self-node-remediation.medik8s.io/v1alpha1",
@@ -65,6 +70,11 @@ def switches(step: EscalationStep, plan: FencingPlan) -> bool:
             return known and bool(plan.levels)
         case _:
             return False
+
+
+def switched(**changes: object) -> FencingPlan:
+    """A node whose storage hangs behind one port of a switch: the port off, the node off and on, the port on."""
+    return plan(**({"isolation": (CORDON, CUT), "recovery": (BACK, UNCORDON)} | changes))
 
 
 def draw_plan(random: Random) -> FencingPlan:

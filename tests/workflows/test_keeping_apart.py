@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,28 +18,20 @@ from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import ISOLATION_ANNOTATION, MachinePhase
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
+from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
 from tests.workflows.world import World, left_by, plan
 from workflows.definitions.preservation import Preservation
 from workflows.kit import handing_over
-from workflows.kit.messages import ExtendRequest, PersonRequest
+from workflows.kit.messages import ExtendRequest
 
-PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
-FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT, storage=CutStorage(classes=("san-gold",)))
-FC_ON = PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=PORT)
-INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-1")
-WORD = PersonRequest(who="ada", reason="its disks are looked at")
 CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}
-
-
-def switched(**changes: object) -> FencingPlan:
-    """A node whose storage hangs behind one port of a switch."""
-    return plan(**({"isolation": (CORDON, FC_OFF), "recovery": (FC_ON, UNCORDON)} | changes))
+NOT_WANTED = {ISOLATE_ANNOTATION: "false"}
 
 
 def failed(found: FencingPlan, **annotations: str) -> KeptMachine:
@@ -47,6 +41,13 @@ def failed(found: FencingPlan, **annotations: str) -> KeptMachine:
     asked = {PRESERVE_ANNOTATION: "now", ISOLATE_ANNOTATION: "true"} | annotations
     world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
     world.fails()
+    return world
+
+
+def uncuttable(**annotations: str) -> KeptMachine:
+    """The same, whose port accepts what it is told while nothing comes of it: nothing is freed behind it (S2)."""
+    world = failed(switched(tries=1), **annotations)
+    world.devices.stuck.add(PORT.endpoint)
     return world
 
 
@@ -62,16 +63,50 @@ def isolation_of(world: KeptMachine) -> str:
     return world.held.on_node.get(ISOLATION_ANNOTATION, "")
 
 
-async def until_cut(run: Run) -> EpisodeStatus:
-    """Wait until it is cut off, and the Node says so."""
-    return await run.until(lambda status: isolation_of(run.world) == "cut" and status.phase is Phase.FAILED_PRESERVED)
+async def until(run: Run, isolation: str) -> EpisodeStatus:
+    """Wait until it is cut off, or incomplete, and kept as failed."""
+    return await run.until(lambda status: isolation_of(run.world) == isolation and status.phase is Phase.FAILED_PRESERVED)
+
+
+async def is_released_well(run: Run) -> None:
+    """It is well again, and nobody wants it kept any more."""
+    run.world.recovers()
+    run.world.annotate("false")
+    await run.news()
+
+
+@asynccontextmanager
+async def waits_for_a_restart(env: WorkflowEnvironment, world: KeptMachine) -> AsyncIterator[Run]:
+    """It was cut off and freed, and is released well again: its path is given back after a restart, or on a person's word."""
+    async with preserving(env, world) as run:
+        await until(run, "cut")
+        await is_released_well(run)
+        status = await run.is_in(Phase.NEEDS_HUMAN)
+        assert "no restart is proven" in status.problem
+        assert "restore-path" not in cuts(world)
+        yield run
+
+
+@pytest.fixture
+def grown(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Once it is set, the first history is left at its next rest."""
+    grown = asyncio.Event()
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
+    return grown
+
+
+async def goes_on_in_a_new_history(run: Run, grown: asyncio.Event) -> None:
+    first = (await run.handle.describe()).run_id
+    grown.set()
+    await run.news()
+    await run.goes_on_after(first)
 
 
 async def test_a_failed_machine_that_is_kept_is_cut_off_and_what_lies_behind_the_cut_is_freed(env: WorkflowEnvironment) -> None:
     """S1, S2, S21: the path is noted, cut and read as cut; only then are pods freed, and power is not touched."""
     world = failed(switched())
     async with preserving(env, world) as run:
-        status = await until_cut(run)
+        status = await until(run, "cut")
         assert not status.permit
         assert status.path_proofs
         await run.until(lambda _: any(event.startswith("PreservedIsolated") for event in world.events))
@@ -88,24 +123,17 @@ async def test_a_machine_that_runs_is_not_cut_off(env: WorkflowEnvironment) -> N
         assert cuts(world) == []
         world.fails()
         await run.news()
-        await until_cut(run)
+        await until(run, "cut")
 
 
-async def test_without_the_word_nothing_is_cut(env: WorkflowEnvironment) -> None:
-    world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
+async def test_nothing_is_cut_before_somebody_asks_for_it(env: WorkflowEnvironment) -> None:
+    world = failed(switched(), **NOT_WANTED)
     async with preserving(env, world) as run:
         await run.is_in(Phase.FAILED_PRESERVED)
-        await run.timeout()
-    assert cuts(world) == []
-    assert "pin" not in world.devices.acts
-
-
-async def test_a_person_may_ask_for_it_while_it_is_kept(env: WorkflowEnvironment) -> None:
-    world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.skip(timedelta(hours=1))
+        assert "pin" not in world.devices.acts
         await run.says(Preservation.isolate)
-        await until_cut(run)
+        await until(run, "cut")
     assert world.held.on_node[ISOLATE_ANNOTATION] == "true"
 
 
@@ -113,7 +141,7 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
     """S35: un-isolated only once it is released, well again, and whoever wrote behind the cut has gone with its boot."""
     world = failed(switched())
     async with preserving(env, world) as run:
-        await until_cut(run)
+        await until(run, "cut")
         world.devices.ready = True
         world.recovers()
         await run.news()
@@ -122,8 +150,7 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
         assert "unmark Preservation" not in world.acts
         world.annotate("false")
         await run.news()
-        status = await run.is_in(Phase.NEEDS_HUMAN)
-        assert "no restart is proven" in status.problem
+        await run.is_in(Phase.NEEDS_HUMAN)
         world.devices.boot_id = "boot-2"
         await run.skip(timedelta(minutes=2))
         await run.result(Outcome.RELEASED)
@@ -132,36 +159,29 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
     assert isolation_of(world) == ""
 
 
-async def test_a_quarantine_is_lifted_with_the_path_and_not_before(env: WorkflowEnvironment) -> None:
-    """What was freed may run elsewhere: the old one has neither its disks nor its network before the machine has booted anew."""
-    instance = PlannedMethod(name="quarantine", act=Act.QUARANTINE, device=INSTANCE)
-    world = failed(switched(isolation=(CORDON, instance, FC_OFF)))
+async def test_or_on_a_persons_word_which_lifts_the_quarantine_as_well(env: WorkflowEnvironment) -> None:
+    """S35: what was freed may run elsewhere, so that the old one has neither its disks nor its network until then. A word that
+    was said before it was asked for does not count."""
+    world = failed(switched(isolation=(CORDON, QUARANTINE, CUT)))
     async with preserving(env, world) as run:
-        await until_cut(run)
-        world.recovers()
-        world.annotate("false")
-        await run.news()
-        await run.is_in(Phase.NEEDS_HUMAN)
-        assert world.devices.count("lift-quarantine") == 0
+        await until(run, "cut")
+        await run.says(Preservation.hold)
         await run.says(Preservation.resume)
+        await is_released_well(run)
+        await run.is_in(Phase.NEEDS_HUMAN)
+        assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (0, 0)
         world.devices.word = True
-        await run.result()
+        await run.says(Preservation.resume)
+        result = await run.result()
+    assert "left cut" not in result.message
     assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
 
 
 async def test_nobody_is_told_that_it_is_kept_while_it_ends(env: WorkflowEnvironment) -> None:
     """A preservation that is over waits for a restart; whoever extends it then would find it gone."""
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until_cut(run)
-        world.recovers()
-        world.annotate("false")
-        await run.news()
-        await run.is_in(Phase.NEEDS_HUMAN)
+    async with waits_for_a_restart(env, failed(switched())) as run:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(
-                Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1))
-            )
+            await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1)))
         assert "this one ends" in str(refused.value.cause)
         with pytest.raises(WorkflowUpdateFailedError):
             await run.says(Preservation.isolate)
@@ -169,107 +189,67 @@ async def test_nobody_is_told_that_it_is_kept_while_it_ends(env: WorkflowEnviron
 
 async def test_a_restart_is_looked_for_more_and_more_seldom(env: WorkflowEnvironment) -> None:
     """S35: it waits for a person for as long as that takes; a look a minute would fill its history within days."""
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until_cut(run)
-        world.recovers()
-        world.annotate("false")
-        await run.news()
-        await run.is_in(Phase.NEEDS_HUMAN)
-        before = world.devices.count("glance")
+    async with waits_for_a_restart(env, failed(switched())) as run:
+        before = run.world.devices.count("glance")
         await run.skip(timedelta(hours=10))
-        assert world.devices.count("glance") - before < 30
-
-
-async def test_or_on_a_persons_word(env: WorkflowEnvironment) -> None:
-    """S35; a word that was said before it was asked for does not count."""
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until_cut(run)
-        await run.says(Preservation.hold)
-        await run.says(Preservation.resume)
-        world.recovers()
-        world.annotate("false")
-        await run.news()
-        await run.is_in(Phase.NEEDS_HUMAN)
-        assert "restore-path" not in cuts(world)
-        world.devices.word = True
-        await run.says(Preservation.resume)
-        result = await run.result()
-    assert "left cut" not in result.message
-    assert cuts(world)[-2:] == ["restore-path", "note back"]
+        assert run.world.devices.count("glance") - before < 30
 
 
 async def test_where_no_pod_was_freed_the_path_comes_back_at_once(env: WorkflowEnvironment) -> None:
-    world = failed(switched(tries=1))
-    world.devices.stuck.add(PORT.endpoint)  # accepted, and nothing comes of it: never freed (S2)
+    world = uncuttable()
     async with preserving(env, world) as run:
-        await run.until(lambda _: isolation_of(world) == "incomplete")
-        world.recovers()
-        world.annotate("false")
+        await until(run, "incomplete")
         world.devices.stuck.clear()
-        await run.news()
+        await is_released_well(run)
         await run.result(Outcome.RELEASED)
     assert "free-cut-pods" not in cuts(world)
     assert cuts(world)[-2:] == ["restore-path", "note back"]
 
 
-async def test_a_machine_given_up_while_it_is_cut_off_stays_cut_and_that_is_said(env: WorkflowEnvironment) -> None:
+@pytest.mark.parametrize("rolls", [False, True], ids=["in one history", "after a new history"])
+async def test_a_machine_given_up_while_it_is_cut_off_stays_cut_and_that_is_said(
+    env: WorkflowEnvironment, grown: asyncio.Event, *, rolls: bool
+) -> None:
+    """S35: whoever reads the record of the deletion learns of it."""
     world = failed(switched())
     async with preserving(env, world) as run:
-        await until_cut(run)
+        await until(run, "cut")
+        if rolls:
+            await goes_on_in_a_new_history(run, grown)
         result = await run.timeout(Outcome.REPLACED)
     assert "restore-path" not in cuts(world)
     assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
 
 
-async def test_a_node_without_a_machine_that_has_failed_stays_cut_when_its_time_is_over(env: WorkflowEnvironment) -> None:
-    """S35: nobody replaces it, and it is not well: our mark goes on telling of what is cut."""
-    world = failed(switched(tries=1))
-    world.alone = True
-    world.devices.stuck.add(PORT.endpoint)
-    async with preserving(env, world, machine=None) as run:
-        await run.until(lambda _: isolation_of(world) == "incomplete")
+@pytest.mark.parametrize("ends", ["its time is over", "aborted"])
+async def test_what_has_failed_and_stays_is_left_cut_though_no_pod_was_freed(env: WorkflowEnvironment, ends: str) -> None:
+    """S35: un-isolated only where the machine is well again: it may be cut although it was never read so. A Node without a
+    Machine is replaced by nobody; our mark goes on telling of what is cut."""
+    world = uncuttable()
+    world.alone = ends != "aborted"
+    async with preserving(env, world, **({"machine": None} if world.alone else {})) as run:
+        await until(run, "incomplete")
         world.devices.stuck.clear()
-        result = await run.timeout(Outcome.RELEASED)
-    assert f"left cut: {PORT.endpoint}" in result.message
-    assert "restore-path" not in cuts(world)
-
-
-async def test_an_abort_leaves_a_failed_machine_cut_off_and_says_so(env: WorkflowEnvironment) -> None:
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until_cut(run)
-        await run.abort()
-        result = await run.result(Outcome.ABORTED)
-    assert f"left cut: {PORT.endpoint}" in result.message
-
-
-async def test_what_is_aborted_while_it_has_failed_stays_cut_though_no_pod_was_freed(env: WorkflowEnvironment) -> None:
-    """Un-isolated only where the machine is well again: it may be cut although it was never read so."""
-    world = failed(switched(tries=1))
-    world.devices.stuck.add(PORT.endpoint)
-    async with preserving(env, world) as run:
-        await run.until(lambda _: isolation_of(world) == "incomplete")
-        world.devices.stuck.clear()
-        await run.abort()
-        result = await run.result()
+        if world.alone:
+            result = await run.timeout(Outcome.RELEASED)
+        else:
+            await run.abort()
+            result = await run.result(Outcome.ABORTED)
     assert f"left cut: {PORT.endpoint}" in result.message
     assert "restore-path" not in cuts(world)
 
 
 async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: WorkflowEnvironment) -> None:
     """S2: an accepted command is no proof; the machine is kept meanwhile, and its end stays exact."""
-    world = failed(switched(tries=1))
-    world.devices.stuck.add(PORT.endpoint)
+    world = uncuttable()
     async with preserving(env, world) as run:
-        await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        await until(run, "incomplete")
         assert "free-cut-pods" not in cuts(world)
         await run.skip(timedelta(minutes=5))
         assert world.devices.count("cut-path") >= 2
         world.devices.stuck.clear()
         await run.skip(timedelta(minutes=30))
-        await until_cut(run)
+        await until(run, "cut")
     assert "free-cut-pods" in cuts(world)
     assert sum(event.startswith("PreservedNotIsolated") for event in world.events) == 1
 
@@ -279,67 +259,62 @@ async def test_pods_that_stay_behind_the_cut_are_told_and_tried_again(env: Workf
     world = failed(switched(tries=1, free_timeout=timedelta(seconds=2)))
     world.devices.cut_pods_stay = 1
     async with preserving(env, world) as run:
-        status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        status = await until(run, "incomplete")
         assert "1 pods behind the cut are still there" in status.problem
         world.devices.cut_pods_stay = 0
         await run.skip(timedelta(minutes=5))
-        await until_cut(run)
+        await until(run, "cut")
 
 
 async def test_a_plan_that_cuts_nothing_keeps_the_machine_and_says_what_is_missing(env: WorkflowEnvironment) -> None:
     world = failed(plan())
     world.timeout = timedelta(hours=6)
     async with preserving(env, world) as run:
-        status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        status = await until(run, "incomplete")
         assert "names no path to cut" in status.problem
         expiry = world.held.expiry
         await run.timeout(Outcome.REPLACED)
     assert timedelta(0) <= world.gave_up_at - expiry < timedelta(seconds=10)
 
 
-async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnvironment) -> None:
-    """S14: a machine is cut off within the budget of disruptions, like any other; its hold does not wait for that."""
-    world = failed(switched())
-    world.timeout = timedelta(hours=2)
-    world.devices.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
-    async with preserving(env, world) as run:
-        await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
-        await run.skip(timedelta(minutes=119))
-        assert world.acts.count("terminate") == 0
-        await run.skip(timedelta(minutes=2))
-        await run.until(lambda _: "terminate" in world.acts)
-        assert timedelta(0) <= world.ended_at - world.expiries[0] < timedelta(seconds=3)
-        world.devices.answers.clear()
-        await run.timeout()
-    assert cuts(world) == []
-
-
-@pytest.mark.parametrize("word", ["release", "annotation"])
-async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: WorkflowEnvironment, word: str) -> None:
-    """S20, S26."""
+def queueing() -> KeptMachine:
+    """No permit is left for it."""
     world = failed(switched())
     world.devices.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    return world
+
+
+@pytest.mark.parametrize("end", ["a word", "an annotation", "its time"])
+async def test_its_end_does_not_wait_for_a_permit(env: WorkflowEnvironment, end: str) -> None:
+    """S14, S20, S26: a machine is cut off within the budget of disruptions, like any other; whoever releases it is heard."""
+    world = queueing()
+    if end == "its time":
+        world.timeout = timedelta(hours=2)
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
-        if word == "release":
+        if end == "a word":
             await run.says(Preservation.release)
-        else:
+        elif end == "an annotation":
             world.annotate("false")
             await run.news()
+        else:
+            await run.skip(timedelta(minutes=119))
+            assert "terminate" not in world.acts
+            await run.skip(timedelta(minutes=2))
         await run.until(lambda _: "terminate" in world.acts)
+        assert end != "its time" or timedelta(0) <= world.ended_at - world.expiries[0] < timedelta(seconds=3)
         world.devices.answers.clear()
         result = await run.timeout(Outcome.REPLACED)
-    assert result.ended - result.started < timedelta(hours=2)
+    assert result.ended - result.started < timedelta(hours=3)
     assert cuts(world) == []
 
 
 async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: WorkflowEnvironment) -> None:
     """S14: it would count until the hold is over, and others would wait for it so long."""
-    world = failed(switched())
-    world.devices.answers.extend([PermitAnswer(decision=PermitDecision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    world = queueing()
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and bool(status.queued))
-        asked = {**world.held.node.annotations, ISOLATE_ANNOTATION: "false"}
+        asked = {**world.held.node.annotations, **NOT_WANTED}
         world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
         await run.news()
         await run.until(lambda status: "waits for a permit" not in status.doing and not status.queued)
@@ -351,10 +326,10 @@ async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: Workfl
 
 async def test_an_instance_without_any_configuration_has_its_volumes_detached(env: WorkflowEnvironment) -> None:
     """The volumes of a cloud machine are known by themselves: detached, read `available`, and only then pods freed (S1)."""
-    world = failed(plan(levels=((INSTANCE,),)))
+    world = failed(plan(levels=((CLOUD,),)))
     world.devices.volumes = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
     async with preserving(env, world) as run:
-        await until_cut(run)
+        await until(run, "cut")
     order = [act for act in world.devices.acts if act.startswith(("detach", "free"))]
     assert order == ["detach vol-1", "detach vol-2", "free-cut-pods"]
     assert cuts(world) == ["free-cut-pods"]
@@ -364,11 +339,10 @@ async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_bac
     env: WorkflowEnvironment,
 ) -> None:
     """S27: whoever asks for it at the last moment keeps it as it was, cut off, though no controller calls it failed."""
-    world = failed(switched(tries=1), **{PRESERVE_ANNOTATION: "when-failed"})
+    world = uncuttable(**{PRESERVE_ANNOTATION: "when-failed"})  # nothing is freed: given back it would be at once
     world.held = replace(world.held, phase=MachinePhase.RUNNING, failed="")
-    world.devices.stuck.add(PORT.endpoint)  # nothing is freed: given back it would be at once
     async with preserving(env, world, unhealthy="workers calls it unhealthy") as run:
-        await run.until(lambda _: isolation_of(world) == "incomplete")
+        await until(run, "incomplete")
         world.devices.stuck.clear()
         world.late = "when-failed"
         await run.says(Preservation.release)
@@ -380,66 +354,39 @@ async def test_what_others_have_given_back_between_two_tries_is_cut_again(env: W
     world = failed(switched())
     world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
     async with preserving(env, world) as run:
-        await run.until(lambda _: isolation_of(world) == "incomplete")
+        await until(run, "incomplete")
         world.devices.paths[PORT.endpoint] = PowerState.ON
         await run.says(Preservation.isolate)
         await run.skip(timedelta(minutes=30))
-        await until_cut(run)
+        await until(run, "cut")
     assert cuts(world) == ["note cut", "cut-path", "note cut", "cut-path", "free-cut-pods"]
 
 
-async def test_volumes_that_are_detached_are_known_to_a_new_history(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_volumes_that_are_detached_are_known_to_a_new_history(env: WorkflowEnvironment, grown: asyncio.Event) -> None:
     """S1: the cloud lists them no more, and what used them is freed behind them all the same, once they are read again."""
-    grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
-    world = failed(plan(levels=((INSTANCE,),)))
+    world = failed(plan(levels=((CLOUD,),)))
     world.devices.volumes = {"vol-1": VolumeState.ATTACHED}
     world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
     async with preserving(env, world) as run:
-        await run.until(lambda _: isolation_of(world) == "incomplete")
+        await until(run, "incomplete")
         grown.set()
         await run.news()
         await run.skip(timedelta(minutes=2))
-        await until_cut(run)
+        await until(run, "cut")
     assert world.devices.cut_pods == 0
     assert world.devices.count("detach vol-1") == 1
 
 
-async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S35: whoever reads the record of the deletion learns of it."""
-    grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until_cut(run)
-        first = (await run.handle.describe()).run_id
-        grown.set()
-        await run.news()
-        await run.goes_on_after(first)
-        result = await run.timeout()
-    assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
-
-
-async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, grown: asyncio.Event) -> None:
     """Continue-as-new: nothing is cut twice, and that pods were freed is not forgotten."""
-    grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
     world = failed(switched())
     async with preserving(env, world) as run:
-        await until_cut(run)
-        first = (await run.handle.describe()).run_id
-        grown.set()
-        await run.news()
-        await run.goes_on_after(first)
+        await until(run, "cut")
+        await goes_on_in_a_new_history(run, grown)
         await run.is_in(Phase.FAILED_PRESERVED)
-        world.recovers()
         world.devices.ready = True
-        world.annotate("false")
-        await run.news()
-        status = await run.is_in(Phase.NEEDS_HUMAN)
-        assert "no restart is proven" in status.problem
+        await is_released_well(run)
+        assert "no restart is proven" in (await run.is_in(Phase.NEEDS_HUMAN)).problem
         assert world.devices.count("cut-path") == 1
         world.devices.boot_id = "boot-2"
         await run.skip(timedelta(minutes=2))
@@ -449,15 +396,12 @@ async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monk
 
 async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_person(env: WorkflowEnvironment) -> None:
     """S35: the mark of a preservation that was terminated tells of a path, and nothing of pods."""
-    world = failed(switched(tries=1))
+    world = uncuttable()
     world.devices.mark = left_by("older", paths=(PORT.endpoint,))
-    world.devices.stuck.add(PORT.endpoint)
     async with preserving(env, world) as run:
         await run.skip(timedelta(minutes=3))  # what it may have had in flight is waited out (S34)
-        await run.until(lambda _: isolation_of(world) == "incomplete")
-        world.recovers()
-        world.annotate("false")
-        await run.news()
+        await until(run, "incomplete")
+        await is_released_well(run)
         await run.is_in(Phase.NEEDS_HUMAN)
         assert "restore-path" not in cuts(world)
         world.devices.stuck.clear()
@@ -475,14 +419,12 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env
         await run.until(lambda status: "untaint" in devices.acts)
         assert (devices.tainted, "evict" in world.acts) == (False, False)
         await run.skip(timedelta(minutes=1))
-        await until_cut(run)
+        await until(run, "cut")
 
 
-async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("rolls_once")
+async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(env: WorkflowEnvironment) -> None:
     """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
     world = machine()
     world.devices = devices = World(plan=switched(), mark=left_by("older"))
     devices.mark_errors = deque([failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500)
@@ -511,14 +453,14 @@ async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_befo
 
 async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leaves_no_mark(env: WorkflowEnvironment) -> None:
     """S35: its own mark goes with it, though it had nothing to drain."""
-    world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
+    world = failed(switched(), **NOT_WANTED)
     async with preserving(env, world) as run:
         await run.is_in(Phase.FAILED_PRESERVED)
     world.acts.clear()
     async with preserving(env, world) as run:
         await run.skip(timedelta(minutes=1))  # what the first may have had in flight is waited out (S34)
         await run.says(Preservation.isolate)
-        await until_cut(run)
+        await until(run, "cut")
         await run.abort()
         await run.result()
     assert "evict" not in world.acts
@@ -528,9 +470,9 @@ async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leav
 async def test_a_person_who_has_mended_what_was_in_the_way_says_so(env: WorkflowEnvironment) -> None:
     world = failed(plan())
     async with preserving(env, world) as run:
-        await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        await until(run, "incomplete")
         world.devices.plan = switched()
         world.devices.paths[PORT.endpoint] = PowerState.ON
         await run.says(Preservation.isolate)
-        await until_cut(run)
+        await until(run, "cut")
     assert "free-cut-pods" in cuts(world)

@@ -78,8 +78,7 @@ async def test_an_episode_that_needs_a_person_is_counted_though_it_never_ends(
 
 
 async def test_a_preservation_is_counted_by_its_own_kind(env: WorkflowEnvironment, measured: Measured) -> None:
-    world = machine()
-    world.annotate("now")
+    world = machine("now")
     async with preserving(env, world, client=measured.client) as run:
         assert (await run.timeout()).outcome is Outcome.RELEASED
     assert measured.of(PHASES, "kind", "phase")["Preservation", "Running:Preserved"] == 1

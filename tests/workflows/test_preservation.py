@@ -5,35 +5,34 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from temporalio import activity, workflow
+from temporalio import activity
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile, NotFetched
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase, PreservationNews, RecordEntry
+from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
-from tests.workflows.kept_machine import Run, machine, preserving
-from tests.workflows.surroundings import moment, patience, worker
+from tests.workflows.kept_machine import Run, kept, machine, preserving
+from tests.workflows.surroundings import asked_until, worker
 from workflows.definitions.preservation import Preservation
-from workflows.kit import handing_over
 from workflows.kit.ids import power_queue
 from workflows.kit.messages import ExtendRequest
 
 HOURS_72 = timedelta(hours=72)
-NEWS = PreservationNews()
 
 
 async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_runs_on(env: WorkflowEnvironment) -> None:
     """Seed 001, diagram 1 and item 4; S22: 72 h to the second."""
-    world = machine()
-    world.annotate("true")
+    world = machine("true")
     async with preserving(env, world) as run:
         status = await run.is_in(Phase.RUNNING_PRESERVED)
         expiry = world.held.expiry
@@ -49,10 +48,8 @@ async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_ru
 
 async def test_diagram_1_preserve_false_ends_it_before_the_timeout(env: WorkflowEnvironment) -> None:
     """Use case 3 of a running machine; S26."""
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    world = machine("now")
+    async with kept(env, world) as run:
         world.annotate("false")
         await run.news()
         await run.result(Outcome.RELEASED)
@@ -62,10 +59,8 @@ async def test_diagram_1_preserve_false_ends_it_before_the_timeout(env: Workflow
 
 async def test_diagram_2_an_automatically_preserved_machine_is_terminated_at_its_timeout(env: WorkflowEnvironment) -> None:
     """Use case 2: drained, Failed:Preserved, and after the timeout given to Remediation under the same id; S25."""
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         assert world.held.tainted
         assert world.held.drain_is_over
         result = await run.timeout(Outcome.REPLACED)
@@ -76,9 +71,7 @@ async def test_diagram_2_an_automatically_preserved_machine_is_terminated_at_its
 
 async def test_started_with_nothing_but_a_node_it_learns_whose_it_is(env: WorkflowEnvironment) -> None:
     """As `temporal workflow start` does. S38: without our name neither a drain nor the deletion is licensed."""
-
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     async with preserving(env, world, keep=True, holder="", machine=None) as run:
         await run.is_in(Phase.FAILED_PRESERVED)
         await run.timeout(Outcome.REPLACED)
@@ -87,10 +80,8 @@ async def test_started_with_nothing_but_a_node_it_learns_whose_it_is(env: Workfl
 
 async def test_diagram_2_value_false_terminates_a_failed_machine_at_once(env: WorkflowEnvironment) -> None:
     """Use case 3 of a failed machine."""
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         world.annotate("false")
         await run.news()
         result = await run.timeout(Outcome.REPLACED)
@@ -99,36 +90,28 @@ async def test_diagram_2_value_false_terminates_a_failed_machine_at_once(env: Wo
 
 async def test_diagram_2_a_node_that_is_healthy_before_the_timeout_runs_on(env: WorkflowEnvironment) -> None:
     """Item 6, and the arrow from Failed:Preserved to Running: an automatic preservation ends with recovery."""
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         world.recovers()
         await run.news()
         await run.result(Outcome.RECOVERED)
-    assert not world.held.tainted
-    assert world.gave_up_at is None
+    assert (world.held.tainted, world.gave_up_at) == (False, None)
 
 
 async def test_item_6_a_node_found_healthy_at_the_timeout_runs_on(env: WorkflowEnvironment) -> None:
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         world.node_gets_well()
         await run.timeout(Outcome.RECOVERED)
-    assert world.gave_up_at is None
-    assert not world.held.tainted
+    assert (world.held.tainted, world.gave_up_at) == (False, None)
 
 
 async def test_use_case_1_a_machine_preserved_in_time_stays_when_it_fails_and_its_expiry_does_not_move(
     env: WorkflowEnvironment,
 ) -> None:
     """S22: drained with the failure; `now` stays preserved when it recovers."""
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    world = machine("now")
+    async with kept(env, world) as run:
         expiry = world.held.expiry
         world.fails()
         await run.news()
@@ -147,10 +130,8 @@ async def test_use_case_1_a_machine_preserved_in_time_stays_when_it_fails_and_it
 
 async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnvironment) -> None:
     """S22: only an explicit edit."""
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    world = machine("now")
+    async with kept(env, world) as run:
         word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
         told = await run.says(Preservation.extend, word)
         assert "preserved until" in told
@@ -161,10 +142,8 @@ async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnv
 @pytest.mark.parametrize("hours", [10, 100])
 async def test_an_expiry_that_is_edited_on_the_object_is_the_one_that_counts(env: WorkflowEnvironment, hours: int) -> None:
     """Point 7 of the proposal, S22: sooner or later than the 72 h with which it began."""
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    world = machine("now")
+    async with kept(env, world) as run:
         begun = world.held.expiry
         edited = begun + timedelta(hours=hours) - HOURS_72
         world.held = replace(world.held, expiry=edited)
@@ -174,43 +153,33 @@ async def test_an_expiry_that_is_edited_on_the_object_is_the_one_that_counts(env
     assert world.held.expiry is None
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        (ExtendRequest(who="ada", reason="r"), "exactly one of until"),
-        (ExtendRequest(who="ada", reason="r", hold=timedelta(hours=-1)), "still to come"),
-        (ExtendRequest(who="", reason="r", hold=timedelta(hours=1)), "who: expected a name"),
-    ],
-)
-async def test_a_bad_extension_is_refused(env: WorkflowEnvironment, word: ExtendRequest, expected: str) -> None:
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.says(Preservation.extend, word)
-        assert expected in str(refused.value.cause)
+async def test_a_bad_extension_is_refused(env: WorkflowEnvironment) -> None:
+    """Point by point: neither until when nor how long, an end that is over, nobody who says so."""
+    async with kept(env, machine("now")) as run:
+        for who, hold, expected in (
+            ("ada", None, "exactly one of until"),
+            ("ada", -1, "still to come"),
+            ("", 1, "who: expected"),
+        ):
+            word = ExtendRequest(who=who, reason="r", hold=hold and timedelta(hours=hold))
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await run.says(Preservation.extend, word)
+            assert expected in str(refused.value.cause)
 
 
 async def test_an_abort_undoes_our_marks_and_gives_no_machine_up(env: WorkflowEnvironment) -> None:
     """S28, S35: stopping the episode is no decision to delete anything."""
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         await run.handle.cancel()
         await run.result(Outcome.ABORTED)
-    assert world.gave_up_at is None
-    assert not world.held.tainted
-    assert world.held.expiry is None
+    assert (world.held.tainted, world.held.expiry, world.gave_up_at) == (False, None, None)
 
 
 async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
     """S27: the last look of the deletion hears the word that came after the decision; the hand-over goes back, under one id."""
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         world.late = "now"
         await run.says(Preservation.release)
         await run.until(lambda status: world.acts.count("preserve") == 2 and status.phase is Phase.FAILED_PRESERVED)
@@ -224,8 +193,7 @@ async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_mach
 
 async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: WorkflowEnvironment) -> None:
     """P27; S30, S36: nothing is forced while the machine has power."""
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     world.devices.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: "db-0" in status.doing)
@@ -238,10 +206,8 @@ async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: 
 
 async def test_a_machine_that_is_deleted_ends_its_preservation(env: WorkflowEnvironment) -> None:
     """S26: an explicit deletion beats preservation."""
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    world = machine("now")
+    async with kept(env, world) as run:
         world.present = False
         await run.news()
         result = await run.result()
@@ -249,8 +215,7 @@ async def test_a_machine_that_is_deleted_ends_its_preservation(env: WorkflowEnvi
 
 
 async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
-    world = machine()
-    world.annotate("now")
+    world = machine("now")
     world.errors = deque([failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3)
     async with preserving(env, world) as run:
         await run.skip(timedelta(hours=1))
@@ -263,126 +228,102 @@ def file(name: str, size: int = 7) -> EvidenceFile:
     return EvidenceFile(name=name, of=name, size=size, sha256="ab", at=datetime(2026, 11, 21, tzinfo=UTC))
 
 
-async def noted(run: Run) -> list[RecordEntry]:
+async def noted(run: Run) -> list[tuple[str, str]]:
     """What the record says of evidence, once it says how it ended."""
-    async with patience(run.env, 20):
-        while True:
-            record = await run.handle.query(Preservation.record)
-            if found := [entry for entry in record if entry.act == "evidence"]:
-                return found
-            await moment(run.env)
+    record = await asked_until(run.env, run.record, lambda record: any(entry.act == "evidence" for entry in record))
+    return [(entry.outcome, entry.detail) for entry in record if entry.act == "evidence"]
+
+
+@asynccontextmanager
+async def at_a_site(env: WorkflowEnvironment, read: Callable[[DeviceEvidenceRequest], EvidenceFile]) -> AsyncIterator[str]:
+    """A site whose worker reads its devices so."""
+
+    @activity.defn(name="evidence.read-device")
+    async def read_device(request: DeviceEvidenceRequest) -> EvidenceFile:
+        return read(request)
+
+    site = f"s{uuid.uuid4().hex[:8]}"
+    async with worker(env.client, task_queue=power_queue(site), activities=[read_device]):
+        yield site
 
 
 async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: WorkflowEnvironment) -> None:
     """The cluster's first, each device at its site, the manifest last; a failure later is no reason to fetch it again."""
-    site = f"s{uuid.uuid4().hex[:8]}"
-    device = PowerDevice(driver="ec2", endpoint="ec2://i-1", site=site)
     asked: list[DeviceEvidenceRequest] = []
-
-    @activity.defn(name="evidence.read-device")
-    async def read_device(request: DeviceEvidenceRequest) -> EvidenceFile:
-        asked.append(request)
-        return file("console.txt", 20)
-
-    world = machine()
-    world.annotate("now")
-    world.evidence = Collected(files=(file("node.json"),), devices=(device, device), room=100)
-    async with (
-        worker(env.client, task_queue=power_queue(site), activities=[read_device]),
-        preserving(env, world) as run,
-    ):
-        entry, *others = await noted(run)
-        assert others == []
-        assert (entry.outcome, entry.detail) == (
-            "kept",
-            "prod/manifest.json: 3 files, 47 bytes; sha256 of the manifest 5ea1ed",
-        )
-        assert [each.room for each in asked] == [100, 80]
-        world.fails()
-        await run.news()
-        await run.is_in(Phase.FAILED_PRESERVED)
-        await run.says(Preservation.release)
-        result = await run.timeout()
+    world = machine("now")
+    async with at_a_site(env, lambda request: asked.append(request) or file("console.txt", 20)) as site:
+        device = PowerDevice(driver="ec2", endpoint="ec2://i-1", site=site)
+        world.evidence = Collected(files=(file("node.json"),), devices=(device, device), room=100)
+        async with preserving(env, world) as run:
+            ((outcome, detail),) = await noted(run)
+            assert (outcome, detail) == ("kept", "prod/manifest.json: 3 files, 47 bytes; sha256 of the manifest 5ea1ed")
+            assert [each.room for each in asked] == [100, 80]
+            world.fails()
+            await run.news()
+            await run.is_in(Phase.FAILED_PRESERVED)
+            await run.says(Preservation.release)
+            await run.timeout()
+            assert await noted(run) == [(outcome, detail)]
     assert world.collected == len(world.sealed) == 1
-    assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
 
 
 async def test_without_a_directory_the_record_says_so_once(env: WorkflowEnvironment) -> None:
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
+    async with preserving(env, machine("now")) as run:
         await noted(run)
-        result = await run.timeout()
-    told = [(each.outcome, each.detail) for each in result.record if each.act == "evidence"]
-    assert told == [("not kept", "evidence.directory is not set: no evidence is kept")]
+        await run.timeout()
+        assert await noted(run) == [("not kept", "evidence.directory is not set: no evidence is kept")]
 
 
 async def test_a_device_that_does_not_answer_is_named_as_missing_and_the_rest_is_kept(env: WorkflowEnvironment) -> None:
-    site = f"s{uuid.uuid4().hex[:8]}"
-
-    @activity.defn(name="evidence.read-device")
-    async def read_device(request: DeviceEvidenceRequest) -> EvidenceFile:
+    def silent(request: DeviceEvidenceRequest) -> EvidenceFile:
         raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer from the BMC")
 
-    world = machine()
-    world.annotate("now")
-    silent = PowerDevice(driver="ipmi", endpoint="bmc-7", site=site)
-    world.evidence = Collected(files=(file("node.json"),), missing=(NotFetched(of="machine", why="slow"),), devices=(silent,))
-    async with (
-        worker(env.client, task_queue=power_queue(site), activities=[read_device]),
-        preserving(env, world) as run,
-    ):
-        (entry,) = await noted(run)
-        assert entry.outcome == "kept"
-        assert entry.detail.endswith("; not fetched: machine (slow); bmc-7 (bmc-7: no answer from the BMC)")
-        await run.says(Preservation.release)
-        await run.result(Outcome.RELEASED)
-    (sealed,) = world.sealed
-    assert [each.name for each in sealed.files] == ["node.json"]
+    world = machine("now")
+    async with at_a_site(env, silent) as site:
+        missing, device = NotFetched(of="machine", why="slow"), PowerDevice(driver="ipmi", endpoint="bmc-7", site=site)
+        world.evidence = Collected(files=(file("node.json"),), missing=(missing,), devices=(device,))
+        async with preserving(env, world) as run:
+            ((outcome, detail),) = await noted(run)
+            assert outcome == "kept"
+            assert detail.endswith("; not fetched: machine (slow); bmc-7 (bmc-7: no answer from the BMC)")
+            await run.says(Preservation.release)
+            await run.result(Outcome.RELEASED)
+    assert [each.name for sealed in world.sealed for each in sealed.files] == ["node.json"]
 
 
 async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env: WorkflowEnvironment) -> None:
     """S21, S22: evidence is beside the story."""
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     world.hanging = asyncio.Event()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    async with kept(env, world) as run:
         assert world.collected == 1
         assert "evict" in world.acts
         assert world.held.tainted
         await run.says(Preservation.release)
         await run.is_in(Phase.TERMINATING)
-        record = await run.handle.query("record", result_type=list[RecordEntry])
-        assert [each.outcome for each in record if each.act == "evidence"] == ["incomplete"]
+        assert [outcome for outcome, _ in await noted(run)] == ["incomplete"]
         world.hanging.set()
         await run.timeout(Outcome.REPLACED)
 
 
 async def test_evidence_that_fails_ends_nothing(env: WorkflowEnvironment) -> None:
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     world.evidence = Collected(files=(file("node.json"),))
     world.seal_error = failure(ErrorType.INVALID_CONFIG, "evidence.directory: /evidence: No space left on device")
     async with preserving(env, world, automatic=True) as run:
-        (entry,) = await noted(run)
-        assert (entry.outcome, entry.detail) == ("failed", "evidence.directory: /evidence: No space left on device")
+        assert await noted(run) == [("failed", "evidence.directory: /evidence: No space left on device")]
         await run.is_in(Phase.FAILED_PRESERVED)
         await run.timeout(Outcome.REPLACED)
     assert world.collected == 1
 
 
-async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_again(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("rolls_once")
+async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_again(env: WorkflowEnvironment) -> None:
     """What is in flight would be lost with the old history; a hold of 72 h has no news that would come of itself."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
-    world = machine()
-    world.annotate("now")
+    world = machine("now")
     world.evidence = Collected(files=(file("node.json"),))
     world.hanging = asyncio.Event()
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    async with kept(env, world) as run:
         first = (await run.handle.describe()).run_id
         world.hanging.set()
         await run.goes_on_after(first)
@@ -395,9 +336,7 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
 
 async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(env: WorkflowEnvironment) -> None:
     """The record is what people judge by afterwards."""
-    world = machine()
-    world.annotate("now")
-    world.fails()
+    world = machine("now", fails=True)
     world.devices.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
     async with preserving(env, world) as run:
         await run.until(lambda status: "disruption budget" in status.doing)

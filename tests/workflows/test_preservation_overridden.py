@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.preservation import Hold, HoldRequest
 from policy.episode.messages import Outcome, Phase
 from policy.preservation.overriding import Override
 from tests.workflows import kept_machine
-from tests.workflows.kept_machine import KeptMachine, machine, preserving
+from tests.workflows.kept_machine import kept, machine, preserving
 from workflows.definitions.preservation import Preservation
-from workflows.kit import handing_over
 
 SET = "MachineSet/set"
 
@@ -37,24 +35,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[HoldRequest]:
     return requests
 
 
-def delete(world: KeptMachine) -> None:
-    """By others; its controller is not done with it yet."""
-    world.held = replace(world.held, deleting=True)
-
-
 @pytest.mark.parametrize("gone", [False, True], ids=["being deleted", "gone with its Node"])
 async def test_an_override_is_recorded_by_its_name_and_told(
     env: WorkflowEnvironment, asked: list[HoldRequest], *, gone: bool
 ) -> None:
     """S21: in the record, in the result, and as an Event on the Node, also on one that is gone."""
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
-        if gone:
-            world.present = False
-        else:
-            delete(world)
+    world = machine("now")
+    async with kept(env, world) as run:
+        world.present = not gone
+        world.held = replace(world.held, deleting=True)  # by others; its controller may not be done with it yet
         await run.news()
         result = await run.result(Outcome.RELEASED)
     assert "rolling update: MachineDeployment w replaces it" in result.message
@@ -64,13 +53,12 @@ async def test_an_override_is_recorded_by_its_name_and_told(
     assert asked[-1].owner == SET
 
 
+@pytest.mark.usefixtures("rolls_once")
 async def test_who_controls_the_machine_is_remembered_over_a_new_version(
-    env: WorkflowEnvironment, asked: list[HoldRequest], monkeypatch: pytest.MonkeyPatch
+    env: WorkflowEnvironment, asked: list[HoldRequest]
 ) -> None:
     """Of one that is gone nobody else knows it."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
-    world = machine()
-    world.annotate("now")
+    world = machine("now")
     async with preserving(env, world) as run:
         await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED and len(asked) > 1)
         world.present = False
@@ -80,10 +68,8 @@ async def test_who_controls_the_machine_is_remembered_over_a_new_version(
 
 
 async def test_what_ends_by_a_persons_word_was_not_overridden(env: WorkflowEnvironment, asked: list[HoldRequest]) -> None:
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+    world = machine("now")
+    async with kept(env, world) as run:
         await run.says(Preservation.release)
         result = await run.result()
     assert asked

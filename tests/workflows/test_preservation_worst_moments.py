@@ -14,10 +14,9 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Kind, Outcome, Phase
-from policy.preservation.held import Held
+from policy.episode.messages import Kind, Outcome
 from tests.workflows import kept_machine
-from tests.workflows.kept_machine import MACHINE, NODE, machine, preserving
+from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
@@ -25,24 +24,18 @@ from workflows.kit import handing_over, options
 from workflows.kit.messages import ExtendRequest
 
 
-async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
-    world = machine()
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.RUNNING_PRESERVED)
+@pytest.mark.usefixtures("rolls_once")
+async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(env: WorkflowEnvironment) -> None:
+    world = machine("now")
+    async with kept(env, world) as run:
         await run.says(Preservation.release)
         await eventually(env, lambda: world.held.expiry is None, within=5)
 
 
 async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
     """S20: `hold` was answered with "nothing destructive until resume"."""
-    world = machine()
-    world.fails()
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    async with kept(env, world) as run:
         await run.says(Preservation.hold)
         await run.skip(timedelta(hours=73))
         await let_pass(env, run.handle, timedelta(minutes=1))
@@ -51,8 +44,7 @@ async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
 
 async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironment) -> None:
     """S1, S14, S20: whoever starts the workflow says what he likes, also that a deletion was asked for and permitted."""
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     kept = PreservationProgress(machine=MACHINE, machine_uid="uid-machine", giving_up=GivingUpProgress(asked=True))
     state = EpisodeState(
         kind=Kind.REMEDIATION,
@@ -72,20 +64,13 @@ async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironm
     assert world.acts == []
 
 
-async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment) -> None:
     """S34: it may have been asked for; "before its deletion was asked for" is not known to be true."""
-    world = machine()
-    world.fails()
-
-    def unclear(held: object, now: object) -> bool:
-        world.acts.append("delete")
-        raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-
-    monkeypatch.setattr(kept_machine, "keeps", unclear)
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    world = machine(fails=True)
+    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, "the answer was lost")] * 99)
+    async with kept(env, world) as run:
         await run.says(Preservation.release)
-        await run.until(lambda status: "may still be in flight" in status.doing or "delete" in world.acts)
+        await run.until(lambda _: bool(world.tried_at))
         await run.abort()
         await run.skip(options.DELETION_DEADLINE)  # for so long the request may still be on its way
         result = await run.result(Outcome.ABORTED)
@@ -94,8 +79,7 @@ async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironme
 
 async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ada is told "preserved until ..." while the look that finds its time over is under way; then the machine is deleted."""
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     gate, real = asyncio.Event(), kept_machine.ScriptedMachine.hold
 
     async def hold(self, request: HoldRequest) -> Hold:
@@ -105,8 +89,7 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
         return found
 
     monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
-    async with preserving(env, world, automatic=True) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
+    async with kept(env, world) as run:
         world.annotate("false")
         await run.news()
         await eventually(env, lambda: "terminate" in world.acts, within=5)
@@ -123,8 +106,7 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
 @pytest.mark.parametrize("end", ["annotation", "expiry"])
 async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
     """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""
-    world = machine()
-    world.fails()
+    world = machine(fails=True)
     world.devices.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: "drains the node" in status.doing)
@@ -144,9 +126,7 @@ async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, e
 
 async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
     """S20: the person was answered that its deletion was not asked for, and the permit comes all the same."""
-    world = machine()
-    world.fails()
-    world.annotate("false")
+    world = machine("false", fails=True)
     world.scanner = asyncio.Event()
     async with preserving(env, world) as run:
         await run.until(lambda _: "permit" in world.acts)
@@ -158,28 +138,31 @@ async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine
 
 async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_at_once_a_second(env: WorkflowEnvironment) -> None:
     """A hold never ends early, and the wait for a clock that is behind fills no history."""
-    world = machine()
-    world.annotate("now")
+    world = machine("now")
     world.timeout, world.behind = timedelta(hours=1), timedelta(seconds=8)
     async with preserving(env, world) as run:
         await run.timeout(Outcome.RELEASED)
     assert world.looks <= 15
 
 
+WEBHOOK = "failed calling webhook: context deadline exceeded"
+
+
+def roll_at(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """A history is left at that length."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= length)
+
+
 async def test_a_deletion_that_hangs_for_days_goes_on_in_a_new_history(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S14, S33: it is asked for once, and its permit is not asked for again."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= 100)
-    world = machine()
-    world.fails()
-    world.annotate("false")
+    roll_at(monkeypatch, 100)
+    world = machine("false", fails=True)
     world.lingers = 30
     async with preserving(env, world) as run:
-        result = await run.timeout()
-        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
-    assert result.outcome is Outcome.REPLACED
-    assert len(runs) > 2
+        result = await run.timeout(Outcome.REPLACED)
+        assert await run.histories() > 2
     assert (world.acts.count("delete"), world.acts.count("permit")) == (1, 1)
     assert sum(entry.act == "delete-machine" for entry in result.record) == 1
 
@@ -189,29 +172,16 @@ async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_histor
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, problem: ErrorType
 ) -> None:
     """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= 200)
-    world = machine()
-    world.fails()
-    world.annotate("false")
-    real, webhook = kept_machine.keeps, failure(problem, "failed calling webhook: context deadline exceeded")
-    asked_at: list[datetime] = []
-
-    def keeps(held: Held, now: datetime) -> bool:
-        asked_at.append(now)
-        if len(asked_at) <= 60:
-            raise webhook
-        return real(held, now)
-
-    monkeypatch.setattr(kept_machine, "keeps", keeps)
+    roll_at(monkeypatch, 200)
+    world = machine("false", fails=True)
+    world.deletion_errors.extend([failure(problem, WEBHOOK)] * 60)
     async with preserving(env, world) as run:
-        result = await run.timeout()
-        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
-    assert result.outcome is Outcome.REPLACED
-    assert len(runs) > 3
-    assert asked_at[59] - asked_at[0] > timedelta(hours=2), "it is asked for ever more seldom"
+        await run.timeout(Outcome.REPLACED)
+        assert await run.histories() > 3
+    assert world.tried_at[59] - world.tried_at[0] > timedelta(hours=2), "it is asked for ever more seldom"
     told = [event for event in world.events if event.startswith("NeedsHuman: ")]
     assert told
-    assert all("failed calling webhook" in event for event in told)
+    assert all(WEBHOOK in event for event in told)
     assert world.acts.count("delete") == 1
     assert 1 < world.acts.count("permit") <= 1 + len(told)
 
@@ -220,21 +190,12 @@ async def test_a_deletion_that_nobody_answers_can_be_aborted_in_its_next_history
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S20: a new history does not take for asked what was only tried."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= 100)
-    world = machine()
-    world.fails()
-    world.annotate("false")
-
-    def unclear(held: Held, now: datetime) -> bool:
-        world.acts.append("tried")
-        raise failure(ErrorType.AMBIGUOUS, "failed calling webhook: context deadline exceeded")
-
-    monkeypatch.setattr(kept_machine, "keeps", unclear)
+    roll_at(monkeypatch, 100)
+    world = machine("false", fails=True)
+    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, WEBHOOK)] * 500)
     async with preserving(env, world) as run:
         await run.skip(timedelta(hours=6))
         await run.abort()
-        result = await run.timeout()
-        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
-    assert result.outcome is Outcome.ABORTED
-    assert len(runs) > 3
-    assert world.acts.count("tried") > 20
+        await run.timeout(Outcome.ABORTED)
+        assert await run.histories() > 3
+    assert len(world.tried_at) > 20
