@@ -19,7 +19,7 @@ from activities.power.driver import Deadline, PowerDriver
 from activities.power.errors import PowerError
 from policy.episode.messages import Reading
 from policy.fence.power import PowerCapability, PowerState
-from tests.power.conftest import within
+from tests.power.conftest import fails, within
 
 PATIENCE = 10.0
 """Seconds for an act on a device that is well: a busy machine needs some, and a test that passes never does."""
@@ -98,10 +98,8 @@ class DriverConformance:
         """S12."""
         driver = bench.driver(password="not-the-one")
         for act in (driver.read, driver.off):
-            with pytest.raises(PowerError) as caught:
-                await act(within(PATIENCE))
-            assert caught.value.type is self.wrong_password, str(caught.value)
-            _shows_no_secret(bench, driver, caught.value, "not-the-one")
+            error = await fails(act(within(PATIENCE)), self.wrong_password)
+            _shows_no_secret(bench, driver, error, "not-the-one")
         assert await bench.commands() == []
 
     async def test_an_unknown_machine_is_never_off(self, bench: Bench) -> None:
@@ -110,9 +108,7 @@ class DriverConformance:
             pytest.skip("the device has only one machine")
         driver = bench.driver(target="unknown")
         for act in (driver.read, driver.off):
-            with pytest.raises(PowerError) as caught:
-                await act(within(PATIENCE))
-            assert caught.value.type is self.unknown_target, str(caught.value)
+            await fails(act(within(PATIENCE)), self.unknown_target)
         assert await bench.commands() == []
 
     async def test_off_that_is_accepted_and_not_carried_out_reads_on(self, bench: Bench) -> None:
@@ -148,22 +144,19 @@ class DriverConformance:
         """S33, S34: it may have been carried out, so it is neither repeated nor called a failure."""
         await bench.lose_answers()
         driver = bench.driver()
-        with pytest.raises(PowerError) as caught:
-            await driver.off(within(bench.stalls_within + 1.0))
-        assert caught.value.type is ErrorType.AMBIGUOUS, str(caught.value)
-        _shows_no_secret(bench, driver, caught.value)
+        error = await fails(driver.off(within(bench.stalls_within + 1.0)), ErrorType.AMBIGUOUS)
+        _shows_no_secret(bench, driver, error)
         assert await bench.commands() == ["off"]
 
     async def test_an_act_whose_deadline_is_over_is_not_begun(self, bench: Bench) -> None:
         """S20."""
         driver = bench.driver()
         for act in (driver.read, driver.off, driver.on):
-            with pytest.raises(PowerError) as caught:
-                await act(within(0))
-            assert caught.value.type is ErrorType.EXPIRED, str(caught.value)
-        with pytest.raises(PowerError) as caught:
-            await driver.off(Deadline.within(within(PATIENCE).remaining(), not_after=datetime(2020, 1, 1, tzinfo=UTC)))
-        assert caught.value.type is ErrorType.EXPIRED, str(caught.value)
+            await fails(act(within(0)), ErrorType.EXPIRED)
+        await fails(
+            driver.off(Deadline.within(within(PATIENCE).remaining(), not_after=datetime(2020, 1, 1, tzinfo=UTC))),
+            ErrorType.EXPIRED,
+        )
         assert await bench.commands() == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
+from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.fence.plan import PowerDevice
 from simulator.bmc import ipmi_sim
@@ -25,6 +26,14 @@ IPMI_SIM = pytest.param("ipmi_sim", marks=pytest.mark.skipif(not ipmi_sim.instal
 
 def within(seconds: float) -> Deadline:
     return Deadline.within(timedelta(seconds=seconds))
+
+
+async def fails(act: Awaitable[object], expected: str, says: str = "") -> PowerError:
+    """What an act of a driver raises: an ErrorType, and a pattern that its text has."""
+    with pytest.raises(PowerError, match=says or None) as caught:
+        await act
+    assert caught.value.type == expected, str(caught.value)
+    return caught.value
 
 
 def ipmi_driver(port: int, *, username: str = USERNAME, password: str = PASSWORD, **parameters: str) -> PowerDriver:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -20,7 +20,7 @@ from policy.fence.plan import PowerDevice
 from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.redfish.service import RedfishService, start_redfish
-from tests.power.conftest import PASSWORD, USERNAME
+from tests.power.conftest import PASSWORD, USERNAME, fails
 from tests.power.targets import endpoint_of
 
 SYSTEM = "/redfish/v1/Systems/1"
@@ -166,10 +166,9 @@ def refusal(status: int, message_id: str = "Base.1.8.GeneralError", message: str
     return as_json({"error": {"code": "Base.1.8.GeneralError", "message": "see extended information", **told}}, status)
 
 
-async def failure_of(act: Awaitable[object]) -> PowerError:
-    """What it raises, which shows no secret (S12)."""
-    with pytest.raises(PowerError) as caught:
-        await act
+async def failure_of(act: Awaitable[object], expected: ErrorType, says: str = "") -> PowerError:
+    """What it raises, in which these words stand and no secret does (S12)."""
+    error = await fails(act, expected, re.escape(says))
     for secret in (PASSWORD, base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()):
-        assert secret not in f"{caught.value} {caught.value!r}"
-    return caught.value
+        assert secret not in f"{error} {error!r}"
+    return error

@@ -8,8 +8,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.child_process import OUTPUT_LIMIT, run
-from activities.power.errors import PowerError
-from tests.power.conftest import within
+from tests.power.conftest import fails, within
 from tests.power.processes import gone
 
 
@@ -48,6 +47,4 @@ async def test_it_inherits_nothing_that_may_be_secret(monkeypatch: pytest.Monkey
 
 
 async def test_a_program_that_is_not_there_is_transient() -> None:
-    with pytest.raises(PowerError, match="no process could be started") as caught:
-        await run(["/no/such/program"], b"", within(1))
-    assert caught.value.type is ErrorType.TRANSIENT
+    await fails(run(["/no/such/program"], b"", within(1)), ErrorType.TRANSIENT, "no process could be started")

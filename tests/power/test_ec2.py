@@ -27,7 +27,7 @@ from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, VolumeState
 from simulator.api.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
-from tests.power.conftest import within
+from tests.power.conftest import fails, within
 from tests.power.ec2 import Ec2Stand, stand_in
 from tests.power.targets import endpoint_of
 
@@ -51,12 +51,6 @@ async def cloud(moto: MotoServer) -> AsyncIterator[Ec2Cloud]:
 async def stand(cloud: Ec2Cloud) -> AsyncIterator[Ec2Stand]:
     async with stand_in(cloud) as made:
         yield made
-
-
-async def refused(act: Awaitable[object]) -> PowerError:
-    with pytest.raises(PowerError) as caught:
-        await act
-    return caught.value
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -104,9 +98,7 @@ async def test_off_is_accepted_where_the_instance_goes_off_anyway(stand: Ec2Stan
 
 async def test_off_while_the_instance_is_starting_is_not_carried_out_and_says_so(stand: Ec2Stand) -> None:
     stand.ec2.set_state(stand.instance, "pending")
-    error = await refused(stand.driver().off(within(5)))
-    assert error.type is ErrorType.TRANSIENT
-    assert "IncorrectInstanceState" in str(error)
+    await fails(stand.driver().off(within(5)), ErrorType.TRANSIENT, "IncorrectInstanceState")
     assert stand.machine.log == []
 
 
@@ -128,14 +120,14 @@ async def test_on_is_refused_where_the_instance_cannot_be_started(
     if expected is None:
         await stand.driver().on(within(5))
     else:
-        assert (await refused(stand.driver().on(within(5)))).type is expected
+        await fails(stand.driver().on(within(5)), expected)
     assert stand.sent("StartInstances") == 1
 
 
 async def test_no_capacity_is_a_matter_of_time(stand: Ec2Stand) -> None:
     stand.ec2.set_state(stand.instance, "stopped")
     stand.ec2.set_faults(no_capacity=True)
-    assert (await refused(stand.driver().on(within(5)))).type is ErrorType.TRANSIENT
+    await fails(stand.driver().on(within(5)), ErrorType.TRANSIENT)
 
 
 @pytest.mark.parametrize("state", ["running", "stopping", "stopped", "shutting-down", "terminated"])
@@ -148,7 +140,7 @@ async def test_an_instance_is_given_up_once_there_is_no_way_back(stand: Ec2Stand
 
 async def test_an_instance_that_ec2_does_not_know_is_not_given_up(stand: Ec2Stand) -> None:
     """S3: another account or region looks the same."""
-    assert (await refused(stand.driver(instance="i-0123456789abcdef0").given_up("", within(5)))).type is ErrorType.INVALID_CONFIG
+    await fails(stand.driver(instance="i-0123456789abcdef0").given_up("", within(5)), ErrorType.INVALID_CONFIG)
 
 
 async def test_a_terminated_instance_reads_off_and_its_machine_is(stand: Ec2Stand) -> None:
@@ -170,7 +162,7 @@ async def test_a_diagnostic_interrupt_reaches_the_machine_and_leaves_its_power(s
 
     await eventually(interrupted)
     stand.ec2.set_state(stand.instance, "stopped")
-    assert (await refused(stand.driver().nmi(within(5)))).type is ErrorType.TRANSIENT
+    await fails(stand.driver().nmi(within(5)), ErrorType.TRANSIENT)
 
 
 async def test_identity_says_what_ec2_calls_it_and_no_system_uuid(stand: Ec2Stand) -> None:
@@ -226,10 +218,10 @@ async def test_a_volume_that_ec2_does_not_know_is_never_available(stand: Ec2Stan
     driver = stand.driver()
     reading = await driver.read_volume("vol-0123456789abcdef0", within(5))
     assert reading.state is VolumeState.UNKNOWN
-    assert (await refused(driver.detach("vol-0123456789abcdef0", within(5)))).type is ErrorType.INVALID_CONFIG
+    await fails(driver.detach("vol-0123456789abcdef0", within(5)), ErrorType.INVALID_CONFIG)
     for odd in ("projects/p/zones/z/disks/d", "vol-", "", "vol-0abc\n"):
         for act in (driver.read_volume, driver.detach):
-            assert (await refused(act(odd, within(5)))).type is ErrorType.INVALID_CONFIG
+            await fails(act(odd, within(5)), ErrorType.INVALID_CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -261,8 +253,7 @@ async def test_a_volume_of_another_instance_is_left_there(stand: Ec2Stand) -> No
     """S9."""
     other = await stand.ec2.launch("node-2")
     volume = await stand.ec2.volume(other)
-    error = await refused(stand.driver().detach(volume, within(5)))
-    assert error.type is ErrorType.TARGET_CHANGED
+    error = await fails(stand.driver().detach(volume, within(5)), ErrorType.TARGET_CHANGED)
     assert other in str(error)
     assert (await stand.driver(instance=other).read_volume(volume, within(5))).state is VolumeState.ATTACHED
 
@@ -270,7 +261,7 @@ async def test_a_volume_of_another_instance_is_left_there(stand: Ec2Stand) -> No
 async def test_the_root_volume_of_a_running_instance_stays(stand: Ec2Stand) -> None:
     driver = stand.driver()
     (root,) = [reading for reading in await driver.volumes(within(5)) if reading.root]
-    assert (await refused(driver.detach(root.volume, within(5)))).type is ErrorType.NOT_SUPPORTED
+    await fails(driver.detach(root.volume, within(5)), ErrorType.NOT_SUPPORTED)
 
 
 # What a failure lets one conclude -------------------------------------------------------------------------------------
@@ -280,24 +271,21 @@ async def test_the_root_volume_of_a_running_instance_stays(stand: Ec2Stand) -> N
 async def test_a_command_that_hangs_or_whose_answer_is_lost_is_one_request(stand: Ec2Stand, fault: str) -> None:
     """S33: botocore alone sends up to five for one that hangs."""
     stand.ec2.set_faults(**{fault: True})
-    error = await refused(stand.driver().off(within(BRIEF)))
-    assert error.type is ErrorType.AMBIGUOUS
-    assert "may have been carried out" in str(error)
+    await fails(stand.driver().off(within(BRIEF)), ErrorType.AMBIGUOUS, "may have been carried out")
     assert [request.action for request in stand.ec2.log] == ["StopInstances"]
 
 
 async def test_too_many_requests_are_one_request_that_carried_nothing_out(stand: Ec2Stand) -> None:
     stand.ec2.set_faults(throttle=True)
     for act in (stand.driver().read, stand.driver().off):
-        assert (await refused(act(within(5)))).type is ErrorType.RATE_LIMITED
+        await fails(act(within(5)), ErrorType.RATE_LIMITED)
     assert len(stand.ec2.log) == 2
 
 
 async def test_a_missing_right_is_named_without_its_encoded_details(stand: Ec2Stand) -> None:
     stand.ec2.set_faults(denied=True)
     for act in (stand.driver().read, stand.driver().off):
-        error = await refused(act(within(5)))
-        assert error.type is ErrorType.UNAUTHORIZED
+        error = await fails(act(within(5)), ErrorType.UNAUTHORIZED)
         assert str(error).endswith("UnauthorizedOperation (403): You (***, ***) are not authorized to perform this operation.")
 
 
@@ -308,8 +296,7 @@ async def test_wrong_keys_are_unauthorized_and_shown_nowhere(
     """S12: the cloud's refusals repeat what they were sent, and botocore logs whole requests."""
     caplog.set_level(logging.DEBUG)
     driver = stand.driver(**wrong)
-    error = await refused(driver.off(within(5)))
-    assert error.type is ErrorType.UNAUTHORIZED
+    error = await fails(driver.off(within(5)), ErrorType.UNAUTHORIZED)
     shown = "".join([repr(driver), repr(error), str(error), *traceback.format_exception(error), caplog.text])
     shown += repr(ec2_calls._CLIENTS.__dict__)
     for secret in (*stand.keys, *wrong.values()):
@@ -346,7 +333,7 @@ def test_an_instance_in_another_region_is_another_device() -> None:
 async def test_an_instance_that_is_protected_is_not_stopped(stand: Ec2Stand) -> None:
     await stand.ec2.protect(stand.instance)
     for act in (stand.driver().off, stand.driver().terminate):
-        assert (await refused(act(within(5)))).type is ErrorType.NOT_SUPPORTED
+        await fails(act(within(5)), ErrorType.NOT_SUPPORTED)
     assert stand.ec2.state(stand.instance) == "running"
 
 
@@ -366,7 +353,7 @@ async def test_each_call_is_signed_with_its_own_keys(stand: Ec2Stand) -> None:
 async def test_nobody_at_home_is_unreachable_and_nothing_was_sent(stand: Ec2Stand, unused_tcp_port: int) -> None:
     driver = stand.driver(endpoint_url=f"http://127.0.0.1:{unused_tcp_port}")
     for act in (driver.read, driver.off):
-        assert (await refused(act(within(5)))).type is ErrorType.UNREACHABLE
+        await fails(act(within(5)), ErrorType.UNREACHABLE)
 
 
 @pytest.mark.parametrize(
@@ -386,10 +373,10 @@ async def test_an_answer_that_is_not_ec2s_proves_nothing(stand: Ec2Stand, body: 
 
     async with answering(page) as url:
         driver = stand.driver(endpoint_url=url)
-        assert (await refused(driver.off(within(5)))).type is ErrorType.AMBIGUOUS
-        assert (await refused(driver.on(within(5)))).type is ErrorType.AMBIGUOUS
-        assert (await refused(driver.read(within(5)))).type is ErrorType.TRANSIENT
-        assert (await refused(driver.read_volume("vol-0abc", within(5)))).type is ErrorType.TRANSIENT
+        await fails(driver.off(within(5)), ErrorType.AMBIGUOUS)
+        await fails(driver.on(within(5)), ErrorType.AMBIGUOUS)
+        await fails(driver.read(within(5)), ErrorType.TRANSIENT)
+        await fails(driver.read_volume("vol-0abc", within(5)), ErrorType.TRANSIENT)
 
 
 async def test_an_answer_that_trickles_in_is_over_by_the_deadline(stand: Ec2Stand) -> None:
@@ -406,8 +393,7 @@ async def test_an_answer_that_trickles_in_is_over_by_the_deadline(stand: Ec2Stan
 
     async with answering(trickle) as url:
         began = time.monotonic()
-        error = await refused(stand.driver(endpoint_url=url).off(within(BRIEF)))
-        assert error.type is ErrorType.AMBIGUOUS
+        await fails(stand.driver(endpoint_url=url).off(within(BRIEF)), ErrorType.AMBIGUOUS)
         assert time.monotonic() - began < BRIEF + 2
 
 
@@ -421,15 +407,13 @@ async def test_an_endless_answer_is_not_kept_in_memory(stand: Ec2Stand) -> None:
         return response
 
     async with answering(flood) as url:
-        error = await refused(stand.driver(endpoint_url=url).read(within(10)))
-        assert error.type is ErrorType.UNREACHABLE
-        assert "ClientPayloadError" in str(error)
+        await fails(stand.driver(endpoint_url=url).read(within(10)), ErrorType.UNREACHABLE, "ClientPayloadError")
 
 
 async def test_no_thread_is_left_with_a_call_that_has_hung(stand: Ec2Stand) -> None:
     """S34: as many as there are can meet at once afterwards."""
     stand.ec2.set_faults(silent=True)
-    await asyncio.gather(*(refused(stand.driver().off(within(BRIEF))) for _ in range(5)))
+    await asyncio.gather(*(fails(stand.driver().off(within(BRIEF)), ErrorType.AMBIGUOUS) for _ in range(5)))
     meeting = threading.Barrier(ec2_calls.CALLS_AT_ONCE)
     met = [ec2_calls._THREADS.submit(meeting.wait, 10) for _ in range(ec2_calls.CALLS_AT_ONCE)]
     await asyncio.gather(*(asyncio.wrap_future(future) for future in met))
@@ -498,9 +482,7 @@ async def test_a_certificate_that_nobody_vouches_for_gets_no_command(
     ec2, gate = far
     monkeypatch.delenv("AWS_CA_BUNDLE")
     gate.opened.set()
-    error = await refused(stand.driver(endpoint_url=gate.url).off(within(5)))
-    assert error.type is ErrorType.UNREACHABLE
-    assert "ertificate" in str(error)
+    await fails(stand.driver(endpoint_url=gate.url).off(within(5)), ErrorType.UNREACHABLE, "ertificate")
     assert ec2.log == []
 
 
@@ -510,8 +492,7 @@ async def test_a_command_whose_moment_passes_while_it_connects_is_not_sent(stand
     moment = datetime.now(UTC) + timedelta(seconds=0.3)
     asyncio.get_running_loop().call_later(0.35, gate.opened.set)
     deadline = Deadline.within(timedelta(seconds=10), not_after=moment)
-    error = await refused(stand.driver(endpoint_url=gate.url).off(deadline))
-    assert error.type is ErrorType.EXPIRED
+    await fails(stand.driver(endpoint_url=gate.url).off(deadline), ErrorType.EXPIRED)
     # A question is not licensed and so does not expire; and it comes through, so the gate was open.
     assert (await stand.driver(endpoint_url=gate.url).read(deadline)).state is PowerState.ON
     assert [request.action for request in ec2.log] == ["DescribeInstances"]
@@ -521,9 +502,7 @@ async def test_nothing_is_sent_once_a_call_is_over(stand: Ec2Stand, far: tuple[E
     """S34: neither after its deadline nor after it was cancelled."""
     ec2, gate = far
     driver = stand.driver(endpoint_url=gate.url)
-    error = await refused(driver.off(within(BRIEF)))
-    assert error.type is ErrorType.UNREACHABLE
-    assert "no connection" in str(error)
+    await fails(driver.off(within(BRIEF)), ErrorType.UNREACHABLE, "no connection")
     cancelled = asyncio.create_task(driver.off(within(10)))
     await asyncio.sleep(0.1)
     cancelled.cancel()
@@ -551,7 +530,7 @@ async def test_what_the_kernel_still_holds_of_a_call_that_is_over_is_thrown_away
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        assert (await refused(stand.driver(endpoint_url=url).off(within(BRIEF)))).type is ErrorType.AMBIGUOUS
+        await fails(stand.driver(endpoint_url=url).off(within(BRIEF)), ErrorType.AMBIGUOUS)
         assert await asyncio.wait_for(ends.get(), 10) is ConnectionResetError
 
 
@@ -583,9 +562,7 @@ async def test_a_worker_acts_as_itself_where_no_keys_were_given(
 
 
 async def test_a_worker_without_any_identity_is_unauthorized(stand: Ec2Stand, nobody: None) -> None:
-    error = await refused(own_identity(stand).off(within(5)))
-    assert error.type is ErrorType.UNAUTHORIZED
-    assert "no AWS identity of its own" in str(error)
+    await fails(own_identity(stand).off(within(5)), ErrorType.UNAUTHORIZED, "no AWS identity of its own")
     assert stand.ec2.log == []
 
 
@@ -599,11 +576,10 @@ async def test_an_identity_that_does_not_come_is_waited_for_until_the_deadline_o
     script.chmod(0o700)
     (tmp_path / "config").write_text(f"[default]\ncredential_process = {script}\n")
     os.mkfifo(gone)
-    error = await refused(own_identity(stand).off(within(BRIEF)))
-    assert error.type is ErrorType.UNREACHABLE
+    await fails(own_identity(stand).off(within(BRIEF)), ErrorType.UNREACHABLE)
     assert here.exists()
     gone.write_text("now\n")
-    assert (await refused(own_identity(stand).off(within(5)))).type is ErrorType.UNAUTHORIZED
+    await fails(own_identity(stand).off(within(5)), ErrorType.UNAUTHORIZED)
     assert stand.ec2.log == []
 
 

@@ -13,7 +13,7 @@ from activities.power.ec2_quarantine import TAG, TAG_LENGTH
 from activities.power.errors import PowerError
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
-from tests.power.conftest import within
+from tests.power.conftest import fails, within
 from tests.power.ec2 import Ec2Stand, stand_in
 
 
@@ -84,9 +84,7 @@ async def test_each_answer_may_be_lost_and_it_is_done_and_remembered_once(ward: 
     """S33: what is carried out already is not asked for again, and what was there before is not forgotten over it."""
     ward.stand.ec2.set_faults(drop_answers=True)
     for _ in range(3):
-        with pytest.raises(PowerError) as caught:
-            await ward.driver().quarantine(within(5))
-        assert caught.value.type is ErrorType.AMBIGUOUS
+        await fails(ward.driver().quarantine(within(5)), ErrorType.AMBIGUOUS)
     quarantine = await ward.driver().quarantine(within(5))
     assert quarantine.former == listed(ward.before)
     assert ward.now == ward.cut
@@ -94,9 +92,7 @@ async def test_each_answer_may_be_lost_and_it_is_done_and_remembered_once(ward: 
 
     ward.stand.ec2.log.clear()
     for _ in range(3):
-        with pytest.raises(PowerError) as caught:
-            await ward.driver().lift_quarantine(quarantine, within(5))
-        assert caught.value.type is ErrorType.AMBIGUOUS
+        await fails(ward.driver().lift_quarantine(quarantine, within(5)), ErrorType.AMBIGUOUS)
     assert await ward.driver().lift_quarantine(quarantine, within(5)) == listed(ward.before)
     assert ward.now == ward.before
     assert ward.changes() == ["ModifyNetworkInterfaceAttribute", "ModifyNetworkInterfaceAttribute", "DeleteTags"]
@@ -104,9 +100,7 @@ async def test_each_answer_may_be_lost_and_it_is_done_and_remembered_once(ward: 
 
 async def test_nothing_is_cut_where_it_could_not_be_remembered(ward: Ward) -> None:
     ward.stand.ec2.set_faults(denied=True)
-    with pytest.raises(PowerError) as caught:
-        await ward.driver().quarantine(within(5))
-    assert caught.value.type is ErrorType.UNAUTHORIZED
+    await fails(ward.driver().quarantine(within(5)), ErrorType.UNAUTHORIZED)
     assert ward.now == ward.before
 
 
@@ -195,9 +189,7 @@ async def test_a_shorter_memory_replaces_a_longer_one(ward: Ward) -> None:
 async def test_what_nobody_remembers_is_said_and_left(ward: Ward) -> None:
     for interface in ward.before:
         await by_hand(ward, interface, ward.shut)
-    with pytest.raises(PowerError, match="does not remember") as caught:
-        await ward.driver().lift_quarantine(None, within(5))
-    assert caught.value.type is ErrorType.INVALID_CONFIG
+    await fails(ward.driver().lift_quarantine(None, within(5)), ErrorType.INVALID_CONFIG, "does not remember")
     assert ward.now == ward.cut
 
 
@@ -206,18 +198,14 @@ async def test_without_a_group_there_is_no_quarantine_and_one_in_force_can_be_li
     assert PowerCapability.QUARANTINE not in without.capabilities
     assert PowerCapability.QUARANTINE in ward.driver().capabilities
     for act in (without.quarantine(within(5)), without.lift_quarantine(None, within(5))):
-        with pytest.raises(PowerError, match="quarantine-group") as caught:
-            await act
-        assert caught.value.type is ErrorType.NOT_SUPPORTED
+        await fails(act, ErrorType.NOT_SUPPORTED, "quarantine-group")
     quarantine = await ward.driver().quarantine(within(5))
     await without.lift_quarantine(quarantine, within(5))
     assert ward.now == ward.before
 
 
 async def test_a_group_that_there_is_not_cuts_nothing(ward: Ward) -> None:
-    with pytest.raises(PowerError) as caught:
-        await ward.stand.driver(quarantine_group="sg-0123456789abcdef0").quarantine(within(5))
-    assert caught.value.type is ErrorType.INVALID_CONFIG
+    await fails(ward.stand.driver(quarantine_group="sg-0123456789abcdef0").quarantine(within(5)), ErrorType.INVALID_CONFIG)
     assert ward.now == ward.before
 
 

@@ -28,7 +28,7 @@ from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.snmp.pdu import Access, Pdu, start_pdu
 from tests.power.agents import ScriptedAgent, agent_driver, needs, needs_library, scripted_agent
-from tests.power.conftest import PASSWORD, USERNAME, within
+from tests.power.conftest import PASSWORD, USERNAME, fails, within
 from tests.power.processes import alive, children_of, gone, visible
 from tests.power.targets import endpoint_of
 from tests.vectors.fencing import VECTORS
@@ -69,9 +69,7 @@ async def test_f01_off_asks_first_sets_once_and_is_no_proof(agent: ScriptedAgent
     if case["error"] is None:
         await driver.off(within(6))
     else:
-        with pytest.raises(PowerError) as caught:
-            await driver.off(within(4))
-        assert caught.value.type == case["error"], str(caught.value)
+        await fails(driver.off(within(4)), case["error"])
     assert len(agent.calls("off")) == case["sets"]
     if case["reads"]:
         assert (await driver.read(within(5))).state == case["reads"]
@@ -84,9 +82,11 @@ async def test_f05_an_agent_that_counts_polls_ends_by_our_clock(agent: ScriptedA
     vector = VECTORS["F05"]
     agent.script(status=vector["status"], answer_takes=answer_takes)
     began = time.monotonic()
-    with pytest.raises(PowerError, match="Timed out waiting to power OFF") as caught:
-        await agent.driver({"power_timeout": "20"}).off(within(vector["deadline_seconds"]))
-    assert caught.value.type == vector["error"]
+    await fails(
+        agent.driver({"power_timeout": "20"}).off(within(vector["deadline_seconds"])),
+        vector["error"],
+        "Timed out waiting to power OFF",
+    )
     assert time.monotonic() - began < vector["deadline_seconds"]
     assert len(agent.calls("off")) == vector["sets"]
 
@@ -140,20 +140,16 @@ async def test_what_an_agent_says_of_a_question_that_failed_is_a_hint(
     agent: ScriptedAgent, says: str, expected: ErrorType
 ) -> None:
     agent.script(ends=2, complains=f"2026-11-21 12:00:00,123 ERROR: {says}\n\n\nPlease use '-h' for usage\n")
-    with pytest.raises(PowerError, match=r"nothing was commanded") as caught:
-        await agent.driver().off(within(5))
-    assert caught.value.type is expected
-    assert says in str(caught.value)
-    assert "Please use" not in str(caught.value)
+    error = await fails(agent.driver().off(within(5)), expected, r"nothing was commanded")
+    assert says in str(error)
+    assert "Please use" not in str(error)
 
 
 @needs_library
 async def test_on_is_commanded_once_though_the_agent_would_try_twice(agent: ScriptedAgent) -> None:
     """S33."""
     agent.script(status=["off"])
-    with pytest.raises(PowerError) as caught:
-        await agent.driver().on(within(4))
-    assert caught.value.type is ErrorType.AMBIGUOUS
+    await fails(agent.driver().on(within(4)), ErrorType.AMBIGUOUS)
     assert agent.calls("on") == ["on"]
 
 
@@ -179,9 +175,7 @@ async def test_f10_a_missing_plug_is_never_off_though_the_agent_calls_it_so(agen
     agent.script(status=["off"], plugs=["vm-1", "vm-2"])
     driver = agent.driver({"plug": vector["plug"]})
     for act in (driver.read, driver.off):
-        with pytest.raises(PowerError, match=r"no plug 'vm-typo'.*it has vm-1, vm-2") as caught:
-            await act(within(5))
-        assert caught.value.type == vector["error"]
+        await fails(act(within(5)), vector["error"], r"no plug 'vm-typo'.*it has vm-1, vm-2")
     assert agent.calls("off", "on") == []
 
 
@@ -202,9 +196,7 @@ async def test_a_plug_that_was_seen_on_need_not_be_listed(agent: ScriptedAgent, 
 @pytest.mark.parametrize("agent_name", ["fence_apc_snmp", "fence-tripplite-snmp"])
 async def test_an_outlet_that_the_strip_does_not_have_is_never_off(pdu: Pdu, agent_name: str) -> None:
     """S3: asked by SNMP 2c, these agents call any outlet off that the strip does not answer for with "on"."""
-    with pytest.raises(PowerError, match="no plug '9'") as caught:
-        await on_pdu(pdu, agent_name, plug="9").read(within(5))
-    assert caught.value.type is ErrorType.INVALID_CONFIG
+    await fails(on_pdu(pdu, agent_name, plug="9").read(within(5)), ErrorType.INVALID_CONFIG, "no plug '9'")
 
 
 @needs("fence_apc_snmp", "snmpget")
@@ -269,12 +261,10 @@ async def test_no_tool_of_an_snmp_agent_shows_the_community(pdu: Pdu, chassis_in
         await asked.wait()
     family = await _family_with(b"snmpset", os.getpid())
     seen = b"".join(family.values())
-    with pytest.raises(PowerError) as caught:
-        await off
-    assert caught.value.type is ErrorType.AMBIGUOUS
+    error = await fails(off, ErrorType.AMBIGUOUS)
     assert COMMUNITY.encode() not in seen
     assert f"\x00-c\x00\x00127.0.0.1:{pdu.port}\x00".encode() in seen
-    assert COMMUNITY not in f"{caught.value}{on_pdu(pdu)!r}"
+    assert COMMUNITY not in f"{error}{on_pdu(pdu)!r}"
 
 
 @needs("fence_ipmilan", "ipmitool")
@@ -460,9 +450,7 @@ async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:
 async def test_an_agent_does_not_say_which_machine_it_serves() -> None:
     driver = agent_driver("fence_apc", {"ip": "strip", "plug": "1"})
     assert PowerCapability.IDENTITY not in driver.capabilities
-    with pytest.raises(PowerError) as caught:
-        await driver.identity(within(5))
-    assert caught.value.type is ErrorType.NOT_SUPPORTED
+    await fails(driver.identity(within(5)), ErrorType.NOT_SUPPORTED)
 
 
 def _factory(agent: str) -> FenceAgentFactory:

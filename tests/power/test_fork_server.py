@@ -20,7 +20,7 @@ from activities.power import ipmi, redfish
 from activities.power.errors import PowerError
 from activities.power.fork_server import ForkServer
 from activities.power.staged_child import StagedChild
-from tests.power.conftest import ipmi_driver, within
+from tests.power.conftest import fails, ipmi_driver, within
 from tests.power.processes import alive, children_of, gone, visible
 from tests.power.redfish_stand import redfish_driver
 
@@ -160,9 +160,7 @@ async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(
         while not flag.exists():
             await asyncio.sleep(0.005)
     os.kill(dead, signal.SIGKILL)
-    with pytest.raises(PowerError) as caught:
-        await asyncio.wait_for(operation, 5)
-    assert caught.value.type is kind
+    await fails(asyncio.wait_for(operation, 5), kind)
     async with asyncio.timeout(5):
         await gone(child)
     assert dead not in children_of(os.getpid(), dead=True)
@@ -205,9 +203,7 @@ async def test_a_child_that_can_not_be_forked_is_transient_and_the_others_stay(s
     server.command = (*server.command[:2], REFUSES + server.command[2])
     first = asyncio.create_task(server.run(b'time.sleep(1); say(b"done")', within(10)))
     await child_of(server)
-    with pytest.raises(PowerError, match="no process could be started for a power operation: no room") as caught:
-        await server.run(b"", within(10))
-    assert caught.value.type is ErrorType.TRANSIENT
+    await fails(server.run(b"", within(10)), ErrorType.TRANSIENT, "no process could be started for a power operation: no room")
     assert (await first).stdout == b"done\n"
 
 
@@ -225,9 +221,7 @@ os.fork = fork
 async def test_a_server_that_can_not_be_started_is_transient(start: Start) -> None:
     server = start(ECHO)
     server.command = ("/no/such/program",)
-    with pytest.raises(PowerError, match="no process could be started") as caught:
-        await server.run(b"", within(1))
-    assert caught.value.type is ErrorType.TRANSIENT
+    await fails(server.run(b"", within(1)), ErrorType.TRANSIENT, "no process could be started")
 
 
 async def test_a_child_has_its_own_socket_and_nothing_else_open(start: Start) -> None:

@@ -30,7 +30,7 @@ from policy.episode.messages import Pinned
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerCapability, PowerState, VolumeState
 from simulator.api.certificates import issue
-from tests.power.conftest import within
+from tests.power.conftest import fails, within
 from tests.power.gce_stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client
 from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_server, saying
 
@@ -129,9 +129,7 @@ async def test_a_suspended_machine_is_a_person_s_case_and_is_never_resumed(
     """S3, S5: it is not off, and its guest would go on in the middle of a write."""
     stand.instance.status = status
     driver = stand.driver()
-    with pytest.raises(PowerError, match=says) as caught:
-        await (driver.off if command == "off" else driver.on)(within(10))
-    assert caught.value.type is kind
+    await fails((driver.off if command == "off" else driver.on)(within(10)), kind, says)
     assert (await driver.read(within(10))).state is PowerState.UNKNOWN
     assert stand.instance.machine.log == []
     assert {entry.verb for entry in stand.cloud.log} == {"stop" if command == "off" else "start", "get"}
@@ -141,9 +139,7 @@ async def test_a_refusal_that_cannot_be_looked_into_stays_what_it_is(stand: GceS
     """S3: Transient, and tried again."""
     stand.instance.status = "SUSPENDED"
     stand.cloud.compute.set_faults(refuse=(409, "conflict"))
-    with pytest.raises(PowerError, match="409") as caught:
-        await stand.driver().off(within(10))
-    assert caught.value.type is ErrorType.TRANSIENT
+    await fails(stand.driver().off(within(10)), ErrorType.TRANSIENT, "409")
 
 
 async def test_a_stop_says_what_becomes_of_scratch_disks(stand: GceStand) -> None:
@@ -169,9 +165,7 @@ async def test_a_machine_that_is_still_stopping_is_not_started(stand: GceStand) 
     stand.cloud.compute.seconds = 30.0
     driver = stand.driver()
     await driver.off(within(10))
-    with pytest.raises(PowerError, match="is not ready") as caught:
-        await driver.on(within(10))
-    assert caught.value.type is ErrorType.TRANSIENT
+    await fails(driver.on(within(10)), ErrorType.TRANSIENT, "is not ready")
     assert stand.instance.machine.log == []
 
 
@@ -235,9 +229,7 @@ async def test_a_terminated_instance_is_gone_and_not_off(stand: GceStand) -> Non
         await asyncio.sleep(0.01)
     assert stand.instance.machine.power == "off"
     assert (await stand.driver().given_up(number, within(10))).given_up
-    with pytest.raises(PowerError, match="was not found") as caught:
-        await stand.driver().read(within(10))
-    assert caught.value.type is ErrorType.INVALID_CONFIG
+    await fails(stand.driver().read(within(10)), ErrorType.INVALID_CONFIG, "was not found")
 
 
 async def test_another_instance_of_the_name_is_told_from_the_one_that_was_given_up(stand: GceStand) -> None:
@@ -364,9 +356,7 @@ async def test_a_disk_that_is_not_attached_here_needs_no_command(stand: GceStand
 
 
 async def test_a_boot_disk_stays_with_its_running_machine(stand: GceStand) -> None:
-    with pytest.raises(PowerError, match="boot disk cannot be detached") as caught:
-        await stand.driver().detach(NAME, within(10))
-    assert caught.value.type is ErrorType.NOT_SUPPORTED
+    await fails(stand.driver().detach(NAME, within(10)), ErrorType.NOT_SUPPORTED, "boot disk cannot be detached")
     assert stand.instance.attachments[0].disk is not None
 
 
@@ -375,9 +365,7 @@ async def test_a_boot_disk_stays_with_its_running_machine(stand: GceStand) -> No
 )
 async def test_a_volume_of_another_kind_is_refused_before_anything_is_asked(stand: GceStand, volume: str) -> None:
     for act in (stand.driver().read_volume, stand.driver().detach):
-        with pytest.raises(PowerError, match="is none of Compute Engine") as caught:
-            await act(volume, within(10))
-        assert caught.value.type is ErrorType.INVALID_CONFIG
+        await fails(act(volume, within(10)), ErrorType.INVALID_CONFIG, "is none of Compute Engine")
     assert stand.cloud.log == []
 
 
@@ -409,9 +397,7 @@ async def test_each_refusal_has_its_type_and_is_met_once(
     stand.cloud.set_faults(refuse=(status, reason))
     driver = stand.driver()
     for act, expected in ((driver.read, asked), (driver.off, commanded)):
-        with pytest.raises(PowerError, match=f"answers {status}: {reason}") as caught:
-            await act(within(10))
-        assert caught.value.type is expected
+        await fails(act(within(10)), expected, f"answers {status}: {reason}")
     looks_into_it = commanded in {ErrorType.TRANSIENT, ErrorType.NOT_SUPPORTED}  # is the instance suspended?
     assert stand.cloud.verbs("get", "stop") == ["get", "stop", "get"][: 3 if looks_into_it else 2]
     assert stand.instance.machine.log == []
@@ -424,9 +410,7 @@ async def test_a_hang_after_sending_is_ambiguous_for_a_command_and_no_state_for_
     signed.cloud.set_faults(silence=True)
     for act, expected in ((driver.off, ErrorType.AMBIGUOUS), (driver.read, ErrorType.UNREACHABLE)):
         began = time.monotonic()
-        with pytest.raises(PowerError, match=r"no answer came within 0\.[34] s") as caught:
-            await act(within(0.4))
-        assert caught.value.type is expected
+        await fails(act(within(0.4)), expected, r"no answer came within 0\.[34] s")
         assert time.monotonic() - began < 1.5
     assert signed.cloud.verbs("get", "stop") == ["get", "stop", "get"]
     assert signed.instance.machine.log == []
@@ -436,9 +420,7 @@ async def test_a_lost_connection_is_ambiguous_for_a_command_and_no_state_for_a_q
     """S3, S33."""
     async with raw_server(hanging_up) as server:
         for act, expected in ((unsigned(server).off, ErrorType.AMBIGUOUS), (unsigned(server).read, ErrorType.UNREACHABLE)):
-            with pytest.raises(PowerError) as caught:
-                await act(within(10))
-            assert caught.value.type is expected
+            await fails(act(within(10)), expected)
         assert [request.split()[0] for request in server.requests] == [b"POST", b"GET"]
 
 
@@ -446,9 +428,7 @@ async def test_an_answer_that_never_ends_is_cut_by_the_deadline() -> None:
     """S34: nothing of it is left in flight."""
     async with raw_server(dripping) as server:
         began = time.monotonic()
-        with pytest.raises(PowerError) as caught:
-            await unsigned(server).off(within(0.3))
-        assert caught.value.type is ErrorType.AMBIGUOUS
+        await fails(unsigned(server).off(within(0.3)), ErrorType.AMBIGUOUS)
         assert time.monotonic() - began < 1.3
         await asyncio.wait_for(server.gone.wait(), 5)
 
@@ -469,9 +449,7 @@ async def test_a_cancelled_act_lets_go_of_its_connection() -> None:
 async def test_a_redirect_is_not_followed(status: str) -> None:
     """S33: it would send a command a second time, and the token to somebody else."""
     async with raw_server(saying(status, "", "Location: /compute/v1/elsewhere")) as server:
-        with pytest.raises(PowerError, match="redirects to /compute/v1/elsewhere") as caught:
-            await unsigned(server).off(within(10))
-        assert caught.value.type is ErrorType.INVALID_CONFIG
+        await fails(unsigned(server).off(within(10)), ErrorType.INVALID_CONFIG, "redirects to /compute/v1/elsewhere")
         assert len(server.requests) == 1
 
 
@@ -480,9 +458,7 @@ async def test_an_answer_of_something_else_is_no_state_and_no_success(body: str)
     """S3, S34."""
     async with raw_server(saying("200 OK", body)) as server:
         for act, expected in ((unsigned(server).read, ErrorType.UNREACHABLE), (unsigned(server).off, ErrorType.AMBIGUOUS)):
-            with pytest.raises(PowerError, match="the answer is none of Compute Engine's") as caught:
-                await act(within(10))
-            assert caught.value.type is expected
+            await fails(act(within(10)), expected, "the answer is none of Compute Engine's")
 
 
 @pytest.mark.parametrize("body", ["", "{}", '{"status": null}', '{"status": "7"}'])
@@ -495,25 +471,23 @@ async def test_an_answer_without_a_state_is_unknown(body: str) -> None:
 @pytest.mark.parametrize("body", ["", "gateway", '"x"', "[]", '{"error": "x"}', '{"error": {"errors": [7]}}'])
 async def test_an_error_of_something_else_keeps_its_type(body: str) -> None:
     async with raw_server(saying("502 Bad Gateway", body)) as server:
-        with pytest.raises(PowerError, match="answers 502") as caught:
-            await unsigned(server).off(within(10))
-        assert caught.value.type is ErrorType.AMBIGUOUS
+        await fails(unsigned(server).off(within(10)), ErrorType.AMBIGUOUS, "answers 502")
 
 
 async def test_a_dead_port_is_unreachable_and_nothing_was_commanded() -> None:
     for act in ("read", "off"):
-        with pytest.raises(PowerError, match=r"Connection refused\); nothing was commanded") as caught:
-            await getattr(unsigned("http://127.0.0.1:9"), act)(within(10))
-        assert caught.value.type is ErrorType.UNREACHABLE
+        await fails(
+            getattr(unsigned("http://127.0.0.1:9"), act)(within(10)),
+            ErrorType.UNREACHABLE,
+            r"Connection refused\); nothing was commanded",
+        )
 
 
 async def test_a_command_whose_time_passes_before_it_can_be_sent_is_not_sent(signed: GceStand) -> None:
     """S20: the token took too long."""
     signed.cloud.set_faults(delay=0.3)
     deadline = Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) + timedelta(seconds=0.1))
-    with pytest.raises(PowerError, match="it was not sent") as caught:
-        await signed.driver().off(deadline)
-    assert caught.value.type is ErrorType.EXPIRED
+    await fails(signed.driver().off(deadline), ErrorType.EXPIRED, "it was not sent")
     assert signed.cloud.verbs() == ["token"]
 
 
@@ -580,9 +554,7 @@ async def test_a_token_serves_until_it_is_refused(signed: GceStand) -> None:
     await signed.driver().read(within(10))
     assert signed.cloud.verbs() == ["token", "get", "get"]
     signed.cloud.tokens.revoke_all()
-    with pytest.raises(PowerError, match="answers 401") as caught:
-        await signed.driver().read(within(10))
-    assert caught.value.type is ErrorType.UNAUTHORIZED
+    await fails(signed.driver().read(within(10)), ErrorType.UNAUTHORIZED, "answers 401")
     await signed.driver().read(within(10))
     assert signed.cloud.verbs() == ["token", "get", "get", "get", "token", "get"]
 
@@ -599,9 +571,7 @@ async def test_a_token_serves_until_it_is_refused(signed: GceStand) -> None:
 async def test_without_a_token_nothing_is_asked(signed: GceStand, answer: Answer, expected: ErrorType) -> None:
     async with raw_server(answer) as server:
         key = json.dumps(json.loads(signed.key) | {"token_uri": f"{server.url}/token"})
-        with pytest.raises(PowerError) as caught:
-            await signed.driver(key=key).off(within(0.5))
-        assert caught.value.type is expected, str(caught.value)
+        await fails(signed.driver(key=key).off(within(0.5 if answer is dripping else 10)), expected)
         assert server.requests
         assert signed.cloud.log == []
 
@@ -649,9 +619,9 @@ async def test_without_a_key_the_worker_is_known_by_its_own_identity(
     token = await asyncio.to_thread(Account(None).authorization, act)
     assert signed.cloud.tokens.account(token) == json.loads(signed.key)["client_email"]
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
-    with pytest.raises(PowerError, match="the worker has no identity of its own") as caught:
-        await asyncio.to_thread(Account(None).authorization, act)
-    assert caught.value.type is ErrorType.INVALID_CONFIG
+    await fails(
+        asyncio.to_thread(Account(None).authorization, act), ErrorType.INVALID_CONFIG, "the worker has no identity of its own"
+    )
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -668,13 +638,9 @@ async def test_tls_is_spoken_and_its_certificate_checked(
             await stand.driver().off(within(10))
             await stand.instance.machine.wait_for("off")
             stand.cloud.set_faults(silence=True)
-            with pytest.raises(PowerError) as caught:
-                await stand.driver().on(within(0.4))
-            assert caught.value.type is ErrorType.AMBIGUOUS
+            await fails(stand.driver().on(within(0.4)), ErrorType.AMBIGUOUS)
             return
-        with pytest.raises(PowerError, match="CERTIFICATE_VERIFY_FAILED") as caught:
-            await stand.driver().off(within(10))
-        assert caught.value.type is ErrorType.UNREACHABLE
+        await fails(stand.driver().off(within(10)), ErrorType.UNREACHABLE, "CERTIFICATE_VERIFY_FAILED")
         assert stand.cloud.log == []
 
 
@@ -693,10 +659,12 @@ async def test_tls_is_spoken_and_its_certificate_checked(
 async def test_a_key_that_cannot_be_used_is_refused_without_showing_it(signed: GceStand, change: object, says: str) -> None:
     """S12."""
     key = change if isinstance(change, str) else json.dumps(json.loads(signed.key) | change)
-    with pytest.raises(PowerError, match=says) as caught:
+
+    async def read() -> None:
         await signed.driver(key=key).read(within(10))
-    assert caught.value.type is ErrorType.INVALID_CONFIG
-    shown = "".join(traceback.format_exception(caught.value))
+
+    error = await fails(read(), ErrorType.INVALID_CONFIG, says)
+    shown = "".join(traceback.format_exception(error))
     assert not any(secret in shown for secret in secrets_of(signed.key, "k3p-my-s3cret"))
 
 

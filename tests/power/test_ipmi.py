@@ -10,34 +10,27 @@ from uuid import UUID
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.errors import PowerError
 from policy.fence.power import PowerCapability, PowerState
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
-from tests.power.conftest import PASSWORD, USERNAME, Stand, ipmi_driver, within
+from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, ipmi_driver, within
 
 
 async def test_an_unknown_user_is_unauthorized(stand: Stand) -> None:
-    with pytest.raises(PowerError) as caught:
-        await stand.driver(username="nobody").off(within(5))
-    assert caught.value.type is ErrorType.UNAUTHORIZED
+    await fails(stand.driver(username="nobody").off(within(5)), ErrorType.UNAUTHORIZED)
     assert stand.machine.log == []
 
 
 async def test_a_dead_port_is_unreachable_by_the_deadline() -> None:
     """S3: no answer is never a state."""
     began = time.monotonic()
-    with pytest.raises(PowerError, match=r"ipmi://127.0.0.1:9: no answer from the BMC") as caught:
-        await ipmi_driver(9).read(within(0.7))
-    assert caught.value.type is ErrorType.UNREACHABLE
+    await fails(ipmi_driver(9).read(within(0.7)), ErrorType.UNREACHABLE, r"ipmi://127.0.0.1:9: no answer from the BMC")
     assert time.monotonic() - began < 2
 
 
 async def test_a_bmc_that_stands_still_is_unreachable_because_nothing_was_sent(stand: Stand) -> None:
     stand.bmc.freeze()
-    with pytest.raises(PowerError) as caught:
-        await stand.driver().off(within(0.7))
-    assert caught.value.type is ErrorType.UNREACHABLE
+    await fails(stand.driver().off(within(0.7)), ErrorType.UNREACHABLE)
     stand.bmc.thaw()
     assert (await stand.driver().read(within(10))).state is PowerState.ON
 
@@ -46,19 +39,17 @@ async def test_a_bmc_that_hangs_in_mid_command_is_ambiguous_by_the_deadline(stan
     """S3, S34: the command may yet be carried out, so neither failure nor success is claimed."""
     stand.machine.set_faults(hang=True)
     began = time.monotonic()
-    with pytest.raises(
-        PowerError, match=r"'off' was sent and not answered within 1\.0 s; it may have been carried out"
-    ) as caught:
-        await stand.driver().off(within(1.0))
-    assert caught.value.type is ErrorType.AMBIGUOUS
+    await fails(
+        stand.driver().off(within(1.0)),
+        ErrorType.AMBIGUOUS,
+        r"'off' was sent and not answered within 1\.0 s; it may have been carried out",
+    )
     assert time.monotonic() - began < 2.5
 
 
 async def test_a_bmc_that_hangs_while_read_is_unreachable(python_stand: Stand) -> None:
     python_stand.machine.set_faults(hang=True)
-    with pytest.raises(PowerError, match="login succeeded but 'read' was not answered") as caught:
-        await python_stand.driver().read(within(1.5))
-    assert caught.value.type is ErrorType.UNREACHABLE
+    await fails(python_stand.driver().read(within(1.5)), ErrorType.UNREACHABLE, "login succeeded but 'read' was not answered")
 
 
 async def test_a_slow_bmc_gets_a_command_once(stand: Stand) -> None:
@@ -73,9 +64,7 @@ async def test_a_slow_bmc_gets_a_command_once(stand: Stand) -> None:
 async def test_a_refusal_is_never_taken_for_success(stand: Stand) -> None:
     """A BMC that says why it refuses has done nothing; one with a mere 'unspecified error' leaves it open."""
     stand.machine.set_faults(refuse=True)
-    with pytest.raises(PowerError) as caught:
-        await stand.driver().off(within(10))
-    assert caught.value.type is (ErrorType.AMBIGUOUS if stand.bmc.kind == "ipmi_sim" else ErrorType.TRANSIENT)
+    await fails(stand.driver().off(within(10)), ErrorType.AMBIGUOUS if stand.bmc.kind == "ipmi_sim" else ErrorType.TRANSIENT)
     assert stand.machine.power == "on"
 
 
@@ -96,9 +85,7 @@ async def test_a_bmc_without_nmi_does_not_support_it(stand: Stand) -> None:
     if stand.bmc.kind != "ipmi_sim":
         assert PowerCapability.NMI in stand.driver().capabilities
         return
-    with pytest.raises(PowerError, match="does not support this value") as caught:
-        await stand.driver().nmi(within(10))
-    assert caught.value.type is ErrorType.NOT_SUPPORTED
+    await fails(stand.driver().nmi(within(10)), ErrorType.NOT_SUPPORTED, "does not support this value")
 
 
 async def test_a_bmc_says_which_machine_it_serves(stand: Stand) -> None:
@@ -118,9 +105,7 @@ async def test_the_login_can_be_told_cipher_and_privilege(stand: Stand, paramete
 
 
 async def test_a_cipher_that_was_asked_for_is_not_replaced_by_a_weaker_one(stand: Stand) -> None:
-    with pytest.raises(PowerError, match="cipher suites") as caught:
-        await stand.driver(cipher="17").read(within(5))
-    assert caught.value.type is ErrorType.NOT_SUPPORTED
+    await fails(stand.driver(cipher="17").read(within(5)), ErrorType.NOT_SUPPORTED, "cipher suites")
 
 
 async def test_twelve_machines_are_read_at_the_same_time(chassis: Chassis, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from activities.power.driver import Deadline
 from activities.power.errors import PowerError
 from activities.power.ipmi import SERVER
 from simulator.bmc.machine import Machine
-from tests.power.conftest import PASSWORD, USERNAME, Stand, within
+from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
 from tests.power.processes import alive, answer_of, children_of, forked, gone, operations_of, servers_of, visible
 
 WORKER = """
@@ -153,9 +153,7 @@ async def test_a_command_is_not_sent_after_its_wall_clock_time_whatever_the_othe
 async def test_the_driver_hands_the_wall_clock_time_on_to_the_process_that_sends(python_stand: Stand) -> None:
     """S20."""
     late = Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) - timedelta(seconds=1))
-    with pytest.raises(PowerError, match="was not sent") as caught:
-        await python_stand.driver().off(late)
-    assert caught.value.type is ErrorType.EXPIRED
+    await fails(python_stand.driver().off(late), ErrorType.EXPIRED, "was not sent")
     assert python_stand.machine.log == []
     await python_stand.driver().off(Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) + timedelta(seconds=10)))
     assert len(python_stand.machine.log) == 1
@@ -180,18 +178,14 @@ async def test_an_operation_that_crashes_after_the_command_was_sent_is_ambiguous
     operation = asyncio.create_task(python_stand.driver().off(within(30)))
     await arrived.wait()
     os.kill(await operation_in_flight(os.getpid()), signal.SIGSEGV)
-    with pytest.raises(PowerError, match="it may have been carried out") as caught:
-        await operation
-    assert caught.value.type is ErrorType.AMBIGUOUS
+    await fails(operation, ErrorType.AMBIGUOUS, "it may have been carried out")
 
 
 async def test_an_operation_that_crashes_before_anything_was_sent_is_transient(python_stand: Stand) -> None:
     python_stand.bmc.freeze()
     operation = asyncio.create_task(python_stand.driver().off(within(30)))
     os.kill(await operation_in_flight(os.getpid()), signal.SIGKILL)
-    with pytest.raises(PowerError) as caught:
-        await operation
-    assert caught.value.type is ErrorType.TRANSIENT
+    await fails(operation, ErrorType.TRANSIENT)
 
 
 async def test_nothing_is_left_running_after_an_operation(stand: Stand) -> None:

@@ -11,8 +11,7 @@ import pytest
 from activities.errors import ErrorType
 from activities.power import redfish_log
 from activities.power.driver import EventLogDriver
-from activities.power.errors import PowerError
-from tests.power.conftest import PASSWORD, within
+from tests.power.conftest import PASSWORD, fails, within
 from tests.power.redfish_stand import SYSTEM, ScriptedService, as_json, scripted_service
 
 MANAGER = "/redfish/v1/Managers/bmc"
@@ -82,6 +81,4 @@ def test_only_the_newest_of_many_are_kept_and_that_is_said(monkeypatch: pytest.M
 
 
 async def test_without_any_log_that_is_said(service: ScriptedService) -> None:
-    with pytest.raises(PowerError, match="has no event log") as caught:
-        await read(service)
-    assert caught.value.type is ErrorType.NOT_SUPPORTED
+    await fails(read(service), ErrorType.NOT_SUPPORTED, "has no event log")

@@ -50,14 +50,6 @@ async def test_one_node_alone_and_for_programs(keyboard: Path, warden: Nodewarde
     ]
 
 
-async def test_without_temporal_it_says_so(keyboard: Path, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    monkeypatch.setenv("NODEWARDEN_TEMPORAL__PATIENCE", "10ms")
-    result = await nodewarden("fence", "check")
-    assert (result.exit_code, result.stdout) == (5, "")
-    assert "cannot reach Temporal" in result.stderr
-
-
 async def test_without_a_worker_it_says_so(
     keyboard: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,19 +151,6 @@ async def test_preserve_says_what_has_become_of_it(  # noqa: PLR0917 - pytest pa
     assert result.stdout.startswith(out)
 
 
-async def test_a_node_that_is_being_fenced_is_refused_with_code_3(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    """S13."""
-    await warden.fence(cluster, "node-1", reason="smoke")
-    for words, said in (
-        (("preserve",), "node-1 is held by Fencing "),
-        (("release",), "node-1 is not preserved: it is held by Fencing "),
-        (("preserve", "extend", "--for", "1h"), "node-1 is not preserved: it is held by Fencing "),
-    ):
-        result = await nodewarden(*words, "node-1")
-        assert (result.exit_code, result.stdout) == (3, "")
-        assert result.stderr.startswith(f"nodewarden: {said}")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

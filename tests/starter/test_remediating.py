@@ -10,7 +10,6 @@ import pytest
 
 from policy.episode.messages import Outcome, RemediationInput
 from policy.episode.needs import NeedKind
-from policy.values.errors import PolicyError
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
 from starter.explaining import NodeExplanation, conclusion
@@ -48,12 +47,6 @@ async def test_the_same_wish_joins_and_another_one_is_refused(warden: Nodewarden
         await warden.remediate(cluster, "node-1", reason="smoke", strategies=["delete-machine"])
     with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(running\): smoke"):
         await warden.fence(cluster, "node-1", reason="smoke")
-
-
-async def test_a_step_that_there_is_none_of_begins_nothing(warden: Nodewarden, cluster: str) -> None:
-    with pytest.raises(PolicyError, match=r"expected strategies of .*got 'rebot'"):
-        await warden.remediate(cluster, "node-1", reason="smoke", strategies=["rebot"])
-    assert not await warden.episode(cluster, "node-1").is_open()
 
 
 async def test_remediate_at_the_keyboard_names_its_steps_in_their_order(keyboard: Path, warden: Nodewarden, cluster: str) -> None:

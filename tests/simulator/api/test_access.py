@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import NODES, PODS, Client, named, node
+from tests.simulator.api.client import NODES, Client, named, node
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
@@ -49,28 +48,6 @@ async def test_others_than_the_admin_have_what_roles_grant(client: Client) -> No
     assert (await low.get(f"{NODES}/n1")).status == 403
     assert (await low.patch(f"{NODES}/n1/status", {"status": {"phase": "x"}})).status == 200
     assert (await low.delete(f"{NODES}/n1")).status == 403
-
-
-async def test_a_role_grants_in_its_namespace_only(client: Client) -> None:
-    low = Client(client.url, client.session, "low")
-    await _grant(client, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}], namespace="default")
-    assert (await low.get(PODS)).status == 200
-    assert (await low.get("/api/v1/namespaces/kube-system/pods")).status == 403
-    assert (await low.get("/api/v1/pods")).status == 403
-
-
-async def test_one_can_ask_for_ones_rights(client: Client) -> None:
-    review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "nodes"}}}
-    assert (await client.post(REVIEWS, review)).document["status"] == {"allowed": True}
-    low = Client(client.url, client.session, "low")
-    assert (await low.post(REVIEWS, review)).document["status"] == {"allowed": False}
-
-
-async def test_tokens_are_configurable(client: Client) -> None:
-    async with ApiServer(tokens={"secret": "admin"}) as server:
-        assert (await Client(server.url, client.session, "secret").get(NODES)).status == 200
-        assert (await Client(server.url, client.session, "abc").get(NODES)).status == 401
-        assert "secret" in server.kubeconfig()
 
 
 async def test_the_kubeconfig_leads_to_the_tls_address(api: ApiServer, client: Client) -> None:

@@ -23,14 +23,6 @@ async def gadgets(client: Client) -> str:
     return GADGETS
 
 
-async def test_a_definition_is_established_and_served(client: Client) -> None:
-    made = await client.made(DEFINITIONS, definition())
-    conditions = {each["type"]: each["status"] for each in made["status"]["conditions"]}
-    assert conditions == {"NamesAccepted": "True", "Established": "True"}
-    assert made["status"]["storedVersions"] == ["v1"]
-    assert (await client.get(GADGETS)).document["kind"] == "GadgetList"
-
-
 async def test_creation_prunes_defaults_and_drops_the_status(client: Client, gadgets: str) -> None:
     sent = {**gadget("g", nonsense=1, parts=[{"name": "x", "odd": 1}]), "status": {"phase": "Done"}}
     made = await client.made(gadgets, sent)
@@ -99,19 +91,6 @@ async def test_a_second_version_shows_the_same_objects(client: Client) -> None:
     assert (await client.get(GADGETS)).document["items"][0]["apiVersion"] == "example.org/v1"
     async with client.watch(older) as events:
         assert (await events.next())["object"]["apiVersion"] == "example.org/v1beta1"
-
-
-async def test_deleting_a_definition_takes_its_objects_along(client: Client, gadgets: str) -> None:
-    held = gadget("held")
-    held["metadata"]["finalizers"] = ["example.org/hold"]
-    await client.made(gadgets, held)
-    await client.made(gadgets, gadget("free"))
-    answer = await client.delete(f"{DEFINITIONS}/gadgets.example.org")
-    assert "Terminating" in [each["type"] for each in answer.document["status"]["conditions"]]
-    assert (await client.get(gadgets)).names == ["held"]
-    await client.patch(f"{gadgets}/held", {"metadata": {"finalizers": None}})
-    assert (await client.get(gadgets)).status == 404
-    assert (await client.get(f"{DEFINITIONS}/gadgets.example.org")).status == 404
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,6 @@ async def _allow(client: Client, name: str, allowed: int, *, healthy: int = 1, d
     assert (await client.patch(f"{BUDGETS}/{name}/status", patch)).status == 200
 
 
-async def test_without_a_budget_a_pod_terminates(client: Client) -> None:
-    await _running(client, "p1")
-    answer = await client.post(f"{PODS}/p1/eviction", _eviction("p1"))
-    assert (answer.status, answer.document["status"]) == (201, "Success")
-    assert "deletionTimestamp" in (await client.get(f"{PODS}/p1")).metadata
-
-
 async def test_an_exhausted_budget_answers_too_many_requests(client: Client) -> None:
     """S30: 429 means wait, and the pod is untouched."""
     await _running(client, "p1")
@@ -71,13 +64,6 @@ async def test_a_pod_that_is_not_ready_may_go_while_enough_others_are(client: Cl
     await client.made(BUDGETS, budget("b", {"app": "a"}, minAvailable=1))
     await _allow(client, "b", 0, healthy=1, desired=1)
     assert (await client.post(f"{PODS}/p1/eviction", _eviction("p1"))).status == 201
-
-
-async def test_two_budgets_over_one_pod_are_an_error(client: Client) -> None:
-    await _running(client, "p1")
-    for name in ("b1", "b2"):
-        await client.made(BUDGETS, budget(name, {"app": "a"}, minAvailable=0))
-    assert (await client.post(f"{PODS}/p1/eviction", _eviction("p1"))).status == 500
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Pending"])

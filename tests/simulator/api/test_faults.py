@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 import aiohttp
 import pytest
@@ -39,18 +38,6 @@ async def test_a_status_is_answered_in_place_of_the_work(api: ApiServer, client:
         assert (answer.status, answer.reason, answer.headers["Retry-After"]) == (status, reason, "7")
         assert answer.document["details"]["retryAfterSeconds"] == 7
     assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 201
-
-
-async def test_latency_delays_and_a_client_that_gives_up_has_written_nothing(api: ApiServer, client: Client) -> None:
-    api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(milliseconds=100), verb="get"))
-    began = asyncio.get_running_loop().time()
-    await client.get(f"{NODES}/none")
-    assert asyncio.get_running_loop().time() - began >= 0.1
-    api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=30), verb="create"))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await client.post(CONFIG_MAPS, config_map("a"))
-    assert (await client.get(CONFIG_MAPS)).names == []
 
 
 async def test_faults_name_their_requests(api: ApiServer, client: Client) -> None:
@@ -96,18 +83,6 @@ async def test_expired_lists_and_watches(api: ApiServer, client: Client) -> None
         error = await events.next()
         assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
     assert (await client.get(CONFIG_MAPS)).status == 200
-
-
-async def test_open_watches_are_cut_by_name(api: ApiServer, client: Client) -> None:
-    async with client.watch(CONFIG_MAPS, agent="one") as first, client.watch(CONFIG_MAPS, agent="two") as second:
-        await client.made(CONFIG_MAPS, config_map("a"))
-        assert await first.told(1) == await second.told(1)
-        assert api.cut_watches(user_agent="one") == 1
-        with pytest.raises((aiohttp.ClientError, EOFError)):
-            await first.next()
-        await client.made(CONFIG_MAPS, config_map("b"))
-        assert await second.told(1) == [("ADDED", "b")]
-        assert api.open_watches == 1
 
 
 async def test_a_server_that_comes_back_knows_no_rights_and_then_no_kinds_of_definitions(api: ApiServer, client: Client) -> None:
@@ -168,11 +143,3 @@ async def test_requests_are_counted_and_writes_logged(api: ApiServer, client: Cl
     await client.delete("/simulator/requests")
     assert not api.requests.log
     assert not api.requests.reads
-
-
-async def test_the_log_tells_lost_answers_from_refused_requests(api: ApiServer, client: Client) -> None:
-    for accident in (Accident.LOSE_ANSWER, Accident.REFUSE):
-        api.faults.add(Fault(accident=accident, count=1))
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await client.post(CONFIG_MAPS, config_map("a"))
-    assert [write.status for write in api.requests.log] == [201, 0]

@@ -55,6 +55,8 @@ async def test_apply_creates_leaves_alone_and_changes(kubectl: Kubectl) -> None:
     assert "warning" not in again.lower()
     changed = await kubectl("apply", "-f", "-", given=[config_map("c", {"key": "new"}), stateful_set("db", 2)])
     assert changed.count("configured") == 2
+    await kubectl("scale", "statefulset", "db", "--replicas=3")
+    assert await kubectl("get", "sts", "db", "-o", "jsonpath={.spec.replicas}") == "3"
     assert await kubectl("get", "cm", "c", "-o", "jsonpath={.data.key}") == "new"
 
 
@@ -101,22 +103,9 @@ async def test_drain_evicts_and_waits_for_the_pod_to_go(api: ApiServer, kubectl:
     assert "node/n1 drained" in await draining
 
 
-async def test_scaling_and_deleting_a_namespace(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=[stateful_set("db")])
-    await kubectl("scale", "statefulset", "db", "--replicas=3")
-    assert await kubectl("get", "sts", "db", "-o", "jsonpath={.spec.replicas}") == "3"
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short-lived"}}
-    await kubectl("apply", "-f", "-", given=[space])
-    await kubectl("apply", "-n", "short-lived", "-f", "-", given=[config_map("c")])
-    await kubectl("delete", "namespace", "short-lived", "--timeout=10s")
-
-
-async def test_discovery_for_people(kubectl: Kubectl) -> None:
+async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kubectl: Kubectl) -> None:
     assert "poddisruptionbudgets" in await kubectl("api-resources")
     assert "Server Version: v1.36" in await kubectl("version")
-
-
-async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "made")
     await kubectl("-n", "made", "create", "configmap", "c", "--from-literal=key=value")
     await kubectl("-n", "made", "create", "secret", "generic", "bmc", "--from-literal=password=x")
@@ -124,4 +113,5 @@ async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kub
     assert await kubectl("-n", "made", "get", "cm", "c", "-o", "jsonpath={.data.key}") == "value"
     assert await kubectl("-n", "made", "get", "secret", "bmc", "-o", "jsonpath={.data.password}") == "eA=="
     assert "yes" in await kubectl("auth", "can-i", "list", "pods")
+    await kubectl("delete", "namespace", "made", "--timeout=10s")
     assert "unknown format" in await kubectl("create", "deployment", "d", "--image=i", expect=1)

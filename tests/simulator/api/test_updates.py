@@ -1,17 +1,20 @@
-"""Replacing objects: optimistic locking and what a client may not change."""
+"""Replacing objects: optimistic locking, what a client may not change, and that whoever writes a status keeps to it."""
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.simulator.api.client import (
+    BUDGETS,
     CONFIG_MAPS,
     LEASES,
     NODES,
+    PODS,
+    STRATEGIC,
     Client,
+    budget,
     config_map,
     lease,
     node,
+    pod,
 )
 
 
@@ -22,6 +25,7 @@ async def test_an_update_from_a_stale_version_conflicts(client: Client) -> None:
     assert (first.status, int(first.version) > int(old["metadata"]["resourceVersion"])) == (200, True)
     second = await client.put(f"{NODES}/n1", new)
     assert (second.status, second.reason) == (409, "Conflict")
+    assert (await client.put(f"{NODES}/n1", {**first.document, "metadata": {**first.metadata, "uid": "another"}})).status == 409
 
 
 async def test_without_a_version_core_kinds_are_replaced_and_leases_refused(client: Client) -> None:
@@ -46,23 +50,35 @@ async def test_what_the_server_owns_cannot_be_changed(client: Client) -> None:
     assert changed["labels"] == {"b": "c"}
 
 
-async def test_another_uid_is_a_conflict(client: Client) -> None:
-    made = await client.made(NODES, node("n1"))
-    made["metadata"]["uid"] = "another"
-    assert (await client.put(f"{NODES}/n1", made)).status == 409
+async def test_a_patch_of_the_status_leaves_the_spec(client: Client) -> None:
+    await client.made(NODES, node("n1"))
+    conditions = [{"type": "Ready", "status": "Unknown"}]
+    patch = {"spec": {"unschedulable": True}, "status": {"conditions": conditions}}
+    changed = await client.patch(f"{NODES}/n1/status", patch, STRATEGIC)
+    assert "unschedulable" not in changed.document["spec"]
+    states = {each["type"]: each["status"] for each in changed.document["status"]["conditions"]}
+    assert states == {"Ready": "Unknown", "DiskPressure": "False"}
 
 
-async def test_racing_writers_lose_no_update(client: Client) -> None:
-    await client.made(CONFIG_MAPS, config_map("count", {"n": "0"}))
+async def test_a_status_can_be_read_and_replaced(client: Client) -> None:
+    await client.made(PODS, pod("p1", "n1"))
+    document = (await client.get(f"{PODS}/p1/status")).document
+    document["status"]["phase"] = "Running"
+    document["spec"]["priority"] = 7
+    changed = (await client.put(f"{PODS}/p1/status", document)).document
+    assert (changed["status"]["phase"], changed["spec"]["priority"]) == ("Running", 0)
+    assert (await client.put(f"{PODS}/p1/status", document)).status == 409
 
-    async def add_one() -> None:
-        for _ in range(5):
-            status = 409
-            while status == 409:
-                document = (await client.get(f"{CONFIG_MAPS}/count")).document
-                document["data"]["n"] = str(int(document["data"]["n"]) + 1)
-                status = (await client.put(f"{CONFIG_MAPS}/count", document)).status
-            assert status == 200
 
-    await asyncio.gather(*(add_one() for _ in range(6)))
-    assert (await client.get(f"{CONFIG_MAPS}/count")).document["data"]["n"] == "30"
+async def test_generations_count_changes_of_the_spec_only(client: Client) -> None:
+    await client.made(BUDGETS, budget("b", {"app": "a"}, minAvailable=1))
+
+    async def generation() -> int:
+        return int((await client.get(f"{BUDGETS}/b")).metadata["generation"])
+
+    first = await generation()
+    await client.patch(f"{BUDGETS}/b", {"spec": {"minAvailable": 2}})
+    assert await generation() == first + 1
+    await client.patch(f"{BUDGETS}/b", {"metadata": {"labels": {"a": "b"}}})
+    await client.patch(f"{BUDGETS}/b/status", {"status": {"disruptionsAllowed": 1}})
+    assert await generation() == first + 1

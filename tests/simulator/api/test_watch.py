@@ -62,15 +62,6 @@ async def test_bookmarks_move_on_while_nothing_of_the_kind_happens(client: Clien
             told = event["object"]["metadata"]["resourceVersion"]
 
 
-async def test_a_watch_ends_in_time(client: Client) -> None:
-    began = asyncio.get_running_loop().time()
-    async with client.watch(CONFIG_MAPS, "&timeoutSeconds=1") as events:
-        assert events.response.headers["Content-Type"] == "application/json"
-        with pytest.raises(EOFError):
-            await events.next()
-    assert 0.9 < asyncio.get_running_loop().time() - began < 3
-
-
 async def test_a_forgotten_version_has_expired(api: ApiServer, client: Client) -> None:
     since = await version(client)
     await client.made(CONFIG_MAPS, config_map("a"))
@@ -124,16 +115,6 @@ async def test_field_selectors_names_and_namespaces_narrow_a_watch(client: Clien
         assert await on_node.told(2) == [("ADDED", "p1"), ("ADDED", "p4")]
         assert await of_one.told(1) == [("ADDED", "p3")]
         assert await elsewhere.told(1) == [("ADDED", "p4")]
-
-
-async def test_one_order_over_all_kinds(client: Client) -> None:
-    versions = [
-        (await client.made(CONFIG_MAPS, config_map("a")))["metadata"]["resourceVersion"],
-        (await client.made(NODES, node("n1")))["metadata"]["resourceVersion"],
-        (await client.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}})).version,
-    ]
-    assert versions == sorted(versions, key=int)
-    assert len(set(versions)) == 3
 
 
 async def test_a_client_that_leaves_is_forgotten(api: ApiServer, client: Client) -> None:

@@ -56,26 +56,6 @@ async def becomes(ec2: Ec2Cloud, instance: str, state: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_an_instance_passes_through_the_states_in_between_and_its_machine_follows(ec2: Ec2Cloud, client: Any) -> None:
-    machine = Machine("node-1")
-    instance = await ec2.launch("node-1", machine=machine)
-    ec2.set_faults(settle=0.2)
-    answer = await asyncio.to_thread(client.stop_instances, InstanceIds=[instance])
-    (change,) = answer["StoppingInstances"]
-    assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "stopping")
-    assert (ec2.state(instance), machine.power) == ("stopping", "on")
-    await becomes(ec2, instance, "stopped")
-    assert machine.power == "off"
-    await asyncio.to_thread(client.start_instances, InstanceIds=[instance])
-    assert (ec2.state(instance), machine.power) == ("pending", "off")
-    await becomes(ec2, instance, "running")
-    assert machine.power == "on"
-    await asyncio.to_thread(client.terminate_instances, InstanceIds=[instance])
-    assert ec2.state(instance) == "shutting-down"
-    await becomes(ec2, instance, "terminated")
-    assert [entry.command for entry in machine.log] == ["off", "on", "off"]
-
-
 async def test_a_volume_has_one_place_and_takes_time_to_leave_it(ec2: Ec2Cloud, client: Any) -> None:
     here, there = await ec2.launch("node-1"), await ec2.launch("node-2")
     volume = await ec2.volume(here)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -47,18 +49,29 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+@asynccontextmanager
+async def beside(endless: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    running = asyncio.create_task(endless)
+    try:
+        yield
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def follow(client: ApiClient, changes: list[Change], *, watch_seconds: int = 60) -> None:
+    async for change in list_then_watch(client, PATH, watch_seconds=watch_seconds):
+        changes.append(change)  # noqa: PERF401 - it has no end, and is looked at while it grows
+
+
 async def test_a_watch_survives_being_cut_and_told_that_it_is_too_old(server: ApiServer, client: ApiClient) -> None:
     changes: list[Change] = []
-
-    async def follow() -> None:
-        async for change in list_then_watch(client, PATH):
-            changes.append(change)  # noqa: PERF401 - it has no end, and is looked at while it grows
 
     def names(kind: ChangeType) -> set[str]:
         return {each["metadata"]["name"] for change in changes if change.type is kind for each in change.objects}
 
-    follower = asyncio.create_task(follow())
-    try:
+    async with beside(follow(client, changes)):
         await until(lambda: bool(changes) and server.open_watches > 0)
         await client.create(PATH, named("first"))
         await until(lambda: "first" in names(ChangeType.ADDED))
@@ -71,31 +84,17 @@ async def test_a_watch_survives_being_cut_and_told_that_it_is_too_old(server: Ap
         await until(lambda: server.open_watches > 0)
         await client.create(PATH, named("third"))
         await until(lambda: "third" in names(ChangeType.ADDED))
-    finally:
-        follower.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await follower
 
 
 async def test_a_watch_that_has_run_its_time_is_resumed_without_a_list(server: ApiServer, client: ApiClient) -> None:
-    kinds: list[ChangeType] = []
-
-    async def follow() -> None:
-        async for change in list_then_watch(client, PATH, watch_seconds=1):
-            kinds.append(change.type)  # noqa: PERF401 - it has no end, and is looked at while it grows
-
-    follower = asyncio.create_task(follow())
-    try:
+    changes: list[Change] = []
+    async with beside(follow(client, changes, watch_seconds=1)):
         for _ in range(2):
             await until(lambda: server.open_watches == 1)
             await until(lambda: server.open_watches == 0)
         await client.create(PATH, named("later"))
-        await until(lambda: ChangeType.ADDED in kinds)
-        assert kinds == [ChangeType.REPLACED, ChangeType.ADDED]
-    finally:
-        follower.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await follower
+        await until(lambda: len(changes) > 1)
+        assert [change.type for change in changes] == [ChangeType.REPLACED, ChangeType.ADDED]
 
 
 async def test_a_cache_forgets_what_was_deleted_while_it_could_not_see(server: ApiServer, client: ApiClient) -> None:
@@ -103,8 +102,7 @@ async def test_a_cache_forgets_what_was_deleted_while_it_could_not_see(server: A
     informer = Informer(client, NODES)
     seen: list[tuple[bool, bool]] = []
     informer.subscribe(lambda before, after: seen.append((before is not None, after is not None)))
-    running = asyncio.create_task(informer.run())
-    try:
+    async with beside(informer.run()):
         await informer.synced.wait()
         assert informer.objects["a"]["kind"] == "Node"
         # Both the list and the watch are away for a while; meanwhile the node goes.
@@ -119,16 +117,11 @@ async def test_a_cache_forgets_what_was_deleted_while_it_could_not_see(server: A
         await until(lambda: "a" not in informer.objects)
         server.faults.remove(expire)
         assert seen[-1] == (True, False)
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
 
 
 async def test_an_own_write_is_seen_at_once_and_an_older_answer_never_wins(server: ApiServer, client: ApiClient) -> None:
     informer = Informer(client, NODES)
-    running = asyncio.create_task(informer.run())
-    try:
+    async with beside(informer.run()):
         await informer.synced.wait()
         old = await client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
         informer.remember(old)
@@ -141,7 +134,3 @@ async def test_an_own_write_is_seen_at_once_and_an_older_answer_never_wins(serve
         await until(lambda: "a" not in informer.objects)
         informer.remember(new)
         assert "a" not in informer.objects, "a deleted object does not come back by a late answer"
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from simulator.__main__ import main
+from tests.power.processes import alive
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -28,14 +29,6 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
         time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 class Running:
@@ -70,7 +63,7 @@ def test_a_cluster_is_broken_healed_and_ended_from_outside(
     kubeconfig = yaml.safe_load((tmp_path / "kubeconfig").read_text())
     assert kubeconfig["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
     bmcs = [node["bmc"]["pid"] for node in state["nodes"].values()]
-    assert all(is_alive(pid) for pid in bmcs)
+    assert all(alive(pid) for pid in bmcs)
 
     assert running.steer("break", "node-1", "kernel-hangs") == 0
     assert running.steer("state") == 0
@@ -85,7 +78,7 @@ def test_a_cluster_is_broken_healed_and_ended_from_outside(
 
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(timeout=20) == 0
-    until(lambda: not any(is_alive(pid) for pid in bmcs), "the BMCs are gone")
+    until(lambda: not any(alive(pid) for pid in bmcs), "the BMCs are gone")
     assert running.steer("state") == 2
     assert "no simulated cluster is running" in capsys.readouterr().err
 
@@ -123,6 +116,6 @@ def test_a_cluster_ends_with_its_parent(tmp_path: Path) -> None:
         assert process.stdout is not None
         state = json.loads(process.stdout.readline())
         pids = [state["pid"], *(node["bmc"]["pid"] for node in state["nodes"].values())]
-        assert all(is_alive(pid) for pid in pids)
+        assert all(alive(pid) for pid in pids)
         os.kill(process.pid, signal.SIGKILL)
-    until(lambda: not any(is_alive(pid) for pid in pids), "the cluster and its BMCs are gone")
+    until(lambda: not any(alive(pid) for pid in pids), "the cluster and its BMCs are gone")

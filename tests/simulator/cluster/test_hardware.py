@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from uuid import UUID
 
 import aiohttp
@@ -11,24 +10,17 @@ import pytest
 
 from simulator.client import ApiClient
 from simulator.resources import SECRETS
+from tests.power.processes import alive
 from tests.simulator.cluster.conftest import Observer, small_cluster
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_machines_follow_their_bmcs_and_the_bmcs_end_with_the_cluster() -> None:
     async with small_cluster(nodes=2, bmc="python") as cluster, ApiClient(cluster.address) as client:
         observer = Observer(cluster, client)
         pids = [cluster.bmc_endpoint(name).pid for name in cluster.nodes]
-        assert all(is_alive(pid) for pid in pids)
+        assert all(alive(pid) for pid in pids)
 
         endpoint = cluster.bmc_endpoint("node-1")
         assert endpoint.address == "127.0.0.1"
@@ -65,4 +57,4 @@ async def test_machines_follow_their_bmcs_and_the_bmcs_end_with_the_cluster() ->
         cluster.break_node("node-2", "bmc-dead")
         cluster.heal_node("node-2")
         assert await machine.read("bmc") == "off"
-    assert not any(is_alive(pid) for pid in pids)
+    assert not any(alive(pid) for pid in pids)

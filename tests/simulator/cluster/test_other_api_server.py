@@ -59,11 +59,3 @@ async def test_a_cluster_works_against_any_api_server(tmp_path: Path) -> None:
                     assert (await client.list(f"/apis/{path}"))["items"] == []
             cluster.break_node("node-1", "kubelet-stops")
             cluster.heal_node("node-1")
-
-
-async def test_two_clusters_can_follow_each_other_on_one_api_server() -> None:
-    async with ApiServer(tokens={"t": "admin"}) as server:
-        for _ in range(2):
-            async with small_cluster(nodes=3, api_url=server.url, api_token="t") as cluster:
-                assert all(node.boots == 1 for node in cluster.nodes.values())
-                assert cluster.storage.violations == []

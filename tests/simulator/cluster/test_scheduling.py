@@ -51,21 +51,6 @@ async def test_a_pod_waits_when_no_node_fits_and_is_bound_when_one_does(observer
     await observer.until(lambda: len(running(observer, "web")) == 5, "the pod runs")
 
 
-async def test_a_deleted_stateful_set_pod_comes_back_under_its_name_with_its_volume(observer: Observer) -> None:
-    pod = observer.pod("demo/database-2")
-    claim = observer.cluster.view.claims.objects["demo/data-database-2"]
-    assert pod is not None
-    await observer.client.delete("/api/v1/namespaces/demo/pods/database-2")
-
-    def replaced() -> bool:
-        new = observer.pod("demo/database-2")
-        return new is not None and new["metadata"]["uid"] != pod["metadata"]["uid"] and is_ready(new)
-
-    await observer.until(replaced, "the member is back")
-    assert observer.cluster.view.claims.objects["demo/data-database-2"]["metadata"]["uid"] == claim["metadata"]["uid"]
-    assert observer.cluster.storage.violations == []
-
-
 async def test_a_dead_node_uses_up_the_disruption_budget(observer: Observer) -> None:
     budget = {
         "apiVersion": "policy/v1",

@@ -31,10 +31,6 @@ async def look_twice(cluster: SimulatedCluster) -> None:
     await cluster.wait_until(lambda: scaler.rounds >= before + 2, what="two rounds")
 
 
-async def until_lost(cluster: SimulatedCluster, name: str) -> None:
-    await cluster.wait_until(lambda: cluster.machines.autoscaler.last_of(name) == "lost", what=f"the clock of {name} is lost")
-
-
 async def the_broken_one(cluster: SimulatedCluster, phase: str) -> str:
     """The name of the one Machine whose clock runs, once it is in that phase."""
     fleet, scaler = cluster.machines, cluster.machines.autoscaler
@@ -44,12 +40,6 @@ async def the_broken_one(cluster: SimulatedCluster, phase: str) -> str:
 
     await cluster.wait_until(lambda: len(names()) == len(scaler.awaited) == 1, what=f"a Machine that is {phase}")
     return names()[0]
-
-
-async def delete(cluster: SimulatedCluster, name: str) -> None:
-    system = cluster.machines.system
-    async with ApiClient(cluster.address, user_agent="health-check") as client:
-        await client.delete(system.machines.path(name, namespace=system.namespace))
 
 
 @pytest.mark.parametrize(
@@ -86,6 +76,16 @@ async def test_a_set_whose_machines_never_join_is_scaled_back_after_its_time_and
         await cluster.wait_until(lambda: name not in fleet.names, what="its set has given it up")
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [(name, True)]
         await cluster.wait_until(lambda: len(fleet.in_phase("Running")) == 3, what="three Machines with Nodes")
+
+
+async def until_lost(cluster: SimulatedCluster, name: str) -> None:
+    await cluster.wait_until(lambda: cluster.machines.autoscaler.last_of(name) == "lost", what=f"the clock of {name} is lost")
+
+
+async def delete(cluster: SimulatedCluster, name: str) -> None:
+    system = cluster.machines.system
+    async with ApiClient(cluster.address, user_agent="health-check") as client:
+        await client.delete(system.machines.path(name, namespace=system.namespace))
 
 
 async def test_who_deletes_failed_machines_at_once_keeps_the_autoscaler_from_finding_out() -> None:

@@ -17,11 +17,12 @@ from simulator.machine_systems.control_plane import (
     Attempt,
     decide,
     etcd_survives,
+    may_grow,
 )
 from simulator.machine_systems.remediation import CANNOT, DEFERRED, DELETING
 from simulator.node import NodeFault
 from simulator.objects import JsonObject, controller_of, name_of, timestamp
-from tests.simulator.machines.fleets import answer, condition, judge, status_of, with_machines
+from tests.simulator.machines.fleets import condition, judge, status_of, with_machines
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -141,6 +142,10 @@ def test_whether_etcd_keeps_its_quorum(
     assert etcd_survives(machines, known, without=without, plus=plus) is safe
 
 
+def test_where_there_is_no_machine_one_may_be_added() -> None:
+    assert may_grow(control_plane(), [], [])
+
+
 # In a cluster ----------------------------------------------------------------------------------------------------------------
 
 
@@ -182,13 +187,3 @@ async def test_a_sick_machine_of_a_control_plane_is_replaced_by_one_that_joins(c
         assert names == {f"control-plane-{number}" for number in range(1, count + 2) if number != 2}
         assert plane.object["status"]["lastRemediation"].items() >= {"machine": name, "retryCount": 0}.items()
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [(name, True)]
-
-
-async def test_the_only_machine_of_an_initialized_control_plane_is_never_remediated() -> None:
-    async with with_control_plane(1) as cluster:
-        fleet, plane = cluster.machines, cluster.machines.control_plane
-        name = await break_and_condemn(cluster, 1)
-        await cluster.wait_until(lambda: answer(fleet, name) == CANNOT, what="the answer")
-        assert fleet.deletions() == []
-        await plane.set_initialized(False)
-        await cluster.wait_until(lambda: name not in fleet.names and plane.is_whole, what="it was not initialized, and goes")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
@@ -11,16 +10,14 @@ from simulator.client import ApiClient, ApiError
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
 from simulator.machine_systems import MACHINE_SYSTEMS
-from simulator.machine_systems.contract import MachineSettings
-from simulator.machines import MACHINE_CONTROLLERS, Fleet, MachineOptions
+from simulator.machines import MACHINE_CONTROLLERS, Fleet
 from simulator.objects import JsonObject, condition_status, controller_of, is_ready, uid_of
 from simulator.resources import NODES
 from tests.simulator.cluster.conftest import FAST as CONTROLLERS
-from tests.simulator.cluster.conftest import small_cluster
+from tests.simulator.machines.fleets import condition, with_machines
 
 pytestmark = pytest.mark.timeout(40)
 
-FAST = MachineSettings(create=0.05, switch_off=0.05, destroy=0.05, remove_node=0.05, health_timeout=0.4)
 PERSON = "person"
 TIES: dict[str, JsonObject] = {
     "gardener": {},
@@ -40,14 +37,6 @@ MARKS = {
     "cluster-api": {"cluster.x-k8s.io/delete-machine": ""},
     "cluster-api-v1beta1": {"cluster.x-k8s.io/delete-machine": ""},
 }
-
-
-def with_machines(
-    system: str, *, deletes_failed: bool = False, settings: MachineSettings = FAST, **changes: Any
-) -> SimulatedCluster:
-    """Three workers in one zone, whose machines come and go in a moment."""
-    options = MachineOptions(system=system, settings=settings, deletes_failed=deletes_failed)
-    return small_cluster(**{"nodes": 3, "zones": 1, "demo_workloads": False, "machines": options, **changes})
 
 
 async def delete(cluster: SimulatedCluster, name: str, *, uid: str = "", resource_version: str = "") -> None:
@@ -148,7 +137,7 @@ async def test_a_machine_of_gardener_whose_node_dies_is_unknown_then_failed_and_
 
 
 async def test_where_gardener_deletes_what_failed_a_machine_whose_node_is_annotated_survives() -> None:
-    async with with_machines("gardener", deletes_failed=True) as cluster:
+    async with with_machines("gardener", options={"deletes_failed": True}) as cluster:
         fleet = cluster.machines
         await cluster.client.patch(
             NODES.path("node-1"), {"metadata": {"annotations": {"node.machine.sapcloud.io/preserve": "when-failed"}}}
@@ -185,12 +174,12 @@ async def test_a_failed_machine_of_openshift_stays_failed_whatever_its_node_does
 async def test_a_machine_set_of_cluster_api_deletes_what_a_health_check_condemns_and_nothing_that_got_well() -> None:
     async with with_machines("cluster-api") as cluster:
         fleet = cluster.machines
-        waiting = _condition("OwnerRemediated", "False", "WaitingForRemediation")
-        await fleet.set_status("machine-1", {"conditions": [_condition("HealthCheckSucceeded", "True", "Well"), waiting]})
+        waiting = condition("OwnerRemediated", "False", "WaitingForRemediation")
+        await fleet.set_status("machine-1", {"conditions": [condition("HealthCheckSucceeded", "True", "Well"), waiting]})
         await cluster.wait_until(lambda: "OwnerRemediated" not in _conditions(fleet, "machine-1"), what="the request is dropped")
         kept = {"HealthCheckSucceeded", "NodeHealthy"}
         await cluster.wait_until(lambda: _conditions(fleet, "machine-1") == kept, what="the other conditions")
-        await fleet.set_status("machine-2", {"conditions": [_condition("HealthCheckSucceeded", "False", "Sick"), waiting]})
+        await fleet.set_status("machine-2", {"conditions": [condition("HealthCheckSucceeded", "False", "Sick"), waiting]})
         await until_replaced(cluster, "machine-2")
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-2", True)]
         failure = {"v1beta1": {"failureReason": "UpdateError", "failureMessage": "a test's"}}
@@ -220,10 +209,6 @@ def _node(cluster: SimulatedCluster, name: str) -> JsonObject:
     node = cluster.view.nodes.get(name)
     assert node is not None
     return node
-
-
-def _condition(kind: str, status: str, reason: str) -> JsonObject:
-    return {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
 def _conditions(fleet: Fleet, name: str) -> set[str]:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from activities.errors import ErrorType
 from policy.fence.power import PowerState
 from simulator.bmc.chassis import Chassis
 from simulator.redfish.service import RedfishService, StartError, start_redfish
@@ -75,7 +76,7 @@ async def test_twelve_machines_stand_behind_one_process_that_keeps_its_secrets(c
         await service.stop()
     assert not alive(service.pid)
     assert service.pid not in children_of(os.getpid())
-    await failure_of(redfish_driver(service.port, system="node-1").read(within(5)))
+    await failure_of(redfish_driver(service.port, system="node-1").read(within(5)), ErrorType.UNREACHABLE)
 
 
 async def test_a_service_on_a_port_that_is_taken_does_not_start(chassis: Chassis, tmp_path: Path) -> None:
