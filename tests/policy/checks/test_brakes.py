@@ -3,67 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from policy.checks.brakes import Circumstances, Closed, Counts, brake
-from policy.objects.machines import WorkloadCluster
-from policy.values.object_refs import Dialect
-from policy.values.thresholds import parse_threshold
+from policy.checks.brakes import Closed, Counts, brake
 from tests.policy.builders import a_check
-
-
-@pytest.mark.parametrize(
-    ("knob", "value", "total", "needed"),
-    [
-        ("minHealthy", "100%", 10, 10),
-        ("maxUnhealthy", 8, 10, 2),
-        ("maxUnhealthy", "100%", 10, 0),
-        ("minHealthy", "51%", 3, 2),
-        ("minHealthy", "51%", 2, 2),
-        ("minHealthy", "51%", 1, 1),
-        ("minHealthy", "34%", 3, 2),
-        ("minHealthy", "75%", 10, 8),
-        ("maxUnhealthy", "75%", 10, 2),
-        ("maxUnhealthy", "49%", 12, 6),
-        ("maxUnhealthy", "0%", 5, 5),
-    ],
-)
-def test_medik8s_rounds_both_knobs_up_and_compares_healthy_nodes(knob: str, value: object, total: int, needed: int) -> None:
-    """S17. The numbers of the shipped operator: with 51% a group of one or two is never remediated."""
-    spec: dict[str, Any] = {"minHealthy": None, knob: value}
-    check = a_check(**spec)
-    enough = brake(check, Counts(healthy=needed, unhealthy=total - needed))
-    assert (enough.allowed, enough.remaining, enough.reason) == (True, 0, Closed.NO)
-    if needed:
-        short = brake(check, Counts(healthy=needed - 1, unhealthy=total - needed + 1))
-        assert (short.allowed, short.remaining, short.reason) == (False, 0, Closed.TOO_MANY_UNHEALTHY)
-
-
-@pytest.mark.parametrize("dialect", [Dialect.OPENSHIFT, Dialect.CLUSTER_API])
-@pytest.mark.parametrize(
-    ("value", "total", "healthy", "allowed", "remaining"),
-    [
-        (2, 5, 2, False, 0),
-        ("40%", 5, 2, False, 0),
-        ("40%", 5, 3, True, 0),
-        ("40%", 10, 7, True, 1),
-        ("60%", 5, 2, True, 0),
-        ("70%", 5, 2, True, 0),
-        ("100%", 7, 7, True, 7),
-        (3, 2, 2, True, 3),
-        ("40%", 25, 25, True, 10),
-        ("100%", 0, 0, True, 0),
-    ],
-)
-def test_the_machine_dialects_round_down(
-    *, dialect: Dialect, value: object, total: int, healthy: int, allowed: bool, remaining: int
-) -> None:
-    check = replace(a_check(), dialect=dialect, min_healthy=None, max_unhealthy=parse_threshold(value))
-    around = Circumstances(cluster=WorkloadCluster(namespace="default", name="c"))
-    found = brake(check, Counts(healthy=healthy, unhealthy=total - healthy), around)
-    assert (found.allowed, found.remaining) == (allowed, remaining)
 
 
 @pytest.mark.parametrize("field", ["soon", "starting", "excluded", "deleting", "recovering", "unhealthy"])

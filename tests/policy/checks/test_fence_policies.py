@@ -77,14 +77,6 @@ def test_nodes_that_no_check_covers_count_in_their_scope_too() -> None:
     assert answers(report) == {"r0-0": Because.SCOPE_STORM}
 
 
-def test_a_storm_of_the_cluster_holds_every_scope() -> None:
-    """S17."""
-    policies = FencePolicies(storms=(StormRule(name="fence-limit", percentage=30),))
-    assert answers(scan(sick(racks(2, 5), "r0-0", "r0-1"), policies)) == {"r0-0": "", "r0-1": ""}
-    held = answers(scan(sick(racks(2, 5), "r0-0", "r0-1", "r1-0"), policies))
-    assert set(held.values()) == {Because.SCOPE_STORM}
-
-
 def test_a_group_that_was_not_counted_may_be_in_a_storm() -> None:
     """S17: unknown is never go; so it is for a candidate whose scope nobody knows."""
     policies = FencePolicies(storms=(STORM,))
@@ -113,30 +105,6 @@ def test_a_request_by_hand_is_refused_in_a_storm_of_its_rack_and_granted_elsewhe
 
 
 # Caps ---------------------------------------------------------------------------------------------------------------
-
-
-def test_one_per_rack_is_one_per_rack() -> None:
-    """S14: reservations of this admission count for those after them."""
-    nodes = sick(racks(3, 4), "r0-0", "r0-1", "r1-0", "r1-1")
-    report = scan(nodes, FencePolicies(caps=(ONE_PER_RACK,)))
-    assert answers(report) == {"r0-0": "", "r0-1": Because.SCOPE_CAP, "r1-0": "", "r1-1": Because.SCOPE_CAP}
-    admission = admit(report, (), cap=5, now=NOW)
-    assert admission.refused[0].message == f"1 of 1 permits of {RACK}=r0 are held: r0-0"
-
-
-@pytest.mark.parametrize("holding", [PermitState.RESERVED, PermitState.OPEN])
-def test_a_held_permit_counts_in_the_group_that_it_was_granted_in(holding: PermitState) -> None:
-    """S14: also while nobody knows whether its episode has opened, and where its Node is gone."""
-    report = scan(sick(racks(2, 4), "r0-0", "r1-0"), FencePolicies(caps=(ONE_PER_RACK,)))
-    held = a_permit("gone", holding, groups=(f"{RACK}=r0",))
-    assert answers(report, held) == {"r0-0": Because.SCOPE_CAP, "r1-0": ""}
-
-
-def test_a_holder_counts_where_it_was_and_where_it_is() -> None:
-    """S14: a node that was relabelled under an episode leaves no room in either rack."""
-    report = scan(sick(racks(3, 4), "r0-0", "r1-0", "r2-0"), FencePolicies(caps=(ONE_PER_RACK,)), watching=("r1-3",))
-    moved = a_permit("r1-3", groups=(f"{RACK}=r0",))
-    assert answers(report, moved) == {"r0-0": Because.SCOPE_CAP, "r1-0": Because.SCOPE_CAP, "r2-0": ""}
 
 
 def test_a_holder_of_an_unknown_rack_may_be_in_any() -> None:
@@ -181,17 +149,6 @@ def test_nothing_new_is_fenced_while_fencing_is_switched_off() -> None:
         (Because.SWITCHED_OFF, "fencing is switched off: fencing=off in it")
     ]
     assert answer_request(report, (), a_request("r0-1"), cap=1).decision is PermitDecision.REFUSED
-
-
-def test_a_part_of_the_cluster_can_be_switched_off() -> None:
-    report = scan(sick(racks(2, 4), "r0-0", "r1-0"), FencePolicies(off_groups=(f"{RACK}=r0",)))
-    assert answers(report) == {"r0-0": Because.SWITCHED_OFF, "r1-0": ""}
-
-
-def test_a_label_switches_fencing_off_for_a_node() -> None:
-    nodes = [*racks(1, 4), in_rack("x", "r0", "Unknown", 60, **{"nodewarden.io/fencing": "off"})]
-    (refused,) = admit(scan(nodes, FencePolicies()), (), cap=1, now=NOW).refused
-    assert refused.message == "the label nodewarden.io/fencing=off switches fencing off for it"
 
 
 def test_policies_that_cannot_be_used_stop_everything_new() -> None:

@@ -154,17 +154,6 @@ def test_a_breach_that_is_still_there_when_all_is_heard_again_is_the_same_storm(
     assert (check.storm_active, check.storm_cooling) == (NOW, None)
 
 
-def test_a_storm_ends_although_everything_has_healed_at_once() -> None:
-    """The shipped operator looks at a storm only while somebody is to be remediated, and keeps it on for days."""
-    ledger = ledger_of(stormy(), sick=3)
-    ledger.advance(NOW)
-    for number in range(3):
-        ledger.put_node(a_node(f"n{number}", "True", 0), NOW)
-    ledger.advance(NOW)
-    ledger.advance(NOW + timedelta(seconds=61))
-    assert ledger.report_parts(NOW + timedelta(seconds=61)).checks[0].storm_active is None
-
-
 def test_the_state_is_taken_over_from_the_status_of_the_object() -> None:
     """Another process has seen the storm begin."""
     told = [

@@ -10,9 +10,8 @@ from policy.checks.healthcheck import Rung, UnhealthyCondition
 from policy.dialects import parse
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect
-from policy.values.selectors import Operator
 from policy.values.thresholds import Threshold
-from tests.policy.builders import TEMPLATE, WORKER, a_check
+from tests.policy.builders import TEMPLATE, a_check
 
 FIVE_MINUTES = timedelta(seconds=300)
 FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a"}
@@ -32,25 +31,6 @@ def test_a_whole_check_is_read() -> None:
     assert check.conditions[0] == UnhealthyCondition(type="Ready", status="False", duration=timedelta(seconds=10))
     assert [rung.template.name for rung in check.rungs] == ["bmc"]
     assert check.paused == "upgrade of rack 4; a pause request without a reason"
-
-
-def test_what_is_left_out_takes_the_defaults_of_the_proposal() -> None:
-    check = a_check(selector=None, minHealthy=None, unhealthyConditions=None)
-    assert check.selector.matches({WORKER: ""})
-    assert not check.selector.matches({"node-role.kubernetes.io/control-plane": ""})
-    assert check.max_unhealthy == Threshold(value=49, percent=True)
-    assert {(listed.type, listed.status, listed.duration) for listed in check.conditions} == {
-        ("Ready", "False", FIVE_MINUTES),
-        ("Ready", "Unknown", FIVE_MINUTES),
-    }
-    assert check.paused == ""
-
-
-def test_the_proposals_own_example_is_read() -> None:
-    """One expression without its list, and its operator in lower case."""
-    check = a_check(selector={"matchExpressions": {"key": WORKER, "operator": "exists"}}, minHealthy=None, maxUnhealthy="49%")
-    (requirement,) = check.selector.requirements
-    assert (requirement.key, requirement.operator) == (WORKER, Operator.EXISTS)
 
 
 @pytest.mark.parametrize(

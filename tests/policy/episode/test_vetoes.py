@@ -66,12 +66,6 @@ def test_who_is_taking_it_away_is_said(node: NodeView, machine: MachineView | No
     assert who in going(node, machine)
 
 
-@pytest.mark.parametrize(("node", "machine"), NOT_TAKEN)
-def test_a_thought_of_taking_it_away_is_no_reason(node: NodeView, machine: MachineView | None) -> None:
-    """The autoscaler's candidates may stay for ever; an empty value marks no Machine of OpenShift."""
-    assert going(node, machine) == ""
-
-
 def test_a_deletion_of_our_own_is_nobody_else_s() -> None:
     deleting = replace(MACHINE, deleting=True)
     assert going(SICK, deleting, ours=True) == ""

@@ -50,6 +50,15 @@ def the_config(**spec: object) -> FenceConfig:
     return read_fence_config(found, node(provider_id=EC2))
 
 
+def bmc(**fields: object) -> dict[str, object]:
+    return {"power": [BMC | fields]}
+
+
+def first(**method: object) -> dict[str, object]:
+    """The only method of the isolation."""
+    return {"isolation": [method]}
+
+
 ALL = an_object("all")
 OF_TYPE = an_object("compute", nodeSelector={"matchLabels": {"type": "compute"}})
 OF_NODE = an_object("n1", nodeName="n1")
@@ -160,12 +169,6 @@ def test_the_node_is_deleted_where_nothing_else_needs_its_mark() -> None:
     assert compile_config(the_config(deleteNode=True)).delete_node
 
 
-def test_a_taint_that_deletes_pods_is_no_isolation() -> None:
-    """S1: NoExecute frees before anything is proven."""
-    spec = {"method": "taint", "parameters": {"key": "example.org/fenced", "effect": "NoExecute"}}
-    assert any("effect: expected one of NoSchedule, PreferNoSchedule" in each for each in the_config(isolation=[spec]).errors)
-
-
 def test_a_cloud_machine_needs_no_parameters() -> None:
     found = the_config(power={"driver": "ec2"}, terminateInstance=True)
     plan = compile_config(found)
@@ -209,32 +212,28 @@ def test_credentials_may_be_anywhere() -> None:
         ({"power": None, "isolation": [{"method": "drain"}]}, "power-management: is empty, and isolation cuts no path"),
         ({"powerLevels": [{"devices": [BMC]}]}, "spec.powerLevels: power is written, too"),
         ({"power": [SWITCH]}, "spec.power[0].driver: fence_brocade cuts a path"),
-        ({"power": [BMC | {"parameters": {"ip": "10.0.0.1"}}]}, "spec.power[0].nodeParameters.n1: nothing identifies the device"),
+        (bmc(parameters={"ip": "10.0.0.1"}), "spec.power[0].nodeParameters.n1: nothing identifies the device"),
         (
             {"power": [{"driver": "ec2", "nodeParameters": {"n1": {"instance": "i-0000"}}}]},
-            "contradicts the providerID of node n1",
+            "contradicts the providerID of node",
         ),
+        (bmc(secretRef={"name": "s"}), "spec.power[0].secretRef.namespace: expected a non-empty string, got nothing"),
+        (bmc(credentials=[{"kind": "vault"}]), "spec.power[0].credentials[0].kind: expected one of Secret, ConfigMap"),
+        (bmc(credentials=[{"kind": "env"}]), "spec.power[0].credentials[0].keys: expected a parameter"),
+        (first(method="uncordon"), "spec.isolation[0].method: expected one of mark-unschedulable, cordon"),
+        (first(method="cordon", site="x"), "spec.isolation[0].site: cordon acts on the cluster's objects"),
+        (first(method="cordon", action="off"), "spec.isolation[0].action: cordon is an action of its own"),
+        (first(method="taint"), "spec.isolation[0].parameters: taint needs key, effect"),
+        # S1: NoExecute frees before anything is proven.
         (
-            {"power": [BMC | {"secretRef": {"name": "s"}}]},
-            "spec.power[0].secretRef.namespace: expected a non-empty string, got nothing",
+            first(method="taint", parameters={"key": "k", "effect": "NoExecute"}),
+            "effect: expected one of NoSchedule, Prefer",
         ),
-        (
-            {"power": [BMC | {"credentials": [{"kind": "vault"}]}]},
-            "spec.power[0].credentials[0].kind: expected one of Secret, ConfigMap",
-        ),
-        ({"power": [BMC | {"credentials": [{"kind": "env"}]}]}, "spec.power[0].credentials[0].keys: expected a parameter"),
-        ({"isolation": [{"method": "uncordon"}]}, "spec.isolation[0].method: expected one of mark-unschedulable, cordon"),
-        ({"isolation": [{"method": "cordon", "site": "x"}]}, "spec.isolation[0].site: cordon acts on the cluster's objects"),
-        ({"isolation": [{"method": "cordon", "action": "off"}]}, "spec.isolation[0].action: cordon is an action of its own"),
-        ({"isolation": [{"method": "taint"}]}, "spec.isolation[0].parameters: taint needs key, effect"),
-        (
-            {"isolation": [{"method": "drain", "parameters": {"force": "maybe"}}]},
-            "parameters.force: expected yes or no, got 'maybe'",
-        ),
-        ({"isolation": [{}]}, "spec.isolation[0].method: expected a method of ours, or the driver of a device"),
-        ({"isolation": [BMC | {"action": "off"}]}, "spec.isolation[0].driver: ipmi switches power: expected it in power"),
-        ({"isolation": [SWITCH]}, "spec.isolation[0].action: expected a non-empty string"),
-        ({"isolation": [{"method": "quarantine"}]}, "spec.isolation[0].parameters: quarantine needs quarantine-group"),
+        (first(method="drain", parameters={"force": "maybe"}), "parameters.force: expected yes or no, got 'maybe'"),
+        (first(), "spec.isolation[0].method: expected a method of ours, or the driver of a device"),
+        (first(**BMC, action="off"), "spec.isolation[0].driver: ipmi switches power: expected it in power"),
+        (first(**SWITCH), "spec.isolation[0].action: expected a non-empty string"),
+        (first(method="quarantine"), "spec.isolation[0].parameters: quarantine needs quarantine-group"),
         ({"recovery": [SWITCH | {"action": "on"}]}, "recovery: fence_brocade switches on what isolation has not switched off"),
         ({"tries": 0}, "spec.tries: expected a whole number of at least 1 and at most 10, got 0"),
         ({"colour": "red"}, "spec.colour: is not a known field"),
@@ -243,7 +242,7 @@ def test_credentials_may_be_anywhere() -> None:
     ],
 )
 def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(spec: dict[str, object], problem: str) -> None:
-    """S7, S9, S10."""
+    """S1, S7, S9, S10."""
     errors = the_config(**spec).errors
     assert any(problem in error and error.startswith("FenceConfig/all: ") for error in errors), errors
 

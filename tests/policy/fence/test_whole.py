@@ -123,46 +123,33 @@ def test_what_is_doubtful_as_a_whole_is_warned_about(isolation: str, power: str,
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
+    ("properties", "more", "expected"),
     [
-        ({}, "data[config.properties]: expected lines key=value here; the object has nothing"),
-        ({"config.properties": 7}, "data[config.properties]: expected a text, got int"),
-        ({"config.properties": "isolation"}, "data[config.properties]: line 1: expected key=value"),
-        ({"config.properties": "power_management=a\npower_management=b"}, "line 2: power_management is written twice"),
+        (None, {}, "data[config.properties]: expected lines key=value here; the object has nothing"),
+        (7, {}, "data[config.properties]: expected a text, got int"),
+        ("isolation", {}, "data[config.properties]: line 1: expected key=value"),
+        ("power_management=a\npower_management=b", {}, "line 2: power_management is written twice"),
+        ("power_managment=off", {}, "data[config.properties].power_managment: is not known here; expected one of"),
+        ("power_management=a\npower-management=b", {}, "power-management: this step is written twice"),
+        ("power_management=a a", {}, "data[config.properties].power_management: a is listed twice"),
+        ("power_management=../x", {}, "power_management: expected names of methods"),
+        ("power_management=[NODE_NAME]", {}, "power_management: [NODE_NAME] stands for something"),
+        ("power_management=" + " ".join(f"m{i}" for i in range(33)), {}, "expected at most 32 methods, got 33"),
+        ("power_management=bmc", {"fence-method-bmc": "ip=10.0.0.1"}, "expected agent_name= here or a template="),
+        ("power_management=bmc", {"method-bmc": "x=y"}, "data[method-bmc]: is not known here"),
         (
-            {"config.properties": "power_managment=off"},
-            "data[config.properties].power_managment: is not known here; expected one of",
+            "power_management=bmc",
+            {},
+            "bmc is not defined: looked for data[fence-method-bmc] of fence-config-n1, ConfigMap",
         ),
-        ({"config.properties": "power_management=a\npower-management=b"}, "power-management: this step is written twice"),
-        ({"config.properties": "power_management=a a"}, "data[config.properties].power_management: a is listed twice"),
-        ({"config.properties": "power_management=../x"}, "power_management: expected names of methods"),
-        ({"config.properties": "power_management=[NODE_NAME]"}, "power_management: [NODE_NAME] stands for something"),
-        (
-            {"config.properties": "power_management=" + " ".join(f"m{i}" for i in range(33))},
-            "expected at most 32 methods, got 33",
-        ),
-        (
-            {"config.properties": "power_management=bmc", "fence-method-bmc": "ip=10.0.0.1"},
-            "expected agent_name= here or a template=",
-        ),
-        ({"config.properties": "power_management=bmc", "method-bmc": "x=y"}, "data[method-bmc]: is not known here"),
-        (
-            {"config.properties": "power_management=bmc"},
-            "bmc is not defined: looked for data[fence-method-bmc] of fence-config-n1, ConfigMap/default/fence-method-bmc-n1",
-        ),
-        (
-            {"config.properties": "isolation=uncordon"},
-            "isolation: uncordon does not belong into isolation: expected it in recovery",
-        ),
-        (
-            {"config.properties": "recovery=clean-pods"},
-            "clean-pods does not belong into recovery: expected it in isolation or power",
-        ),
-        ({"config.properties": "recovery=cordon"}, "cordon does not belong into recovery"),
-        ({"config.properties": "isolation=taint"}, "isolation: taint needs key, effect"),
+        ("isolation=uncordon", {}, "isolation: uncordon does not belong into isolation: expected it in recovery"),
+        ("recovery=clean-pods", {}, "clean-pods does not belong into recovery: expected it in isolation or power"),
+        ("recovery=cordon", {}, "cordon does not belong into recovery"),
+        ("isolation=taint", {}, "isolation: taint needs key, effect"),
     ],
 )
-def test_a_bad_line_names_object_field_and_what_was_expected(data: dict[str, object], expected: str) -> None:
+def test_a_bad_line_names_object_field_and_what_was_expected(properties: object, more: dict[str, object], expected: str) -> None:
+    data = more if properties is None else {"config.properties": properties, **more}
     errors = read({"fence-config-n1": data}).errors
     assert any(expected in error and error.startswith("ConfigMap/default/fence-config-n1: ") for error in errors), errors
 

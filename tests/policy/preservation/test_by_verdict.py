@@ -168,16 +168,6 @@ def test_a_node_that_turns_unhealthy_is_kept_and_nobody_is_let_at_it() -> None:
     assert "preserved" in found.refused["n-1"]
 
 
-def test_what_is_beyond_the_cap_is_fenced_as_it_always_was() -> None:
-    """S23."""
-    fleet = fleet_of(4, cap=1)
-    failed(fleet, "n-1")
-    fleet.settle()
-    failed(fleet, "n-2")
-    found = fleet.scan()
-    assert (found.keeps, found.admitted) == (set(), {"n-2"})
-
-
 def test_an_object_of_another_system_that_asks_for_a_node_waits_as_well() -> None:
     """S21: until the failure has settled nothing is said of it, then it is told that the node is kept."""
     fleet = fleet_of(3, cap=1)
@@ -192,24 +182,6 @@ def test_an_object_of_another_system_that_asks_for_a_node_waits_as_well() -> Non
     found = fleet.scan()
     assert (found.keeps, found.admitted) == ({"n-1"}, set())
     assert {each.check.kind: "preserved" in each.refused for each in found.parts.candidates}["FenceAgentsRemediation"]
-
-
-def test_until_a_failure_has_settled_it_is_neither_kept_nor_fenced() -> None:
-    fleet = fleet_of(3, cap=1)
-    fleet.turn("n-1", "Unknown")
-    fleet.wait(LIMIT.total_seconds())
-    found = fleet.scan()
-    assert (found.keeps, found.admitted, found.parts.candidates) == (set(), set(), ())
-    assert fleet.book.next_due(fleet.now) == fleet.now + SETTLE
-    fleet.wait(SETTLE.total_seconds())
-    assert fleet.scan().keeps == {"n-1"}
-
-
-def test_a_pool_that_keeps_none_delays_nothing() -> None:
-    fleet = fleet_of(3, cap=0)
-    fleet.turn("n-1", "Unknown")
-    fleet.wait(LIMIT.total_seconds())
-    assert fleet.scan().admitted == {"n-1"}
 
 
 @pytest.mark.parametrize("when", ["before it fails", "while it settles", "once it is chosen", "once it is kept"])
@@ -263,33 +235,12 @@ def test_the_newest_failure_is_kept_first() -> None:
     assert (found.keeps, found.admitted) == ({"n-2"}, {"n-1", "n-3"})
 
 
-def test_a_place_that_was_given_is_not_given_to_a_newer_one_before_it_is_written() -> None:
-    """S21, S23: what was decided in one scan is not undone by the next."""
-    fleet = fleet_of(4, cap=1)
-    failed(fleet, "n-1")
-    assert fleet.scan().keeps == {"n-1"}
-    failed(fleet, "n-2")
-    found = fleet.scan(begun=["n-1"])
-    assert (found.keeps, found.admitted) == ({"n-1"}, {"n-2"})
-
-
 def test_a_need_that_was_not_carried_out_yet_is_no_news_every_second() -> None:
     fleet = fleet_of(3, cap=1)
     failed(fleet, "n-1")
     before = fleet.scan().needs
     fleet.wait(2)
     assert fleet.scan().needs == before
-
-
-def test_the_cap_is_spread_over_the_zones() -> None:
-    """S23: zone b has a place of its own, which zone a does not get."""
-    fleet = Fleet(2, zones=("a", "b"))
-    for number, zone in enumerate("aaab"):
-        fleet.add(f"n-{number}", zone)
-    failed(fleet, "n-0", "n-1")
-    found = fleet.scan()
-    assert len(found.keeps) == len(found.admitted) == 1
-    assert found.keeps | found.admitted == {"n-0", "n-1"}
 
 
 def test_the_place_of_one_that_is_released_early_is_free_for_another() -> None:
@@ -324,17 +275,6 @@ def test_when_the_cap_falls_the_surplus_is_released_and_then_fenced() -> None:
     fleet.wait((LIMIT + SETTLE).total_seconds())
     found = fleet.scan()
     assert (found.keeps, found.admitted) == ({"n-3"}, {"n-2"}), "S25: nor does it take the place of another"
-
-
-def test_what_has_expired_is_fenced() -> None:
-    fleet = fleet_of(3, cap=1)
-    failed(fleet, "n-1")
-    fleet.settle()
-    fleet.wait(TIMEOUT.total_seconds() + 1)
-    found = fleet.scan()
-    assert found.admitted == set(), "S21: its episode ends it first"
-    found = fleet.settle()
-    assert (found.keeps, found.admitted) == (set(), {"n-1"}), "S25"
 
 
 def test_one_that_gets_well_is_let_go_and_a_new_failure_is_kept_anew() -> None:

@@ -11,7 +11,7 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.automatic import choose
 from policy.preservation.book import PreservationBook
-from policy.preservation.deciding import Automatic, PreservationAction, decide, keeps
+from policy.preservation.deciding import Automatic, PreservationAction, decide
 from policy.preservation.effects import effects
 from policy.preservation.held import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import read_policy
@@ -96,13 +96,6 @@ def test_a_machine_that_is_well_is_not_preserved_as_failed_by_an_old_selection()
     assert not decide(held("True", failed=False), now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
 
 
-def test_what_is_to_be_terminated_is_not_kept_by_the_last_look() -> None:
-    """Else Preservation and Remediation hand the machine to each other without a pause."""
-    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "auto-preserved"})
-    decision = decide(machine, now=NOW, timeout=HOURS)
-    assert not (decision.action is PreservationAction.TERMINATE and keeps(machine, NOW))
-
-
 def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
     """The activity is repeated where its answer was lost (S33)."""
     machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
@@ -155,18 +148,6 @@ KEPT = MachineView(
     expiry=NOW + HOURS,
     controller="MachineDeployment/d",
 )
-
-
-def test_s24_through_the_book() -> None:
-    book = PreservationBook()
-    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    book.put_deployment("MachineDeployment/d", DeploymentPool(name="d"))
-    book.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
-    book.put_machine(ref, KEPT, NOW - HOURS)
-    book.put_pool("all", read_policy(PRESERVATION_POLICY))
-    assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
-    book.put_pool("all", None, "PreservationPolicy/all: a typo")
-    assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
 
 
 def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:

@@ -63,35 +63,34 @@ def blocked(view: ControlPlaneView, name: str, taking: Taking = REMOVED) -> Bloc
     return objection.rule if objection else None
 
 
-def test_the_failed_one_of_three_is_taken() -> None:
-    view = plane(member("m1", well=False), member("m2"), member("m3"))
-    assert blocked(view, "m1", REMOVED) is None
-    assert blocked(view, "m1", STOPPED) is None
+SICK, WELL = member("m1", well=False), member("m1")
+SECOND, THIRD = member("m2"), member("m3")
 
 
-def test_the_failed_one_of_two_is_taken_where_etcd_lets_it_go() -> None:
-    """Its removal leaves one voter of one; switched off it would leave one of two."""
-    view = plane(member("m1", well=False), member("m2"))
-    assert blocked(view, "m1", REMOVED) is None
-    assert blocked(view, "m1", STOPPED) is Blocked.QUORUM
-
-
-def test_a_member_that_etcd_does_not_list_can_go_in_either_way() -> None:
-    view = plane(member("m1", well=False), member("m2"), etcd=(etcd.Member(name="m2", healthy=True),))
-    assert blocked(view, "m1", REMOVED) is None
-    assert blocked(view, "m1", STOPPED) is None
-
-
-def test_the_well_one_of_two_is_never_taken() -> None:
-    view = plane(member("m1", well=False), member("m2"))
-    assert blocked(view, "m2") is Blocked.NO_API_SERVER
-    assert blocked(plane(member("m1", true=ALL - {ETCD_MEMBER}), member("m2")), "m2") is Blocked.QUORUM
-
-
-@pytest.mark.parametrize("well", [True, False])
-def test_one_alone_is_never_taken(well: bool) -> None:
-    assert blocked(plane(member("m1", well=well)), "m1") is Blocked.LAST_MEMBER
-    assert blocked(plane(member("m1", well=well), member("m2"), replicas=1), "m1") is Blocked.LAST_MEMBER
+@pytest.mark.parametrize(
+    ("view", "name", "removed", "stopped"),
+    [
+        pytest.param(plane(SICK, SECOND, THIRD), "m1", None, None, id="the failed one of three"),
+        pytest.param(plane(SICK, member("m2", well=False), THIRD), "m1", Blocked.QUORUM, Blocked.QUORUM, id="one of two failed"),
+        pytest.param(plane(SICK, SECOND), "m1", None, Blocked.QUORUM, id="the failed one of two: stopped it goes on counting"),
+        pytest.param(plane(SICK, SECOND), "m2", Blocked.NO_API_SERVER, Blocked.NO_API_SERVER, id="the well one of two"),
+        pytest.param(
+            plane(member("m1", true=ALL - {ETCD_MEMBER}), SECOND), "m2", Blocked.QUORUM, Blocked.QUORUM, id="the one of etcd"
+        ),
+        pytest.param(
+            plane(SICK, SECOND, etcd=(etcd.Member(name="m2", healthy=True),)), "m1", None, None, id="etcd does not list it"
+        ),
+        pytest.param(plane(SICK), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="alone"),
+        pytest.param(plane(WELL), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="alone and well"),
+        pytest.param(plane(SICK, SECOND, replicas=1), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="to be alone"),
+        pytest.param(plane(WELL, SECOND, replicas=1), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="to be alone and well"),
+    ],
+)
+def test_a_member_is_taken_where_the_others_are_a_quorum_without_it(
+    view: ControlPlaneView, name: str, removed: Blocked | None, stopped: Blocked | None
+) -> None:
+    """S15: where a quorum is lost already, to take a second one would only make it certain."""
+    assert (blocked(view, name, REMOVED), blocked(view, name, STOPPED)) == (removed, stopped)
 
 
 def test_before_it_is_initialized_there_is_nothing_to_protect() -> None:
@@ -101,12 +100,6 @@ def test_before_it_is_initialized_there_is_nothing_to_protect() -> None:
     assert blocked(replace(alone, initialized=True), "m1") is Blocked.LAST_MEMBER
     assert blocked(replace(alone, upgrade="v1.35.0"), "m1") is Blocked.UPGRADE_PENDING
     assert blocked(replace(alone, in_progress=("m0",)), "m1") is Blocked.IN_PROGRESS
-
-
-def test_two_failed_ones_of_three_wait_for_a_person() -> None:
-    """A quorum is lost already: to take a second one would only make it certain."""
-    view = plane(member("m1", well=False), member("m2", well=False), member("m3"))
-    assert [blocked(view, name) for name in ("m1", "m2")] == [Blocked.QUORUM, Blocked.QUORUM]
 
 
 def test_one_at_a_time() -> None:

@@ -11,20 +11,6 @@ from policy.remediation.escalation import EscalationStep, Strategy, first_step, 
 from tests.policy.builders import NOW
 
 MINUTE = timedelta(minutes=1)
-LADDER = tuple(EscalationStep(strategy=Strategy.EXTERNAL, name=name) for name in ("a", "b", "c"))
-
-
-def test_a_ladder_is_climbed_from_its_foot() -> None:
-    assert first_step(LADDER, ()) == 0
-    assert [next_step(LADDER, index, ()) for index in range(3)] == [1, 2, None]
-    assert first_step((), ()) is None
-
-
-def test_what_failed_before_is_not_tried_again() -> None:
-    assert first_step(LADDER, {"a"}) == 1
-    assert next_step(LADDER, 0, {"b"}) == 2
-    assert next_step(LADDER, 1, {"c"}) is None
-    assert first_step(LADDER, {"a", "b", "c"}) is None
 
 
 @given(st.sets(st.sampled_from(["a", "b", "c", "d", "e"])), st.sets(st.sampled_from(["a", "b", "c", "d", "e"])))

@@ -49,19 +49,6 @@ def test_what_is_stopped_goes_on_being_counted() -> None:
             assert removing(members, "m1").safe, "to remove one is never more dangerous than to stop it"
 
 
-def test_of_two_members_one_may_be_removed_but_none_be_stopped() -> None:
-    two = a_list(False, True)
-    assert removing(two, "m1").safe
-    assert not removing(two, "m2").safe
-    assert not stopping(two, "m1").safe
-    assert not stopping(two, "m2").safe
-
-
-def test_the_only_member_is_never_safe_to_take() -> None:
-    assert not removing(a_list(True), "m1").safe
-    assert not stopping(a_list(True), "m1").safe
-
-
 def test_a_member_that_is_gone_from_the_list_is_missed_by_nobody() -> None:
     only = (Member(name="m2", healthy=True),)
     assert removing(only, "m1").safe

@@ -303,29 +303,6 @@ def test_the_backoff_of_the_proposal_is_read_where_a_spec_has_it() -> None:
     assert read_backoff(None, "NodeHealthCheck/w") is None
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("exponential", r"spec\.backoff: expected an object"),
-        ({"type": "linear"}, r"spec\.backoff\.type: expected exponential or none"),
-        ({"type": ["exponential"]}, r"spec\.backoff\.type: expected exponential or none"),
-        ({"type": "exponential", "limit": 600}, r"spec\.backoff\.limit: expected a duration"),
-        ({"type": "exponential", "base": "1m"}, r"spec\.backoff\.base: is not a known field"),
-    ],
-)
-def test_a_backoff_that_cannot_be_used_is_refused(value: object, expected: str) -> None:
-    with pytest.raises(PolicyError, match=expected):
-        read_backoff(value, "NodeHealthCheck/w")
-
-
-def test_what_failed_is_remembered_as_long_as_its_sequence_lasts() -> None:
-    last = replace(LAST, failed=("fence", "reboot"))
-    rules = RetryRules(retry_period=MINUTE)
-    assert next_turn(last, rules, NOW + SECOND).failed == ("fence", "reboot")
-    assert next_turn(last, rules, NOW + MINUTE).failed == ("fence", "reboot")
-    assert next_turn(last, rules, NOW + HOUR).failed == ()
-
-
 def test_the_longest_memory_that_is_written_can_be_read() -> None:
     """Of more failures than anybody has steps, the last ones are kept."""
     names = tuple(f"{number}-{'x' * 490}" for number in range(2 * MOST_FAILED))

@@ -212,39 +212,42 @@ def a_request(node: str = "a", **fields: object) -> PermitRequest:
     return PermitRequest(node=node, **values)  # type: ignore[arg-type]
 
 
-def test_a_request_is_granted_while_permits_are_free() -> None:
-    answer = answer_request(a_report(), [a_permit("b")], a_request(), cap=2)
-    assert (answer.decision, answer.reason) == (PermitDecision.GRANTED, "2 of 2 permits are held now")
+GRANTED, QUEUED, DENIED = PermitDecision.GRANTED, PermitDecision.QUEUED, PermitDecision.REFUSED
+PARKED = a_permit("a", PermitState.PARKED)
 
 
-def test_a_request_is_queued_when_the_cap_is_used_up() -> None:
-    """S14."""
-    answer = answer_request(a_report(), [a_permit("b")], a_request(), cap=1)
-    assert (answer.decision, answer.reason) == (PermitDecision.QUEUED, "1 of 1 permits are held: b")
+@pytest.mark.parametrize(
+    ("report", "permits", "cap", "decision", "reason"),
+    [
+        (a_report(), [a_permit("b")], 2, GRANTED, "2 of 2 permits are held now"),
+        (a_report(), [a_permit("b")], 1, QUEUED, "1 of 1 permits are held: b"),
+        (a_report(), [a_permit("a", incident="other")], 5, DENIED, "a is held by episode/c/a, incident other (open)"),
+        # The same incident asks again, also while nothing new would be granted.
+        (None, [a_permit("a", PermitState.RESERVED)], 1, GRANTED, ""),
+        # One that has parked gave its permit back, and asks like anybody else.
+        (a_report(), [PARKED], 1, GRANTED, ""),
+        (a_report(), [PARKED, a_permit("b")], 1, QUEUED, ""),
+        (None, [PARKED], 1, DENIED, "the scanner has not seen the cluster yet"),
+        (a_report(view=ViewState(synced=True, stale="quiet")), [], 5, DENIED, "the view of the cluster is stale: quiet"),
+        (a_report(lease=ClusterLease(held=False)), [], 5, DENIED, "the cluster Lease is not ours"),
+        (
+            a_report(checks=(a_check_report(), a_check_report("others", allowed=False, message="paused: upgrade"))),
+            [], 5, DENIED, "NodeHealthCheck/others is in short circuit: paused: upgrade",
+        ),
+    ],
+)  # fmt: skip
+def test_a_request_is_granted_queued_or_refused_with_the_reason(
+    report: ScanReport | None, permits: list[Permit], cap: int, decision: PermitDecision, reason: str
+) -> None:
+    """S13, S14, S17, S18, S38."""
+    answer = answer_request(report, permits, a_request(), cap=cap)
+    assert answer.decision is decision
+    assert reason in answer.reason
 
 
 def test_a_request_does_not_jump_the_queue() -> None:
     answer = answer_request(a_report(), (), a_request(), cap=1, ahead=1)
-    assert (answer.decision, answer.reason) == (PermitDecision.QUEUED, "0 of 1 permits are held: none, 1 asked before")
-
-
-@pytest.mark.parametrize(
-    ("report", "reason"),
-    [
-        (None, "the scanner has not seen the cluster yet"),
-        (a_report(view=ViewState(synced=True, stale="quiet")), "the view of the cluster is stale: quiet"),
-        (a_report(lease=ClusterLease(held=False)), "the cluster Lease is not ours"),
-        (
-            a_report(checks=(a_check_report(), a_check_report("others", allowed=False, message="paused: upgrade"))),
-            "NodeHealthCheck/others is in short circuit: paused: upgrade",
-        ),
-    ],
-)
-def test_a_request_is_refused_with_the_reason(report: ScanReport | None, reason: str) -> None:
-    """S17, S18, S38."""
-    answer = answer_request(report, (), a_request(), cap=5)
-    assert answer.decision is PermitDecision.REFUSED
-    assert reason in answer.reason
+    assert (answer.decision, answer.reason) == (QUEUED, "0 of 1 permits are held: none, 1 asked before")
 
 
 @pytest.mark.parametrize("check", [a_check_report(allowed=False, error="bad", total=3), a_check_report(allowed=False, total=0)])
@@ -254,35 +257,10 @@ def test_a_check_that_cannot_be_read_or_selects_nothing_stands_in_nobodys_way(ch
 
 def test_a_request_for_a_control_plane_member_is_guarded() -> None:
     """S15."""
-    answer = answer_request(a_report(control_plane=ControlPlane(members=3, ready=2)), (), a_request(control_plane=True), cap=5)
-    assert (answer.decision, answer.reason) == (
-        PermitDecision.REFUSED,
-        "1 of 3 control-plane members would be left Ready, a quorum needs 2",
-    )
-    not_ready = a_request(control_plane=True, ready=False)
-    assert (
-        answer_request(a_report(control_plane=ControlPlane(members=3, ready=2)), (), not_ready, cap=5).decision
-        is PermitDecision.GRANTED
-    )
-
-
-def test_a_request_for_a_node_that_another_incident_holds_is_refused_with_its_name() -> None:
-    """S13."""
-    answer = answer_request(a_report(), [a_permit("a", incident="other")], a_request(), cap=5)
-    assert (answer.decision, answer.reason) == (PermitDecision.REFUSED, "a is held by episode/c/a, incident other (open)")
-
-
-def test_the_same_incident_is_granted_again_even_while_nothing_new_would_be() -> None:
-    permits = [a_permit("a", PermitState.RESERVED)]
-    assert answer_request(None, permits, a_request(), cap=1).decision is PermitDecision.GRANTED
-
-
-def test_a_parked_incident_asks_like_anybody_else() -> None:
-    """S14: it gave its permit back when it parked."""
-    parked = a_permit("a", PermitState.PARKED)
-    assert answer_request(a_report(), [parked], a_request(), cap=1).decision is PermitDecision.GRANTED
-    assert answer_request(a_report(), [parked, a_permit("b")], a_request(), cap=1).decision is PermitDecision.QUEUED
-    assert answer_request(None, [parked], a_request(), cap=1).decision is PermitDecision.REFUSED
+    report, member = a_report(control_plane=ControlPlane(members=3, ready=2)), a_request(control_plane=True)
+    answer = answer_request(report, (), member, cap=5)
+    assert (answer.decision, answer.reason) == (DENIED, "1 of 3 control-plane members would be left Ready, a quorum needs 2")
+    assert answer_request(report, (), replace(member, ready=False), cap=5).decision is GRANTED
 
 
 @pytest.mark.parametrize(("by_person", "decision"), [(False, PermitDecision.REFUSED), (True, PermitDecision.GRANTED)])

@@ -492,34 +492,6 @@ def test_whatever_else_a_report_shows_changes_the_version(case: str) -> None:
     assert kept.ledger.version != version
 
 
-@pytest.mark.parametrize(
-    "history",
-    [
-        [("put", TWO_CLOCKS[0]), ("put", sick(disk_age=0, ready_age=60))],
-        [
-            ("put", PROD),
-            ("put", TWO_CLOCKS[1]),
-            ("put", sick()),
-            ("put", a_machine(conditions=(Condition(type="DrainFailed", status="True", since=NOW),))),
-        ],
-        [("put", PROD), ("put", cluster_api("prod")), ("put", sick(ready_age=0)), ("put", a_machine(failure="Broken"))],
-    ],
-    ids=["two conditions of a node", "a machine's condition after its node's", "a condition after a failure"],
-)
-def test_a_second_clock_that_runs_out_is_noticed(history: list[Step]) -> None:
-    """Which deadline expired first decides under which check a node is remediated: it must be the same for every worker."""
-    after(*history, ("time", 31), ("time", 31)).assert_it_says_what_a_fresh_one_says()
-
-
-@pytest.mark.parametrize("dialect", [Dialect.OPENSHIFT, Dialect.CLUSTER_API])
-def test_the_clock_of_a_machine_that_is_being_deleted_is_noticed(dialect: Dialect) -> None:
-    check = openshift("pool") if dialect is Dialect.OPENSHIFT else cluster_api("prod")
-    kept = after(("put", PROD), ("put", check), ("put", sick(ready_age=0)), ("put", a_machine(dialect=dialect, deleting=True)))
-    for _ in range(2):
-        kept.apply(("time", 31))
-    kept.assert_it_says_what_a_fresh_one_says()
-
-
 def a_remediation(target: str = "n1", **fields: object) -> RemediationObject:
     values: dict[str, object] = {"well_since": ago(7200)} | fields
     return RemediationObject(
@@ -530,25 +502,40 @@ def a_remediation(target: str = "n1", **fields: object) -> RemediationObject:
     )
 
 
+DRAINED = (Condition(type="DrainFailed", status="True", since=NOW),)
+EXTERNAL = a_check(remediationTemplate=FOREIGN)
 DELAYED = a_check(remediationTemplate=FOREIGN, healthyDelay="20s")
+PROD_POOL, OPENSHIFT_POOL = cluster_api("prod"), openshift("pool")
+ELSEWHERE = a_machine(cluster_name="test")
+FELL_SILENT = sick(ready_age=0)
+
+HISTORIES: dict[str, list[Thing | int]] = {
+    "a second condition of a node": [TWO_CLOCKS[0], sick(disk_age=0, ready_age=60), 31, 31],
+    "a machine's condition after its node's": [PROD, TWO_CLOCKS[1], sick(), a_machine(conditions=DRAINED), 31, 31],
+    "a condition after a failure": [PROD, PROD_POOL, FELL_SILENT, a_machine(failure="Broken"), 31, 31],
+    "a machine of OpenShift that goes": [
+        OPENSHIFT_POOL, FELL_SILENT, a_machine(dialect=Dialect.OPENSHIFT, deleting=True), 31, 31,
+    ],
+    "a machine of Cluster API that goes": [PROD, PROD_POOL, FELL_SILENT, a_machine(deleting=True), 31, 31],
+    # Its remediation object would be deleted too early by a worker whose clock once ran ahead.
+    "a clock that steps back in a healthy delay": [DELAYED, a_node("n1"), a_remediation(well_since=NOW), 31, -45],
+    "a healthy delay without a mark, looked at twice": [DELAYED, a_node("n1"), a_remediation(well_since=None), 5],
+    "a remediation object that is about another node now": [
+        EXTERNAL, sick(), a_node("n2"), a_node("n3"), a_remediation("n1"), a_remediation("n2"),
+    ],
+    "a machine that moves to another cluster": [
+        PROD, replace(PROD, name="test"), cluster_api("test", cluster="test"), sick(), a_machine(), ELSEWHERE,
+        replace(PROD, control_plane_initialized=False),
+    ],
+}  # fmt: skip
+"""Objects as they come, and seconds that pass."""
 
 
-def test_a_healthy_delay_is_not_over_when_the_clock_steps_back() -> None:
-    """The remediation object would be deleted too early by a worker whose clock once ran ahead."""
-    kept = after(("put", DELAYED), ("put", a_node("n1")), ("put", a_remediation(well_since=NOW)), ("time", 31), ("time", -45))
-    kept.assert_it_says_what_a_fresh_one_says()
-
-
-def test_a_healthy_delay_without_a_mark_does_not_begin_anew_with_every_look() -> None:
-    after(
-        ("put", DELAYED), ("put", a_node("n1")), ("put", a_remediation(well_since=None)), ("time", 5)
-    ).assert_it_says_what_a_fresh_one_says()
-
-
-def test_a_remediation_object_that_is_about_another_node_now_lets_go_of_the_first() -> None:
-    check = a_check(remediationTemplate=FOREIGN)
-    found = [("put", check), ("put", sick()), ("put", a_node("n2")), ("put", a_node("n3"))]
-    after(*found, ("put", a_remediation("n1")), ("put", a_remediation("n2"))).assert_it_says_what_a_fresh_one_says()
+@pytest.mark.parametrize("case", HISTORIES)
+def test_what_once_was_overlooked_is_noticed(case: str) -> None:
+    """Which deadline expired first decides under which check a node is remediated: it must be the same for every worker."""
+    steps = [("time", each) if isinstance(each, int) else ("put", each) for each in HISTORIES[case]]
+    after(*steps).assert_it_says_what_a_fresh_one_says()
 
 
 CLOCKLESS = Condition(type="DrainFailed", status="True", since=ago(60))
@@ -588,17 +575,6 @@ def test_a_change_of_a_check_is_followed_by_all_that_it_covers(change: str) -> N
     kept.apply(("put", changed))
     kept.assert_it_says_what_a_fresh_one_says()
     assert said(kept.ledger, NOW)[0][0].verdicts != first[0][0].verdicts
-
-
-def test_a_machine_that_moves_to_another_cluster_follows_that_one_alone() -> None:
-    waiting = replace(PROD, control_plane_initialized=False)
-    kept = after(
-        ("put", PROD), ("put", replace(PROD, name="test")), ("put", cluster_api("test", cluster="test")), ("put", sick())
-    )
-    kept.apply(("put", a_machine()))
-    kept.apply(("put", a_machine(cluster_name="test")))
-    kept.apply(("put", waiting))
-    kept.assert_it_says_what_a_fresh_one_says()
 
 
 # Time -----------------------------------------------------------------------------------------------------------------
@@ -722,7 +698,7 @@ percents = st.integers(0, 100)
 @example(Counts(healthy=4, unhealthy=2), 40)
 @example(Counts(healthy=3, unhealthy=3), 40)
 def test_a_machine_health_check_never_exceeds_the_exact_fraction(counts: Counts, percent: int) -> None:
-    """Rounded down: of 6 Machines 40 % are 2, not 3."""
+    """S17. Rounded down: of 6 Machines 40 % are 2, not 3."""
     total = counts.total
     for check in (openshift("pool", maxUnhealthy=f"{percent}%"), cluster_api("prod", limit=f"{percent}%")):
         found = brake(check, counts, Circumstances(cluster=PROD))
@@ -742,7 +718,7 @@ def test_a_machine_health_check_never_exceeds_the_exact_fraction(counts: Counts,
 @example(Counts(unhealthy=1), 51)
 @example(Counts(healthy=8, unhealthy=2), 75)
 def test_a_node_health_check_rounds_up_whichever_knob_it_has(counts: Counts, percent: int) -> None:
-    """Both knobs, as the shipped operator: `maxUnhealthy` is therefore the looser of the two, by less than one node."""
+    """S17. Both knobs, as the shipped operator: `maxUnhealthy` is therefore the looser of the two, by less than one node."""
     share = math.ceil(Fraction(percent * counts.total, 100))
     for check, needed in (
         (a_check(minHealthy=f"{percent}%"), share),
