@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from activities.errors import ErrorType
 from activities.power.driver import PowerDriver
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
 from tests.power.conformance import Bench, DriverConformance
@@ -20,6 +21,7 @@ class Ec2Bench(Bench):
     stalls_within = 0.4
 
     def __init__(self, stand: Ec2Stand) -> None:
+        super().__init__(stand.machine)
         self._stand = stand
         self.secrets = stand.keys  # type: ignore[misc]
 
@@ -27,15 +29,9 @@ class Ec2Bench(Bench):
         instance = "i-0badc0ffee0ddf00d" if target is not None else self._stand.instance
         return self._stand.driver(secret=password, instance=instance)
 
-    async def is_on(self) -> bool:
-        return self._stand.machine.power == "on"
-
     async def commands(self) -> list[str]:
         done = [request for request in self._stand.ec2.log if request.outcome in {"accepted", "ignored"}]
         return [COMMANDS[request.action] for request in done if request.action in COMMANDS]
-
-    async def ignore_off(self) -> None:
-        self._stand.ec2.set_faults(ignore_off=True)
 
     async def be_silent(self) -> None:
         self._stand.ec2.set_faults(silent=True)
@@ -60,4 +56,4 @@ async def bench(ec2: Ec2Cloud) -> AsyncIterator[Ec2Bench]:
 
 
 class TestEc2(DriverConformance):
-    pass
+    silence = ErrorType.AMBIGUOUS

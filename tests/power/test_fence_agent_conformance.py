@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -30,8 +29,8 @@ class PduBench(Bench):
     stalls_within = 2.0
 
     def __init__(self, pdu: Pdu, machine: Machine) -> None:
+        super().__init__(machine)
         self._pdu = pdu
-        self._machine = machine
 
     def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
         parameters = {"ip": "127.0.0.1", "ipport": str(self._pdu.port), "plug": "9" if target else "3"} | SNMP3
@@ -43,26 +42,11 @@ class PduBench(Bench):
             snmp_priv_passwd=ACCESS.privacy_password,
         )
 
-    async def is_on(self) -> bool:
-        return self._machine.power == "on"
-
     async def commands(self) -> list[str]:
         return [power for _, power in self._pdu.sets]
 
-    async def ignore_off(self) -> None:
-        self._machine.set_faults(ignore_off=True)
-
     async def be_silent(self) -> None:
         self._pdu.silent = True
-
-    async def lose_answers(self) -> None:
-        async def never(machine: Machine, command: str) -> None:
-            await asyncio.Event().wait()
-
-        self._machine.after_set = never
-
-    async def take_time(self, seconds: float) -> None:
-        self._machine.set_faults(settle=seconds)
 
 
 @pytest.fixture
@@ -76,7 +60,7 @@ async def bench() -> AsyncIterator[PduBench]:
 class TestFenceAgent(DriverConformance):
     async def test_off_that_is_accepted_and_not_carried_out_reads_on(self, bench: Bench) -> None:
         """S2: the agent waits for off by itself, and when it gives up that may have been too early. So it is never a failure."""
-        await bench.ignore_off()
+        bench.machine.set_faults(ignore_off=True)
         driver = bench.driver()
         await fails(driver.off(within(PATIENCE / 2)), ErrorType.AMBIGUOUS, "may have been carried out")
         assert await bench.commands() == ["off"]

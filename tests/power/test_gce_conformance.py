@@ -18,6 +18,7 @@ class GceBench(Bench):
     stalls_within = 0.5
 
     def __init__(self, stand: GceStand) -> None:
+        super().__init__(stand.instance.machine)
         self._stand = stand
         # What a log could show of the key: each line of the private key, and its id.
         content = json.loads(stand.key)
@@ -26,15 +27,6 @@ class GceBench(Bench):
     def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
         key = None if password is None else self._stand.cloud.service_account(signed_by=password)
         return self._stand.driver(key=key, instance=target or self._stand.instance.name)
-
-    async def is_on(self) -> bool:
-        return self._stand.instance.machine.power == "on"
-
-    async def commands(self) -> list[str]:
-        return [entry.command for entry in self._stand.instance.machine.log]
-
-    async def ignore_off(self) -> None:
-        self._stand.instance.machine.set_faults(ignore_off=True)
 
     async def be_silent(self) -> None:
         self._stand.cloud.set_faults(silence=True)

@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activities.errors import ErrorType
-from activities.power.errors import PowerError
 from activities.power.gce import Disk
 from policy.fence.drivers import parameters_of
-from policy.fence.drivers.contract import ParameterError
 from policy.fence.drivers.gce import GCE, PUBLIC_API, GceInstance, instance_of_provider_id
 from tests.power.targets import endpoint_of
 
@@ -83,36 +80,6 @@ def test_the_api_is_asked_where_it_is_said(parameters: dict[str, str], api: str)
     found = GceInstance.parse(GIVEN | parameters)
     assert found.api == api
     assert found.endpoint == "gce://a-project/us-central1-a/node-1"
-
-
-@pytest.mark.parametrize(
-    ("change", "parameter", "says"),
-    [
-        ({"project": ""}, "project", "expected a project's id .*, got nothing"),
-        ({"project": "12345"}, "project", "got '12345'"),
-        ({"project": "a/b"}, "project", "got 'a/b'"),
-        ({"zone": "../x"}, "zone", "expected the name of a zone"),
-        ({"instance": "Node-1"}, "instance", "expected the name of an instance, got 'Node-1'"),
-        ({"instance": "node-1\n"}, "instance", "expected the name of an instance"),
-        ({"plug": "node-2"}, "plug", "instance is 'node-1', plug is 'node-2'"),
-        ({"discard-local-ssd": "yes"}, "discard-local-ssd", "expected true or false, got 'yes'"),
-        ({"api-endpoint": "http://compute.example.org"}, "api-endpoint", "beyond the loopback"),
-        ({"api-endpoint": "http://127.0.0.1.example.org"}, "api-endpoint", "beyond the loopback"),
-        ({"api-endpoint": "https://user@example.org"}, "api-endpoint", "expected https:// and a host"),
-        ({"api-endpoint": "https://example.org/path"}, "api-endpoint", "expected https:// and a host"),
-        ({"api-endpoint": "ftp://example.org"}, "api-endpoint", "expected https:// and a host"),
-        ({"api-endpoint": "https://example.org:0"}, "api-endpoint", "expected https:// and a host"),
-        ({"api-endpoint": ""}, "api-endpoint", "expected https:// and a host"),
-        ({"region": "us-central1"}, "region", "is not known: expected project, zone, instance"),
-    ],
-)
-def test_parameters_that_cannot_be_used_are_named(change: dict[str, str], parameter: str, says: str) -> None:
-    with pytest.raises(ParameterError, match=says) as refused:
-        GCE.endpoint(GIVEN | change)
-    assert refused.value.parameter == parameter
-    with pytest.raises(PowerError, match=f"gce: parameter '{parameter}': .*{says}") as caught:
-        endpoint_of("gce", GIVEN | change)
-    assert caught.value.type is ErrorType.INVALID_CONFIG
 
 
 def test_the_instance_may_be_called_plug_as_fence_agents_do() -> None:

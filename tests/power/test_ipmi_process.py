@@ -19,7 +19,7 @@ from activities.power.errors import PowerError
 from activities.power.ipmi import SERVER
 from simulator.bmc.machine import Machine
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
-from tests.power.processes import alive, answer_of, children_of, forked, gone, operations_of, servers_of, visible
+from tests.power.processes import alive, answer_of, forked, gone, operations_of, servers_of, visible
 
 WORKER = """
 import asyncio, sys
@@ -159,19 +159,6 @@ async def test_the_driver_hands_the_wall_clock_time_on_to_the_process_that_sends
     assert len(python_stand.machine.log) == 1
 
 
-async def test_a_cancelled_operation_leaves_no_process(python_stand: Stand) -> None:
-    """S34."""
-    arrived = commanded(python_stand.machine)
-    operation = asyncio.create_task(python_stand.driver().off(within(30)))
-    await arrived.wait()
-    child = await operation_in_flight(os.getpid())
-    operation.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await operation
-    async with asyncio.timeout(2):
-        await gone(child)
-
-
 async def test_an_operation_that_crashes_after_the_command_was_sent_is_ambiguous(python_stand: Stand) -> None:
     """S3: whatever ends the process, it is never taken for success or failure."""
     arrived = commanded(python_stand.machine)
@@ -179,17 +166,3 @@ async def test_an_operation_that_crashes_after_the_command_was_sent_is_ambiguous
     await arrived.wait()
     os.kill(await operation_in_flight(os.getpid()), signal.SIGSEGV)
     await fails(operation, ErrorType.AMBIGUOUS, "it may have been carried out")
-
-
-async def test_an_operation_that_crashes_before_anything_was_sent_is_transient(python_stand: Stand) -> None:
-    python_stand.bmc.freeze()
-    operation = asyncio.create_task(python_stand.driver().off(within(30)))
-    os.kill(await operation_in_flight(os.getpid()), signal.SIGKILL)
-    await fails(operation, ErrorType.TRANSIENT)
-
-
-async def test_nothing_is_left_running_after_an_operation(stand: Stand) -> None:
-    await stand.driver().read(within(10))
-    assert SERVER.pid is not None
-    assert children_of(SERVER.pid, dead=True) == [], "nobody, and nobody dead who was not waited for"
-    assert stand.bmc.pid in children_of(os.getpid())

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
-import os
-import signal
 import socket
 import subprocess
 import time
@@ -18,12 +15,9 @@ import pytest
 from activities.errors import ErrorType
 from activities.power.redfish import SERVER
 from policy.fence.power import PowerState
-from simulator.bmc.machine import Machine
 from tests.power.conftest import PASSWORD, USERNAME, within
-from tests.power.processes import answer_of, forked, operations_of, servers_of, visible
 from tests.power.redfish_stand import (
     RESET,
-    SYSTEM,
     RedfishStand,
     ScriptedService,
     failure_of,
@@ -168,18 +162,6 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_ot
     assert [entry.outcome for entry in machine.log] == ["refused", "refused"]
 
 
-async def test_a_machine_that_hangs_while_it_is_read_is_unreachable(stand: RedfishStand) -> None:
-    """S3."""
-    machine = stand.machine()
-    machine.set_faults(hang=True)
-    try:
-        await failure_of(
-            stand.driver(machine.name).read(within(1.0)), ErrorType.UNREACHABLE, "within 1.0 s; nothing was commanded"
-        )
-    finally:
-        machine.set_faults()
-
-
 async def test_a_command_whose_connection_breaks_is_ambiguous_and_not_sent_again(service: ScriptedService) -> None:
     """S33, S34: sushy's own connector would send it three times."""
 
@@ -208,54 +190,6 @@ async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(servi
 # The process ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_no_secret_shows_in_arguments_or_environment(stand: RedfishStand) -> None:
-    """S12."""
-    machine = stand.machine()
-    arrived, seen = asyncio.Event(), asyncio.Event()
-
-    async def look_first(machine: Machine, command: str) -> None:
-        arrived.set()
-        await seen.wait()
-
-    machine.before_set = look_first
-    driver = stand.driver(machine.name)
-    operation = asyncio.create_task(driver.off(within(PATIENCE)))
-    await arrived.wait()
-    ours = servers_of(os.getpid(), "redfish_child") + operations_of(os.getpid(), "redfish_child")
-    shown = b"".join(visible(pid) for pid in ours) + visible(stand.service.pid) + repr(driver).encode()
-    seen.set()
-    await operation
-    assert b"redfish_child" in shown
-    assert PASSWORD.encode() not in shown
-    assert USERNAME.encode() not in shown
-    assert operations_of(os.getpid(), "redfish_child") == []
-
-
-async def test_a_command_is_not_in_flight_after_its_deadline_though_nobody_kills_it(service: ScriptedService) -> None:
-    """S34: as after a worker that was killed first."""
-
-    async def never_answer(writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
-    service.replies["POST", RESET] = never_answer
-    for seconds in (1.5, 6.0, 24.0):  # a busy machine may need longer to come as far as the command
-        async with asyncio.timeout(seconds + PATIENCE):
-            said, ended = await asyncio.to_thread(answer_of, SERVER, request_line(service, seconds=seconds))
-        assert ended == f"ended {-signal.SIGALRM}"
-        assert said.endswith(b'{"stage": "sent"}\n') == bool(service.posted)
-        if service.posted:
-            break
-    assert len(service.posted) == 1
-
-
-async def test_a_command_is_not_sent_when_the_worker_is_gone_already(service: ScriptedService) -> None:
-    """S20: the lines that lead up to the command find no reader."""
-    with forked(SERVER, request_line(service)) as (operation, leash):
-        operation.close()
-        assert await asyncio.to_thread(leash.recv, 256) == b"ended 1"
-    assert service.posted == []
-
-
 def test_a_server_loads_little() -> None:
     """All its children carry it: sushy whole would take 0.2 s, what the worker has loaded more than a second and 100 MB."""
     program, *arguments = SERVER.command
@@ -269,21 +203,3 @@ def test_a_server_loads_little() -> None:
         assert name in server.stderr
     for name in (b"requests", b"temporalio", b"sushy.main", b"urllib3"):
         assert name not in server.stderr
-
-
-def request_line(service: ScriptedService, operation: str = "off", seconds: float = PATIENCE) -> bytes:
-    return json.dumps(
-        {
-            "operation": operation,
-            "scheme": "http",
-            "host": "127.0.0.1",
-            "port": service.port,
-            "system": SYSTEM,
-            "verify": True,
-            "ca_file": None,
-            "username": USERNAME,
-            "password": PASSWORD,
-            "ends": time.monotonic() + seconds,
-            "not_after": None,
-        }
-    ).encode()

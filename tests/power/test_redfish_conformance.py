@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from activities.power.driver import PowerDriver
-from simulator.bmc.machine import Machine
 from tests.power.conformance import Bench, DriverConformance
 from tests.power.conftest import PASSWORD
 from tests.power.redfish_stand import RedfishStand, redfish_running
@@ -21,32 +19,14 @@ class RedfishBench(Bench):
     stalls_within = 1.0
 
     def __init__(self, stand: RedfishStand) -> None:
+        super().__init__(stand.machine())
         self._stand = stand
-        self._machine = stand.machine()
 
     def driver(self, *, password: str | None = None, target: str | None = None) -> PowerDriver:
-        return self._stand.driver(target or self._machine.name, password=password or PASSWORD)
-
-    async def is_on(self) -> bool:
-        return self._machine.power == "on"
-
-    async def commands(self) -> list[str]:
-        return [entry.command for entry in self._machine.log]
-
-    async def ignore_off(self) -> None:
-        self._machine.set_faults(ignore_off=True)
+        return self._stand.driver(target or self.machine.name, password=password or PASSWORD)
 
     async def be_silent(self) -> None:
         self._stand.service.freeze()
-
-    async def lose_answers(self) -> None:
-        async def never(machine: Machine, command: str) -> None:
-            await asyncio.Event().wait()
-
-        self._machine.after_set = never
-
-    async def take_time(self, seconds: float) -> None:
-        self._machine.set_faults(settle=seconds)
 
 
 @pytest.fixture(scope="module")

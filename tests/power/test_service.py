@@ -11,7 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.power import CommandResult, PowerRequest
+from activities.contracts.power import CommandResult, PowerRequest, VolumeRequest
 from activities.errors import ErrorType, error_type
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
@@ -64,6 +64,13 @@ class NoCredentials:
         return DeviceCredentials(values={})
 
 
+class NobodyAsks:
+    """What is refused is refused before credentials are read."""
+
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+        raise AssertionError("credentials were read")
+
+
 @pytest.fixture
 def plug() -> Plug:
     return Plug()
@@ -89,6 +96,17 @@ async def test_a_device_that_was_not_pinned_is_not_spoken_to(service: PowerServi
     with pytest.raises(ApplicationError) as refused:
         await ActivityEnvironment().run(getattr(service, act), request(endpoint))
     assert error_type(refused.value) is ErrorType.TARGET_CHANGED
+    assert plug.told == []
+
+
+@pytest.mark.parametrize("act", ["power_off", "cut_path", "quarantine", "detach_volume", "terminate"])
+async def test_a_worker_refuses_to_act_on_its_own_node_before_anything_is_sent(plug: Plug, act: str) -> None:
+    """S16: another one takes the step over."""
+    service = PowerService(NobodyAsks(), own_node="node-7", drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    volume = VolumeRequest(target=TARGET, device=DEVICE, volume="vol-a", deadline=timedelta(seconds=10))
+    with pytest.raises(ApplicationError) as refused:
+        await getattr(service, act)(volume if act == "detach_volume" else request())
+    assert error_type(refused.value) is ErrorType.OWN_NODE
     assert plug.told == []
 
 

@@ -5,7 +5,9 @@ The real stories are tested in tests/workflows and on the whole system; here it 
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
@@ -23,7 +25,7 @@ from policy.episode.messages import (
     RemediationInput,
 )
 from policy.episode.permits import Permit, PermitState
-from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability
+from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.moments import written
@@ -43,6 +45,36 @@ from workflows.kit.messages import (
 )
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+
+
+Asked = FencingInput | RemediationInput | PreservationInput
+
+
+def ended(request: Asked, outcome: Outcome, message: str, started: datetime) -> EpisodeResult:
+    return EpisodeResult(
+        outcome=outcome,
+        incident=request.incident,
+        cluster=request.cluster,
+        node=request.node,
+        message=message,
+        started=started,
+        ended=workflow.now(),
+    )
+
+
+def at_work(request: Asked, kind: Kind, started: datetime, **changes: Any) -> EpisodeStatus:
+    status = EpisodeStatus(
+        incident=request.incident,
+        cluster=request.cluster,
+        node=request.node,
+        kind=kind,
+        phase=Phase.RUNNING,
+        step="power-management",
+        doing="does as the script says",
+        reason=request.reason,
+        started=started,
+    )
+    return replace(status, **changes)
 
 
 @workflow.defn(name="Fencing", sandboxed=False)
@@ -66,28 +98,16 @@ class FencingStandIn:
         await workflow.wait_condition(lambda: self._outcome is not None)
         await workflow.wait_condition(workflow.all_handlers_finished)
         assert self._outcome is not None
-        return EpisodeResult(
-            outcome=self._outcome,
-            incident=request.incident,
-            cluster=request.cluster,
-            node=request.node,
-            message=self._message,
-            started=self._started,
-            ended=workflow.now(),
-        )
+        return ended(request, self._outcome, self._message, self._started)
 
     @workflow.query
     def status(self) -> EpisodeStatus:
-        return EpisodeStatus(
-            incident=self._input.incident,
-            cluster=self._input.cluster,
-            node=self._input.node,
-            kind=Kind.FENCING,
+        return at_work(
+            self._input,
+            Kind.FENCING,
+            self._started,
             phase=self._phase,
             step="isolation",
-            doing="does as the script says",
-            reason=self._input.reason,
-            started=self._started,
             permit=self._phase is Phase.RUNNING and self._outcome is None,
             queued="1 of 1 in use: node-held" if self._phase is Phase.QUEUED else "",
             problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
@@ -148,29 +168,15 @@ class RemediationStandIn:
         await workflow.wait_condition(lambda: self._outcome is not None)
         await workflow.wait_condition(workflow.all_handlers_finished)
         assert self._outcome is not None
-        return EpisodeResult(
-            outcome=self._outcome,
-            incident=request.incident,
-            cluster=request.cluster,
-            node=request.node,
-            message="as the script says",
-            started=self._started,
-            ended=workflow.now(),
-        )
+        return ended(request, self._outcome, "as the script says", self._started)
 
     @workflow.query
     def status(self) -> EpisodeStatus:
         steps = self._input.strategies or ("delete-machine",)
-        return EpisodeStatus(
-            incident=self._input.incident,
-            cluster=self._input.cluster,
-            node=self._input.node,
-            kind=Kind.REMEDIATION,
-            phase=Phase.RUNNING,
-            step="power-management",
-            doing="does as the script says",
-            reason=self._input.reason,
-            started=self._started,
+        return at_work(
+            self._input,
+            Kind.REMEDIATION,
+            self._started,
             permit=self._outcome is None,
             rung=f"1 of {len(steps)}: {steps[0]}",
             rung_until=self._started + timedelta(minutes=10),
@@ -201,30 +207,19 @@ class PreservationStandIn:
     async def run(self, request: PreservationInput) -> EpisodeResult:
         await workflow.wait_condition(lambda: bool(self._end))
         await workflow.wait_condition(workflow.all_handlers_finished)
-        return EpisodeResult(
-            outcome=Outcome.RELEASED,
-            incident=request.incident,
-            cluster=request.cluster,
-            node=request.node,
-            message=self._end,
-            started=self._started,
-            ended=workflow.now(),
-        )
+        return ended(request, Outcome.RELEASED, self._end, self._started)
 
     @workflow.query
     def status(self) -> EpisodeStatus:
         blind = self._input.node.startswith("blind")
         failed = self._input.node.startswith("failed")
-        return EpisodeStatus(
-            incident=self._input.incident,
-            cluster=self._input.cluster,
-            node=self._input.node,
-            kind=Kind.PRESERVATION,
+        return at_work(
+            self._input,
+            Kind.PRESERVATION,
+            self._started,
             phase=Phase.NEW if blind else Phase.FAILED_PRESERVED if failed else Phase.RUNNING_PRESERVED,
             step="",
             doing="can't look at the machine" if blind else "preserved on request",
-            reason=self._input.reason,
-            started=self._started,
             requester=self._input.requester,
             problem="nodes is forbidden" if blind else "",
             preserved_until=None if blind or self._end else self._until,
@@ -340,8 +335,6 @@ class DeviceCheckStandIn:
         well = DeviceRow(
             node="node-1",
             endpoint="ipmi://10.0.0.1:623",
-            driver="ipmi",
-            site="default",
             answer=Reachability.ANSWERS,
             state=PowerState.ON,
             latency_ms=120 + runs,
@@ -350,24 +343,12 @@ class DeviceCheckStandIn:
         silent = DeviceRow(
             node="node-2",
             endpoint="ipmi://10.0.0.2:623",
-            driver="ipmi",
-            site="default",
             answer=Reachability.SILENT,
             last_success=now - timedelta(hours=2, minutes=5),
             problem="ipmi://10.0.0.2:623: no answer from the BMC",
         )
         rows = tuple(row for row in (silent, well) if request.node in {"", row.node})
-        problems = sum(1 for row in rows if row.problem)
-        return DeviceReport(
-            cluster=self._input.cluster,
-            began=now,
-            ended=now,
-            nodes=len(rows),
-            devices=len(rows),
-            answering=len(rows) - problems,
-            problems=problems,
-            rows=rows,
-        )
+        return report_of(self._input.cluster, rows, began=now, ended=now, nodes=len(rows), most=2)
 
     @workflow.signal
     def repeat(self, every: timedelta) -> None:

@@ -65,19 +65,6 @@ def method(name: str, driver: str, action: str, **parameters: str) -> dict[str, 
     return {"method": name, "template": "", "driver": driver, "action": action, "parameters": parameters}
 
 
-async def test_without_its_node_the_default_is_shown_as_far_as_it_is_known() -> None:
-    found, code = await planned("n1", a_config_map("unrelated"))
-    assert (code, found["errors"]) == (0, [])
-    assert [each["method"] for each in found["steps"]["power-management"]] == ["restart-instance"]
-    assert "Node/n1: there is no such Node here" in found["warnings"][0]
-
-
-async def test_a_node_that_says_no_instance_is_refused() -> None:
-    found, code = await planned("n1", a_node(provider_id=""))
-    assert code == 1
-    assert "Node/n1 has no providerID, so nothing says which instance it is" in found["errors"][0]
-
-
 async def test_the_proposals_own_file_with_the_demos_templates() -> None:
     bare_metal = (SEEDS / "002-bare-metal.yaml").read_text(encoding="utf-8").replace("[NODE_NAME]", "n1")
     pdu = {"template.properties": "agent_name=fence_eaton_snmp\nipaddr=10.0.0.4\nusername=u\npassword=pa=ss="}
@@ -110,19 +97,6 @@ async def test_the_proposals_own_file_with_the_demos_templates() -> None:
     assert "pa=ss=" not in json.dumps(found)
 
 
-async def test_the_proposals_file_as_it_is_names_nobody() -> None:
-    """Its node would silently get the default."""
-    found, code = await planned("n1", (SEEDS / "002-default.yaml").read_text(encoding="utf-8"), a_node())
-    assert code == 1
-    assert "ConfigMap/fence-config-[NODE_NAME]: metadata.name: expected the name of a node" in found["errors"][0]
-
-
-async def test_labels_of_the_node_choose_the_configuration_of_its_type() -> None:
-    of_type = a_config_map("fence-config-type-compute", **{"config.properties": "power_management=restart-instance"})
-    found, _ = await planned("n1", of_type, a_node(type="compute"))
-    assert (found["config"], found["source"]) == ("fence-config-type-compute", "type")
-
-
 async def test_our_own_kinds_are_named_as_the_source() -> None:
     power = {"driver": "ec2"}
     head = {"apiVersion": "nodewarden.io/v1alpha1"}
@@ -140,47 +114,49 @@ async def test_our_own_kinds_are_named_as_the_source() -> None:
     assert found["steps"]["power-management"][0]["action"] == "reboot"
 
 
-async def test_errors_are_printed_and_are_the_exit_code() -> None:
-    bad = a_config_map("fence-config-n1", **{"config.properties": "isolation=cordon\npower_management=nonsense"})
-    found, code = await planned("n1", bad, a_node())
+RESTART = {"config.properties": "power_management=restart-instance"}
+BAD = {"config.properties": "isolation=cordon\npower_management=nonsense"}
+ELSEWHERE = a_config_map("fence-config-n1", **RESTART)
+ELSEWHERE["metadata"]["namespace"] = "kube-system"
+FOR_ALL = {
+    "apiVersion": "nodewarden.io/v1alpha1",
+    "kind": "FenceConfig",
+    "metadata": {"name": "all"},
+    "spec": {"power": {"driver": "ec2"}},
+}
+NOT_READ = "ConfigMap/kube-system/fence-config-n1: is not read: the setting fence_namespace is default"
+
+
+@pytest.mark.parametrize(
+    ("objects", "config", "error", "warning"),
+    [
+        ([a_config_map("unrelated")], "default", "", "Node/n1: there is no such Node here"),
+        ([a_node(provider_id="")], "default", "Node/n1 has no providerID, so nothing says which instance it is", ""),
+        ([a_config_map("fence-config-type-compute", **RESTART), a_node(type="compute")], "fence-config-type-compute", "", ""),
+        ([a_config_map("fence-config-n1", **BAD), a_node()], "fence-config-n1", "nonsense is not defined", ""),
+        ([a_node(), "kind: ["], "default", "standard input, line", ""),
+        ([FOR_ALL, a_config_map("fence-config-n1", **RESTART), a_node()], "", "are both about it: keep one of them", ""),
+        ([ELSEWHERE, a_node()], "default", "", NOT_READ),
+    ],
+)
+async def test_what_files_lead_to(objects: list[dict[str, Any] | str], config: str, error: str, warning: str) -> None:
+    """An error is the exit code, and as much of the plan as is known is shown all the same."""
+    found, code = await planned("n1", *objects)
+    assert (code, found["config"]) == (1 if error else 0, config)
+    assert [error in each for each in found["errors"]] == [True] * bool(error), found["errors"]
+    assert [warning in each for each in found["warnings"]][:1] == [True] * bool(warning), found["warnings"]
+
+
+async def test_the_proposals_file_as_it_is_names_nobody() -> None:
+    """Its node would silently get the default."""
+    found, code = await planned("n1", (SEEDS / "002-default.yaml").read_text(encoding="utf-8"), a_node())
     assert code == 1
-    assert "nonsense is not defined" in found["errors"][0]
-    assert [each["method"] for each in found["steps"]["isolation"]] == ["cordon"]
-    assert found["steps"]["power-management"] == []
-
-
-async def test_a_file_that_cannot_be_read_is_an_error() -> None:
-    found, code = await planned("n1", a_node(), "kind: [")
-    assert code == 1
-    assert "standard input, line" in found["errors"][0]
-
-
-async def test_several_kinds_that_disagree_are_one_error() -> None:
-    config = {
-        "apiVersion": "nodewarden.io/v1alpha1",
-        "kind": "FenceConfig",
-        "metadata": {"name": "all"},
-        "spec": {"power": {"driver": "ec2"}},
-    }
-    other = a_config_map("fence-config-n1", **{"config.properties": "power_management=restart-instance"})
-    found, code = await planned("n1", config, other, a_node())
-    assert (code, found["config"]) == (1, "")
-    assert "are both about it: keep one of them" in found["errors"][0]
-
-
-async def test_an_object_in_another_namespace_is_said_to_be_left_out() -> None:
-    other = a_config_map("fence-config-n1", **{"config.properties": "power_management=restart-instance"})
-    other["metadata"]["namespace"] = "kube-system"
-    found, _ = await planned("n1", other, a_node())
-    assert found["config"] == "default"
-    assert "ConfigMap/kube-system/fence-config-n1: is not read: the setting fence_namespace is default" in found["warnings"]
+    assert "ConfigMap/fence-config-[NODE_NAME]: metadata.name: expected the name of a node" in found["errors"][0]
 
 
 async def test_the_namespace_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODEWARDEN_FENCE_NAMESPACE", "kube-system")
-    other = a_config_map("fence-config-n1", **{"config.properties": "power_management=restart-instance"})
-    other["metadata"]["namespace"] = "kube-system"
-    found, _ = await planned("n1", other, a_node())
+    found, _ = await planned("n1", ELSEWHERE, a_node())
     assert (found["config"], found["warnings"]) == ("fence-config-n1", [])
 
 

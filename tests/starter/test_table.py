@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from policy.checks.verdicts import Health
-from policy.episode.messages import Kind, Outcome, Phase
+from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.scan.admission import Because
-from policy.scan.report import AtRisk, Candidate, ClusterLease, NodeAtRisk
+from policy.scan.report import AtRisk, Candidate, NodeAtRisk
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
@@ -109,12 +109,6 @@ def test_while_temporal_is_away_the_last_picture_stays_and_says_how_old_it_is() 
     assert "node-1" in " ".join(lines)
 
 
-def test_a_foreign_lease_is_in_the_head_line() -> None:
-    """S38."""
-    lease = ClusterLease(held=False, holder="them", problem="Lease kube-system/nodewarden is held by 'them'")
-    assert "is held by 'them'" in drawn(status(scanner=scanner(report(row("node-1"), lease=lease))))[0]
-
-
 def test_who_waits_and_why() -> None:
     waiting = scanner(
         report(row("node-1")),
@@ -171,28 +165,14 @@ def test_a_candidate_that_waits_says_for_what(because: Because, message: str, sh
     assert shown in " ".join(" ".join(drawn(status(scanner=scanner(seen, refused=refused)))).split())
 
 
-def test_an_episode_that_waits_for_a_person_says_what_is_wrong() -> None:
-    shown = status(
-        row("node-1"), episodes=(episode(phase=Phase.NEEDS_HUMAN, problem="the BMC refuses our password", doing="waits"),)
-    )
-    text = "\n".join(drawn(shown))
-    assert "needs-human" in text
-    assert "the BMC refuses our password" in text
-
-
-def test_an_episode_that_does_not_answer_is_not_left_out() -> None:
-    shown = status(row("node-1"), silent=(SilentEpisode(node="node-8", workflow_id="w", problem="no answer within 10 s"),))
-    assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in drawn(shown))
-
-
-def test_more_open_episodes_than_fit_are_counted() -> None:
-    shown = status(row("node-1"), episodes=(episode(),), left_out=7)
-    assert "… and 7 more open episodes" in drawn(shown)
-
-
-def test_a_bad_end_says_that_the_machine_is_off() -> None:
-    shown = status(row("node-1"), ended=(result(outcome=Outcome.FENCED_OFF, left_off=True, message="it did not come back"),))
-    assert "fenced-off after 2m07s, left powered off: it did not come back" in drawn(shown)[-1]
+def test_what_waits_for_a_person_does_not_answer_or_does_not_fit_is_not_left_out() -> None:
+    parked = episode(phase=Phase.NEEDS_HUMAN, problem="the BMC refuses our password", doing="waits")
+    silent = SilentEpisode(node="node-8", workflow_id="w", problem="no answer within 10 s")
+    lines = drawn(status(row("node-1"), episodes=(parked,), silent=(silent,), left_out=7))
+    assert any("needs-human" in line for line in lines)
+    assert any("the BMC refuses our password" in line for line in lines)
+    assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in lines)
+    assert "… and 7 more open episodes" in lines
 
 
 def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import importlib
 import logging
 import os
+import pkgutil
 import signal
 import socket
 import struct
@@ -21,17 +22,16 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
-from temporalio.worker import Worker
 
+from activities import contracts
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
 from policy.checks.retries import RetryRules
 from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
 from workers.connect import connect
-from workers.embedded_process import find_binary
 from workers.setting_sources import SettingsError
 from workers.settings import RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
-from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
+from workers.worker import Role, Serving, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
 
@@ -102,36 +102,9 @@ async def test_the_retries_of_the_settings_are_those_that_a_scan_goes_by(setting
 
 
 def promised() -> list[str]:
-    from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
-    from activities.contracts.episodes import EpisodeActivities
-    from activities.contracts.evidence import DeviceEvidenceActivities, EvidenceActivities, EvidenceCollection
-    from activities.contracts.news import RepetitionActivities
-    from activities.contracts.power import PowerActivities
-    from activities.contracts.preservation import PreservationActivities, PreservationStarts
-    from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
-    from activities.contracts.scan import ScanActivities
-    from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
-
-    contracts = (
-        DeviceEvidenceActivities,
-        DeviceReadingActivities,
-        EpisodeActivities,
-        EvidenceActivities,
-        EvidenceCollection,
-        ExternalActivities,
-        FenceDeviceActivities,
-        RepetitionActivities,
-        PowerActivities,
-        PreservationActivities,
-        PreservationStarts,
-        RemediationActivities,
-        ScanActivities,
-        FreeingActivities,
-        IsolationActivities,
-        TargetActivities,
-        VolumeActivities,
-    )
-    return [name(found) for contract in contracts for found in activities_of(contract)]
+    modules = [importlib.import_module(f"{contracts.__name__}.{each.name}") for each in pkgutil.iter_modules(contracts.__path__)]
+    classes = {found for module in modules for found in vars(module).values() if isinstance(found, type)}
+    return [name(found) for contract in classes for found in activities_of(contract)]
 
 
 def name(found: Any) -> str:
@@ -236,18 +209,6 @@ async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) 
     assert not other.is_running
 
 
-async def test_a_deployment_registers_as_a_version_that_the_command_line_shows(
-    client: Client, server: str, settings: Settings
-) -> None:
-    deployment = WorkerDeployment(name=f"d-{uuid.uuid4().hex[:8]}", build_id="build-1")
-    async with compose(settings, client, clusters={"prod": NOWHERE}) as servings, running(client, servings, deployment):
-        async with asyncio.timeout(30):
-            while (described := await describe(server, deployment.name)) is None:
-                await asyncio.sleep(0.1)
-    versions = described["versionSummaries"]
-    assert [(version["deploymentName"], version["BuildID"]) for version in versions] == [(deployment.name, "build-1")]
-
-
 async def test_without_a_deployment_the_worker_is_unversioned(client: Client) -> None:
     """The behaviour stands on the worker: on the workflow classes it would wedge every unversioned worker."""
     from workflows.definitions.fencing import Fencing
@@ -270,29 +231,3 @@ async def test_a_second_signal_has_its_usual_effect() -> None:
         async with asyncio.timeout(5):
             await stop.wait()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-class running:  # noqa: N801 - reads as a sentence
-    """Workers that run while the context is open."""
-
-    def __init__(self, client: Client, servings: list[Serving], deployment: WorkerDeployment) -> None:
-        self._workers: list[Worker] = [build(client, each, WorkerSettings(), deployment=deployment) for each in servings]
-        self._stop = asyncio.Event()
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(run_until(self._stop, self._workers))
-
-    async def __aexit__(self, *_error: object) -> None:
-        self._stop.set()
-        await self._task
-
-
-async def describe(server: str, name: str) -> dict[str, Any] | None:
-    process = await asyncio.create_subprocess_exec(
-        str(find_binary()),
-        *("--address", server, "worker", "deployment", "describe", "--name", name, "-o", "json"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    output, _ = await process.communicate()
-    return json.loads(output) if process.returncode == 0 else None
