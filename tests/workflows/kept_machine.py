@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -66,12 +65,12 @@ class KeptMachine:
     devices: World = field(default_factory=World)
     timeout: timedelta = DEFAULT_TIMEOUT
     present: bool = True
-    errors: deque[ApplicationError] = field(default_factory=deque)
+    errors: list[ApplicationError] = field(default_factory=list)
     acts: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     tried_at: list[datetime] = field(default_factory=list)
     """Whenever its deletion was asked for and might have begun."""
-    deletion_errors: deque[ApplicationError] = field(default_factory=deque)
+    deletion_errors: list[ApplicationError] = field(default_factory=list)
     gave_up_at: datetime | None = None
     named: set[str] = field(default_factory=set)
     """How whoever asked for evictions and for the deletion said that the cluster Lease names him."""
@@ -155,7 +154,7 @@ class ScriptedMachine(ScriptedTarget):
     async def hold(self, request: contract.HoldRequest) -> contract.Hold:
         world = self._kept
         if world.errors:
-            raise world.errors.popleft()
+            raise world.errors.pop(0)
         world.looks += 1
         at = clock() - world.behind
         if not world.present:
@@ -213,7 +212,7 @@ class ScriptedMachine(ScriptedTarget):
         if world.gave_up_at is None:
             world.tried_at.append(clock())
             if world.deletion_errors:
-                raise world.deletion_errors.popleft()
+                raise world.deletion_errors.pop(0)
         if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), clock()):
             return contract.GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
         if world.held.expiry is not None and not world.held.expired(clock()):

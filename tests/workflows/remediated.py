@@ -7,7 +7,6 @@ at every act: S14, S20, S33 and that no successor is ever taken for the patient.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -149,7 +148,7 @@ class Remediated:
     looked: bool = False
     looked_at: datetime = START
     """When a look last said go."""
-    errors: dict[str, deque[ApplicationError | str]] = field(default_factory=dict)
+    errors: dict[str, list[ApplicationError | str]] = field(default_factory=dict)
     """What befalls the next attempts at an activity: an error, or the loss of its worker `before` or `after` it was done."""
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What happens right before the next attempt at an activity."""
@@ -212,7 +211,7 @@ class ScriptedRemediation:
         world.settle(attempt.now)
         if (happens := world.before.pop(name, None)) is not None:
             happens()
-        befalls = world.errors[name].popleft() if world.errors.get(name) else None
+        befalls = world.errors[name].pop(0) if world.errors.get(name) else None
         if befalls == "before":
             raise Lost
         if isinstance(befalls, ApplicationError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -74,7 +73,7 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
     """S34, S35: where a remediation can't begin after all, whoever comes next would else know of nothing."""
     world = Remediated(ladder=(FENCE,), node=tainted())
     unreadable = failure(ErrorType.INVALID_CONFIG, "the mark can't be read any more")
-    world.errors["power-management.untaint-out-of-service"] = deque([unreadable])
+    world.errors["power-management.untaint-out-of-service"] = [unreadable]
     with Play(world) as play:
         play.did("uncordon")
         assert play.passed >= IN_FLIGHT
@@ -96,7 +95,7 @@ def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remedia
 
 def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_its_permit() -> None:
     """S1, S17: to take it away restores, so that no brake holds it up."""
-    world = Remediated(ladder=(FENCE,), node=tainted(answers=deque([QUEUED] * 100)))
+    world = Remediated(ladder=(FENCE,), node=tainted(answers=[QUEUED] * 100))
     with Play(world, permit_granted=False) as play:
         play.until(lambda status: status.doing.startswith("waits for a permit"))
         assert not world.node.tainted
@@ -114,7 +113,7 @@ def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_a_p
 
 async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_its_permit(env: WorkflowEnvironment) -> None:
     """S1, S17."""
-    world = World(mark=left_by("old", out_of_service=True), tainted=True, answers=deque([QUEUED] * 100))
+    world = World(mark=left_by("old", out_of_service=True), tainted=True, answers=[QUEUED] * 100)
     async with fencing(env, world, permit_granted=False) as run:
         await run.until(lambda status: status.phase is Phase.QUEUED and status.doing.startswith("waits for a permit"))
         assert not world.tainted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -77,7 +76,7 @@ async def test_a_volume_that_leaves_with_its_pods_is_not_detached_by_force(env: 
 async def test_a_volume_that_moves_just_then_is_left_to_its_new_machine(env: WorkflowEnvironment) -> None:
     """S9: the cloud says that it is not attached here any more."""
     elsewhere = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
-    world = world_of(restart(), ready=True, need=PERSON, detach_errors=deque([elsewhere]))
+    world = world_of(restart(), ready=True, need=PERSON, detach_errors=[elsewhere])
     async with fencing(env, world, at="detach vol-1") as run:
         world.volumes["vol-1"] = VolumeState.UNKNOWN
         await run.result(Outcome.RECOVERED)
@@ -87,7 +86,7 @@ async def test_a_volume_that_moves_just_then_is_left_to_its_new_machine(env: Wor
 async def test_a_machine_that_is_another_one_keeps_its_volumes(env: WorkflowEnvironment) -> None:
     """S9: it still lists what it says is not attached to it."""
     other = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
-    world = world_of(restart(), ready=True, need=PERSON, detach_errors=deque([other]))
+    world = world_of(restart(), ready=True, need=PERSON, detach_errors=[other])
     assert "vol-1 is not attached here" in (await parked(env, world)).problem
     assert world.commands == []
 
@@ -124,14 +123,14 @@ async def test_a_volume_that_is_detached_already_is_one_thing_less_to_do(env: Wo
 async def test_nothing_is_detached_from_under_a_pod_whose_budget_keeps_it(env: WorkflowEnvironment) -> None:
     """S30: the next step of the ladder, which has another proof, may."""
     blocked = DrainResult(left=1, blocked=("demo/database-0: budget db",), mounting=("demo/database-0",))
-    world = world_of(restart(), drains=deque([blocked] * 200))
+    world = world_of(restart(), drains=[blocked] * 200)
     assert "nothing is detached: demo/database-0: budget db" in (await parked(env, world)).problem
     assert set(touched(world)) == {"cordon", "drain"}
 
 
 async def test_a_crashing_pod_whose_budget_keeps_it_holds_nothing_up(env: WorkflowEnvironment) -> None:
     blocked = DrainResult(left=1, blocked=("demo/client: budget clients",))
-    world = world_of(restart(), drains=deque([blocked] * 200))
+    world = world_of(restart(), drains=[blocked] * 200)
     await fenced(env, world)
     assert "detach vol-1" in world.acts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -64,14 +63,14 @@ async def test_a_node_that_comes_back_during_the_wait_is_only_uncordoned(env: Wo
 
 async def test_a_need_that_is_gone_at_the_last_look_stops_the_power_off(env: WorkflowEnvironment) -> None:
     """S20: whatever was true before, the last look decides."""
-    world = World(looks=deque([LookVerdict.GO, LookVerdict.NEED_GONE]))
+    world = World(looks=[LookVerdict.GO, LookVerdict.NEED_GONE])
     await fenced(env, world)
     assert (world.count("cordon"), world.count("off"), world.count("uncordon")) == (1, 0, 1)
 
 
 async def test_a_veto_before_off_wins_and_is_told(env: WorkflowEnvironment) -> None:
     """S20: exclude label, pause, preserve request or another's maintenance lease."""
-    world = World(looks=deque([LookVerdict.GO, LookVerdict.VETOED]))
+    world = World(looks=[LookVerdict.GO, LookVerdict.VETOED])
     result = await fenced(env, world, Outcome.RELEASED)
     assert "vetoed" in result.message
     assert world.count("off") == 0
@@ -88,7 +87,7 @@ async def test_another_holder_of_the_node_lease_vetoes(env: WorkflowEnvironment)
 
 async def test_an_unlicensed_act_waits_until_it_is_licensed(env: WorkflowEnvironment) -> None:
     """S38, S14: without cluster Lease or permit nothing destructive is done."""
-    world = World(looks=deque([LookVerdict.GO, LookVerdict.NOT_LICENSED, LookVerdict.NOT_LICENSED]))
+    world = World(looks=[LookVerdict.GO, LookVerdict.NOT_LICENSED, LookVerdict.NOT_LICENSED])
     await fenced(env, world)
     assert world.count("look") == 4
     order(world.acts, "look", "off")
@@ -108,7 +107,7 @@ async def test_a_bmc_that_ignores_the_off_is_never_believed(env: WorkflowEnviron
 async def test_a_bmc_that_never_answers_parks_the_episode(env: WorkflowEnvironment) -> None:
     """S3: no answer is never off."""
     silent = failure(ErrorType.UNREACHABLE, "ipmi://10.0.0.7:623: no answer from the BMC")
-    world = World(off_errors=deque([silent] * 10), read_errors=deque([silent] * 40))
+    world = World(off_errors=[silent] * 10, read_errors=[silent] * 40)
     status = await parked(env, world)
     assert "no answer from the BMC" in status.problem
     assert world.consequences() == []
@@ -117,7 +116,7 @@ async def test_a_bmc_that_never_answers_parks_the_episode(env: WorkflowEnvironme
 
 async def test_a_wrong_password_asks_for_a_person_at_once(env: WorkflowEnvironment) -> None:
     """Unauthorized is never retried: more tries would lock the account."""
-    world = World(off_errors=deque([failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")] * 9))
+    world = World(off_errors=[failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")] * 9)
     status = await parked(env, world)
     assert "refused the login" in status.problem
     assert len(world.off_errors) == 8
@@ -144,7 +143,7 @@ async def test_a_lost_answer_to_off_is_read_and_never_repeated(env: WorkflowEnvi
 async def test_a_restart_of_the_flow_keeps_what_is_proven(env: WorkflowEnvironment) -> None:
     """S5: failing consequences never lead to a second off."""
     refused = failure(ErrorType.UNREACHABLE, "the API server is away")
-    world = World(free_errors=deque([refused] * 3))
+    world = World(free_errors=[refused] * 3)
     result = await fenced(env, world)
     assert world.count("off") == 1
     assert any(entry.act == "restart" for entry in result.record)
@@ -194,7 +193,7 @@ async def test_the_same_boot_id_is_no_restart(env: WorkflowEnvironment) -> None:
 
 async def test_a_failing_on_never_sends_another_off(env: WorkflowEnvironment) -> None:
     """S5: tried again, read first; no second off."""
-    world = World(on_errors=deque([failure(ErrorType.UNREACHABLE, "no answer"), failure(ErrorType.AMBIGUOUS, "lost")]))
+    world = World(on_errors=[failure(ErrorType.UNREACHABLE, "no answer"), failure(ErrorType.AMBIGUOUS, "lost")])
     await fenced(env, world)
     assert (world.count("off"), world.count("on")) == (1, 1)
 
@@ -282,7 +281,7 @@ async def test_a_node_that_is_preserved_after_off_is_left_off_until_a_person_res
 async def test_a_veto_after_the_machine_was_touched_is_a_persons_case(env: WorkflowEnvironment) -> None:
     """S35: nobody may call "given up before power-off" what may be off."""
     go, veto = LookVerdict.GO, LookVerdict.VETOED
-    world = World(ignores_off=True, looks=deque([go, go, veto]))
+    world = World(ignores_off=True, looks=[go, go, veto])
     status = await parked(env, world)
     assert "vetoed" in status.problem
     assert world.count("uncordon") == 0
@@ -291,7 +290,7 @@ async def test_a_veto_after_the_machine_was_touched_is_a_persons_case(env: Workf
 async def test_a_lost_cluster_lease_at_a_consequence_is_waited_with(env: WorkflowEnvironment) -> None:
     """S38: the scanner is away for a while; no try is used up and nothing is given up."""
     lost = [failure(ErrorType.NOT_LICENSED, "the cluster Lease is not held") for _ in range(9)]
-    world = World(free_errors=deque(lost))
+    world = World(free_errors=lost)
     result = await fenced(env, world)
     assert result.freed_pods == 3
     assert world.count("off") == 1
@@ -341,7 +340,7 @@ async def test_an_input_without_a_node_fails_at_once_instead_of_wedging(env: Wor
 async def test_what_can_never_work_shows_before_anything_is_done_to_the_node(env: WorkflowEnvironment) -> None:
     """A missing Secret or a wrong password must not wait for the wait to be over."""
     refused = failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")
-    world = World(plan=plan(wait_before_power=timedelta(days=3650)), read_errors=deque([refused]))
+    world = World(plan=plan(wait_before_power=timedelta(days=3650)), read_errors=[refused])
     status = await parked(env, world)
     assert "refused the login" in status.problem
     assert world.count("cordon") == 0
@@ -350,7 +349,7 @@ async def test_what_can_never_work_shows_before_anything_is_done_to_the_node(env
 async def test_each_device_is_looked_at_before_its_own_off(env: WorkflowEnvironment) -> None:
     """S20: the second supply of a machine is not switched off on the look before the first."""
     go, veto = LookVerdict.GO, LookVerdict.VETOED
-    world = World(plan=plan(levels=(TWO_SUPPLIES,)), looks=deque([go, go, veto]))
+    world = World(plan=plan(levels=(TWO_SUPPLIES,)), looks=[go, go, veto])
     status = await parked(env, world)
     assert "vetoed" in status.problem
     assert world.count("off") == 1
@@ -369,7 +368,7 @@ async def test_a_node_that_is_back_before_the_lost_answer_to_on_is_known_of_need
 async def test_a_parked_node_that_is_back_but_cannot_be_switched_on_waits_for_a_person_once(env: WorkflowEnvironment) -> None:
     """S35: no second parking inside the first one, and a word that comes while power-on is tried is heard."""
     silent = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(ignores_off=True, on_errors=deque([silent] * 50))
+    world = World(ignores_off=True, on_errors=[silent] * 50)
     async with fencing(env, world) as run:
         await run.parked()
         await run.sees(ready=True)
@@ -455,9 +454,9 @@ async def test_a_node_that_is_deleted_after_off_is_freed_by_deletion_and_switche
 async def test_a_lost_answer_to_the_first_mark_leaves_none_behind(env: WorkflowEnvironment) -> None:
     """S35: it is tried again; where it can't be had at all, "refused" means that nothing is left."""
     lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
-    world = World(mark_errors=deque([lost]))
+    world = World(mark_errors=[lost])
     await fenced(env, world)
-    refused = World(mark_errors=deque([lost] * 9))
+    refused = World(mark_errors=[lost] * 9)
     await fenced(env, refused, Outcome.REFUSED)
     assert not refused.marked
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -182,7 +181,7 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
 async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boot_that_it_is_on(env: WorkflowEnvironment) -> None:
     """S9: who is fenced stays pinned from the start, which boot of it only once it may be fenced."""
     queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
-    world = World(plan=fabric_only(), answers=deque([queued]))
+    world = World(plan=fabric_only(), answers=[queued])
     async with fencing(env, world, permit_granted=False, at="ask-permit") as run:
         world.boot_id = "boot-2"
         run.go_on()
@@ -196,7 +195,7 @@ async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boo
 async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env: WorkflowEnvironment) -> None:
     """S9."""
     queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
-    world = World(plan=fabric_only(), answers=deque([queued]))
+    world = World(plan=fabric_only(), answers=[queued])
     async with fencing(env, world, permit_granted=False, at="ask-permit") as run:
         world.boot_id, world.uid, world.provider_id = "boot-2", "uid-2", "sim://8"
         await run.result(Outcome.REPLACED)
@@ -300,7 +299,7 @@ async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_pr
         DrainResult(evicted=2, left=1, names=("default/web",)),
         DrainResult(evicted=1, withheld=("db-0: attached",)),
     ]
-    world = World(plan=plan(isolation=(CORDON, DRAIN)), drains=deque(rounds))
+    world = World(plan=plan(isolation=(CORDON, DRAIN)), drains=rounds)
     result = await fenced(env, world)
     assert (world.count("drain"), [entry.detail for entry in result.record if entry.act == "drain"]) == (
         2,
@@ -310,7 +309,7 @@ async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_pr
 
 async def test_a_budget_that_blocks_a_drain_does_not_hold_up_fencing_for_ever(env: WorkflowEnvironment) -> None:
     blocked = DrainResult(left=1, names=("default/db-0",), blocked=("default/db-0: budget db",))
-    world = World(plan=plan(isolation=(DRAIN,)), drains=deque([blocked] * 100))
+    world = World(plan=plan(isolation=(DRAIN,)), drains=[blocked] * 100)
     result = await fenced(env, world)
     assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["incomplete"]
 
@@ -318,7 +317,7 @@ async def test_a_budget_that_blocks_a_drain_does_not_hold_up_fencing_for_ever(en
 async def test_a_pod_that_a_filter_refuses_fails_the_step_before_anything_is_evicted(env: WorkflowEnvironment) -> None:
     """S29."""
     refused = DrainResult(errors=("default/bare: nothing manages it",))
-    world = World(plan=plan(isolation=(DRAIN,), tries=1, restarts=0), drains=deque([refused]))
+    world = World(plan=plan(isolation=(DRAIN,), tries=1, restarts=0), drains=[refused])
     assert "default/bare: nothing manages it" in (await parked(env, world)).problem
     assert world.commands == []
 
@@ -474,7 +473,7 @@ async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: Workflow
 async def test_a_machine_is_given_up_once_and_read_until_it_is(env: WorkflowEnvironment) -> None:
     """S2, S33: accepted is not given up, a lost answer is read and not repeated, and a slow cloud is waited for."""
     lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
-    world = World(plan=plan(terminate_instance=True), terminate_errors=deque([lost]), stays=6)
+    world = World(plan=plan(terminate_instance=True), terminate_errors=[lost], stays=6)
     await fenced(env, world, Outcome.FENCED_OFF)
     assert world.count("terminate") == 1
     assert world.count("read-given-up") == 7  # which takes longer than one try
@@ -495,7 +494,7 @@ async def test_a_machine_that_is_still_there_is_nowhere_called_given_up(env: Wor
 async def test_a_machine_that_nobody_wants_given_up_any_more_is_switched_on_by_a_word(env: WorkflowEnvironment) -> None:
     """S17, S20, S35: its check is gone before it is given up. Whoever has it go on gets it back, and no brake holds that up."""
     refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
-    world = World(plan=plan(terminate_instance=True, power_on=False), answers=deque([refusal] * 50))
+    world = World(plan=plan(terminate_instance=True, power_on=False), answers=[refusal] * 50)
     async with fencing(env, world, at="off") as run:
         world.excused = True
         assert "given up" in (await run.parked()).problem

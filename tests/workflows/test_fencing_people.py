@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -126,7 +125,7 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
     world = World(
         need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"),
         ready=True,
-        answers=deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100_000),
+        answers=[PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100_000,
     )
     async with fencing(env, world, permit_granted=False, holder="") as run:
         status = await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
@@ -141,7 +140,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
 ) -> None:
     """S14, S20: whoever starts the workflow may say that it was granted, and a scanner may have been replaced since."""
     queued = [PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 3
-    world = World(permitted=False, answers=deque(queued))
+    world = World(permitted=False, answers=queued)
     async with fencing(env, world, permit_granted=True) as run:
         status = await run.until(lambda status: bool(status.queued))
         assert (status.permit, "cordon" in world.acts, world.count("off")) == (False, False, 0)
@@ -152,7 +151,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
 async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_lost(env: WorkflowEnvironment) -> None:
     """S17, S20: the way back needs no permit, and no brake holds it up."""
     queued = [PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100
-    world = World(permitted=False, answers=deque(queued))
+    world = World(permitted=False, answers=queued)
     async with fencing(env, world, permit_granted=True) as run:
         await run.until(lambda status: bool(status.queued))
         asked = world.count("ask-permit")
@@ -165,7 +164,7 @@ async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
     """S17, S18: refused with the reason."""
     refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
-    world = World(answers=deque([refusal]))
+    world = World(answers=[refusal])
     result = await fenced(env, world, permit_granted=False, outcome=Outcome.REFUSED)
     assert "short circuit" in result.message
     assert world.acts == ["pin", "ask-permit"]
@@ -175,7 +174,7 @@ async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowE
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""
     refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
-    world = World(on_errors=deque([failure(ErrorType.UNREACHABLE, "no answer")] * 500), answers=deque([refusal] * 500))
+    world = World(on_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500, answers=[refusal] * 500)
     async with fencing(env, world) as run:
         await run.parked()
         assert world.pods == 0
@@ -189,7 +188,7 @@ async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: Wor
     """S14: freed, but what is left destroys the machine."""
     plain = plan()
     given_up = replace(plain, terminate_instance=True, power_on=False)
-    world = World(plan=given_up, terminate_errors=deque([failure(ErrorType.UNREACHABLE, "no answer")] * 500))
+    world = World(plan=given_up, terminate_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500)
     async with fencing(env, world) as run:
         await run.parked()
         assert world.pods == 0
@@ -251,7 +250,7 @@ async def test_a_hold_that_comes_during_the_last_look_makes_it_look_again(env: W
 
 async def test_abort_with_power_on_switches_on_even_if_freeing_fails(env: WorkflowEnvironment) -> None:
     """S35: the two are decisions of their own."""
-    world = World(free_errors=deque([failure(ErrorType.UNREACHABLE, "the API server is away")] * 99))
+    world = World(free_errors=[failure(ErrorType.UNREACHABLE, "the API server is away")] * 99)
     async with fencing(env, world) as run:
         await run.parked()
         await run.abort(power_on=True)
@@ -274,7 +273,7 @@ async def test_a_person_is_asked_in_a_parked_episode_whatever_a_look_answers(env
 async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment) -> None:
     """S8, S6: a word stands against a silent device, not against one that has been switched on since."""
     silent = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(off_errors=deque([silent] * 9), read_errors=deque([silent] * 400))
+    world = World(off_errors=[silent] * 9, read_errors=[silent] * 400)
     async with fencing(env, world) as run:
         await run.parked()
         world.read_errors.clear()  # it answers again, and the machine is on
@@ -317,7 +316,7 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
 async def test_an_acknowledgement_ends_though_the_device_had_said_on_before_any_off(env: WorkflowEnvironment) -> None:
     """S8: the first reading of all is older than everything that a person's word is about."""
     silent = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(off_errors=deque([silent] * 9))
+    world = World(off_errors=[silent] * 9)
     world.gates["cordon"] = asyncio.Event()
     async with fencing(env, world) as run:
         await run.did("cordon")  # it has said on by now
@@ -334,7 +333,7 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
     """S35: also where no off was ever sent, and freeing fails."""
     silent = failure(ErrorType.UNREACHABLE, "no answer")
     away = failure(ErrorType.UNREACHABLE, "the API server is away")
-    world = World(off_errors=deque([silent] * 9), read_errors=deque([silent] * 400), free_errors=deque([away] * 99))
+    world = World(off_errors=[silent] * 9, read_errors=[silent] * 400, free_errors=[away] * 99)
     async with fencing(env, world) as run:
         await run.parked()
         world.power = dict.fromkeys(world.power, PowerState.OFF)

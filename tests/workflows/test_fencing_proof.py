@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -49,7 +48,7 @@ async def test_a_device_that_is_silent_before_a_consequence_licenses_none(env: W
 
 async def test_an_off_that_was_refused_is_none_that_a_reading_could_follow(env: WorkflowEnvironment) -> None:
     """S2, S4: somebody else has it off by the next reading. Only an off of ours that was sent makes a later reading a proof."""
-    world = World(others=deque([PowerState.ON, PowerState.OFF]))
+    world = World(others=[PowerState.ON, PowerState.OFF])
     world.off_errors.append(failure(ErrorType.UNREACHABLE, "no answer"))
     await fenced(env, world)
     assert world.count("off") == 1

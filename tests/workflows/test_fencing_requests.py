@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import timedelta
 from typing import Any
 
@@ -74,7 +73,7 @@ async def test_a_wish_that_is_withdrawn_during_the_wait_is_the_way_back(env: Wor
 
 async def test_a_wish_that_is_withdrawn_at_the_last_look_stops_the_power_off(env: WorkflowEnvironment) -> None:
     """S20."""
-    there = world(looks=deque([LookVerdict.NEED_GONE]))
+    there = world(looks=[LookVerdict.NEED_GONE])
     await fenced(env, there)
     assert (there.count("off"), there.count("uncordon")) == (0, 1)
 
@@ -104,7 +103,7 @@ async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_wi
 
 async def test_a_success_that_is_told_after_a_resume_is_the_last_word(env: WorkflowEnvironment) -> None:
     """S35: the node is pinned anew by a person's word; the failure that was told before is not taken up again at the end."""
-    there = world(boots=False, read_errors=deque([failure(ErrorType.UNAUTHORIZED, "wrong password")]))
+    there = world(boots=False, read_errors=[failure(ErrorType.UNAUTHORIZED, "wrong password")])
     async with fencing(env, there) as run:
         await run.parked()
         await run.resume("the password is mended")
@@ -133,7 +132,7 @@ async def test_a_machine_that_is_to_be_left_off_is_a_success(env: WorkflowEnviro
 
 async def test_whoever_can_not_be_answered_is_not_acted_for(env: WorkflowEnvironment) -> None:
     """S33: an object that never hears that it has been served would be served again and again."""
-    there = world(answer_errors=deque([failure(ErrorType.FORBIDDEN, "may not patch its status")] * 50))
+    there = world(answer_errors=[failure(ErrorType.FORBIDDEN, "may not patch its status")] * 50)
     assert "may not patch its status" in (await fenced(env, there, Outcome.REFUSED)).message
     assert (there.count("cordon"), there.count("off")) == (0, 0)
     assert not there.marked
@@ -157,7 +156,7 @@ async def test_words_in_between_hold_nothing_up_and_the_last_one_is_tried_until_
 
 async def test_an_abort_ends_the_attempts_at_the_last_word(env: WorkflowEnvironment) -> None:
     """Rights that nobody will ever give must not keep an episode for ever."""
-    there = world(answer_errors=deque())
+    there = world(answer_errors=[])
     async with fencing(env, there, at=f"answer {FENCED}") as run:
         there.answer_errors.extend(failure(ErrorType.FORBIDDEN, "never") for _ in range(500))
         run.go_on()

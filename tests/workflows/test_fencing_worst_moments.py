@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from datetime import timedelta
 
 import pytest
@@ -40,8 +39,8 @@ async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnviron
 async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit(env: WorkflowEnvironment) -> None:
     """S6, S8: ada saw boot-1 off. While the episode queues somebody switches the machine on; it hangs again as boot-2."""
     world = World(plan=plan(tries=1, restarts=0))
-    world.read_errors = deque([failure(ErrorType.UNAUTHORIZED, "wrong password")] * 1000)
-    world.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")])
+    world.read_errors = [failure(ErrorType.UNAUTHORIZED, "wrong password")] * 1000
+    world.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")]
     async with fencing(env, world) as run:
         await run.parked()
         await run.acknowledge("pulled the plug")
@@ -78,7 +77,7 @@ async def test_a_taint_of_ours_goes_before_power_on_though_our_mark_was_removed_
 async def test_a_taint_of_ours_that_cannot_be_removed_keeps_the_machine_off_and_asks_a_person(env: WorkflowEnvironment) -> None:
     """S32: another episode has come to call it its own."""
     world = World()
-    world.untaint_errors = deque([failure(ErrorType.VETOED, "another episode calls the out-of-service taint its own")])
+    world.untaint_errors = [failure(ErrorType.VETOED, "another episode calls the out-of-service taint its own")]
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "calls the out-of-service taint its own" in status.problem
@@ -129,11 +128,11 @@ async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
 async def test_a_node_that_is_preserved_once_it_is_off_is_not_deleted_and_a_person_is_asked(env: WorkflowEnvironment) -> None:
     """S20, S21: it is off and freed, so that nothing was given up; what is to become of its Node is for a person to say."""
     world = World(plan=plan(delete_node=True, power_on=False))
-    real, refusals = world.act, deque([failure(ErrorType.VETOED, "Node/node-7 is not deleted: somebody preserves it")])
+    real, refusals = world.act, [failure(ErrorType.VETOED, "Node/node-7 is not deleted: somebody preserves it")]
 
     async def refuse(name: str) -> None:
         if name == "delete-node" and refusals:
-            raise refusals.popleft()
+            raise refusals.pop(0)
         await real(name)
 
     world.act = refuse  # type: ignore[method-assign]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -427,7 +426,7 @@ async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(env:
     """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
     world = machine()
     world.devices = devices = World(plan=switched(), mark=left_by("older"))
-    devices.mark_errors = deque([failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500)
+    devices.mark_errors = [failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500
     world.annotate("now")
     async with preserving(env, world) as run:
         await run.until(lambda status: "does not exist" in status.problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import UTC, datetime, timedelta
 
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
@@ -29,7 +28,7 @@ async def test_pods_are_deleted_in_portions_and_the_time_that_is_waited_is_nobod
     """S1, S2: every portion on a reading of its own. The wait for the second is longer than freeing may take, and it is not given
     up for that."""
     wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
-    world = World(plan=plan(free_timeout=timedelta(seconds=5)), per_minute=2, portions=deque([now(2), wait, now(1)]))
+    world = World(plan=plan(free_timeout=timedelta(seconds=5)), per_minute=2, portions=[now(2), wait, now(1)])
     result = await fenced(env, world)
     assert result.ended - result.started > timedelta(hours=3)
     assert result.freed_pods == 3
@@ -65,7 +64,7 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
     """S1, S20: after a wait the last look and the readings are new."""
     wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
     methods = {"isolation": (CORDON, FC_OFF_SAN, FREE), "recovery": (FC_ON, UNCORDON)}
-    world = World(plan=plan(**methods), per_minute=2, pods=0, portions=deque([wait, now(2)]))
+    world = World(plan=plan(**methods), per_minute=2, pods=0, portions=[wait, now(2)])
     result = await fenced(env, world)
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
     acts = [act for act in world.acts if act in {"look", "read-path", "free-cut-pods"} or act.startswith("ask for")]

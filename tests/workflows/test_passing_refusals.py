@@ -5,7 +5,7 @@ Nobody is asked for that, wherever in an episode it comes; for a refusal that la
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -98,7 +98,7 @@ async def test_a_refusal_that_lasts_for_a_minute_is_told_to_a_person(env: Workfl
 def test_a_step_of_a_ladder_outlives_a_refusal_that_passes(strategy: Strategy, method: str, act: str) -> None:
     """S35: the next step may be a worse one."""
     world = Remediated(ladder=(step(strategy), step(Strategy.REBOOT)))
-    world.errors[method] = deque([FORBIDDEN] * 2)
+    world.errors[method] = [FORBIDDEN] * 2
     with Play(world) as play:
         play.did(act)
         assert not [entry for entry in play.record() if (entry.act, entry.outcome) == ("step", "failed")]
@@ -110,7 +110,7 @@ def test_a_step_of_a_ladder_outlives_a_refusal_that_passes(strategy: Strategy, m
 def test_a_deletion_that_is_refused_for_good_is_the_next_steps_turn_after_a_minute() -> None:
     """S35: of a ladder a right that is missing fails the step, and not a person's patience."""
     world = Remediated(ladder=(step(Strategy.DELETE_MACHINE), step(Strategy.EXTERNAL)))
-    world.errors["preservation.give-up"] = deque([FORBIDDEN] * 1000)
+    world.errors["preservation.give-up"] = [FORBIDDEN] * 1000
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         assert timedelta(minutes=1) <= play.passed < timedelta(minutes=3)
@@ -147,8 +147,8 @@ async def test_a_worker_that_declines_because_of_its_clock_parks_nothing(env: Wo
 
 async def test_a_consequence_that_a_worker_declined_has_not_begun(env: WorkflowEnvironment) -> None:
     """S6: the need is gone before the next try, and nothing is freed any more."""
-    world = World(plan=plan(power_on=False), free_errors=deque([DECLINED]))
-    world.glances = deque([LookVerdict.GO, LookVerdict.NEED_GONE])
+    world = World(plan=plan(power_on=False), free_errors=[DECLINED])
+    world.glances = [LookVerdict.GO, LookVerdict.NEED_GONE]
     result = await fenced(env, world, Outcome.FENCED_OFF)
     assert [entry.detail for entry in result.record if entry.act == "free-workloads"] == [
         "the need was gone before any consequence began"
@@ -170,7 +170,7 @@ async def test_a_refusal_that_passes_after_a_wait_for_the_lease_parks_nobody(env
 def test_a_step_of_a_ladder_outlives_a_refusal_after_a_wait_for_the_lease() -> None:
     """S35: the same, where the next step may be a worse one."""
     world = Remediated(ladder=(step(Strategy.DELETE_MACHINE), step(Strategy.REBOOT)))
-    world.errors["preservation.give-up"] = deque([*[LEASELESS] * 5, FORBIDDEN])
+    world.errors["preservation.give-up"] = [*[LEASELESS] * 5, FORBIDDEN]
     with Play(world) as play:
         play.did("give-up")
         assert not [entry for entry in play.record() if (entry.act, entry.outcome) == ("step", "failed")]

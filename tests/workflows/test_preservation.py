@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -194,7 +193,7 @@ async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_mach
 async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: WorkflowEnvironment) -> None:
     """P27; S30, S36: nothing is forced while the machine has power."""
     world = machine(fails=True)
-    world.devices.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
+    world.devices.drains = [DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: "db-0" in status.doing)
         await run.skip(timedelta(hours=3))
@@ -216,7 +215,7 @@ async def test_a_machine_that_is_deleted_ends_its_preservation(env: WorkflowEnvi
 
 async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
     world = machine("now")
-    world.errors = deque([failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3)
+    world.errors = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3
     async with preserving(env, world) as run:
         await run.skip(timedelta(hours=1))
         await run.is_in(Phase.RUNNING_PRESERVED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -107,7 +106,7 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
 async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
     """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""
     world = machine(fails=True)
-    world.devices.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
+    world.devices.drains = [DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: "drains the node" in status.doing)
         await run.says(Preservation.hold)

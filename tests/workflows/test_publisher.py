@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from datetime import timedelta
 
 import pytest
@@ -99,7 +98,7 @@ async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: Wo
 
 
 async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(env: WorkflowEnvironment) -> None:
-    world = World(looks=deque([LookVerdict.GO, LookVerdict.VETOED]))
+    world = World(looks=[LookVerdict.GO, LookVerdict.VETOED])
     await fenced(env, world, Outcome.RELEASED)
     [skipped] = [event for event in world.events if event.reason == "StepSkipped"]
     assert skipped.message == "power-management: given up before power-off: scripted vetoed"
@@ -137,7 +136,7 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
 
 async def test_what_can_never_be_told_by_itself_fails_no_episode(env: WorkflowEnvironment) -> None:
     """The story is the same."""
-    world = World(tell_errors=deque([AWAY] * 100), plan=plan(wait_before_power=timedelta(minutes=1)))
+    world = World(tell_errors=[AWAY] * 100, plan=plan(wait_before_power=timedelta(minutes=1)))
     await fenced(env, world)
     assert len(world.tell_errors) < 100
     assert (world.count("off"), world.count("on"), world.pods) == (1, 1, 0)
@@ -145,7 +144,7 @@ async def test_what_can_never_be_told_by_itself_fails_no_episode(env: WorkflowEn
 
 async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
-    world = World(tell_errors=deque([failure(ErrorType.INVALID_CONFIG, "no")]), plan=plan(wait_before_power=timedelta(minutes=1)))
+    world = World(tell_errors=[failure(ErrorType.INVALID_CONFIG, "no")], plan=plan(wait_before_power=timedelta(minutes=1)))
     await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
@@ -164,6 +163,6 @@ async def test_a_worker_that_is_lost_while_it_tells_holds_up_nothing(
 
 async def test_an_episode_that_never_pinned_its_node_is_not_shown(env: WorkflowEnvironment) -> None:
     """Whose NodeFence would that be?"""
-    world = World(pin_errors=deque([failure(ErrorType.INVALID_CONFIG, f"no template for {NODE}")]))
+    world = World(pin_errors=[failure(ErrorType.INVALID_CONFIG, f"no template for {NODE}")])
     await fenced(env, world, Outcome.REFUSED)
     assert world.shown == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -98,7 +97,7 @@ def test_until_when_others_hold_the_node_is_told_to_the_scanner(seen: str) -> No
     world, until = Remediated(ladder=DELETION), datetime(2030, 1, 1, 12, tzinfo=UTC)
     world.node.lease_until = until
     if seen == "at the last look":
-        world.node.looks = deque([LookVerdict.VETOED])
+        world.node.looks = [LookVerdict.VETOED]
     else:
         world.node.lease_holder = "node-maintenance"
     remediated(world, outcome=Outcome.RELEASED)
@@ -127,7 +126,7 @@ def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(
 def test_whoever_keeps_the_machine_at_the_last_look_keeps_it() -> None:
     """S20, S27: nothing was done, and the marks go."""
     world = Remediated(ladder=DELETION)
-    world.node.looks = deque([LookVerdict.VETOED])
+    world.node.looks = [LookVerdict.VETOED]
     result = remediated(world, Outcome.RELEASED)
     assert "before anything was done" in result.message
     assert world.deletions == []
@@ -211,7 +210,7 @@ def test_whoever_keeps_the_machine_before_its_owner_acts_has_the_request_taken_b
     world.owner_says = ("RemediationDeferred", "later")
     with Play(world) as play:
         play.until(lambda status: "later" in status.doing)
-        world.node.glances = deque([LookVerdict.VETOED])
+        world.node.glances = [LookVerdict.VETOED]
         result = play.result(Outcome.RELEASED)
     assert world.owner_asked is None
     assert "before anything came of request-owner" in result.message
@@ -451,7 +450,7 @@ def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> Non
 def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
     """S35."""
     world = Remediated(ladder=ANNOTATION)
-    world.errors["remediation.take-back"] = deque([failure(ErrorType.FORBIDDEN, "no right to write")] * 2)
+    world.errors["remediation.take-back"] = [failure(ErrorType.FORBIDDEN, "no right to write")] * 2
     with Play(world) as play:
         play.did("annotate-external")
         play.abort()
@@ -462,7 +461,7 @@ def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
 def test_what_cannot_be_taken_back_is_told_once_a_person_gives_up() -> None:
     """S35: never silently."""
     world = Remediated(ladder=ANNOTATION)
-    world.errors["remediation.take-back"] = deque([failure(ErrorType.FORBIDDEN, "no right to write")] * 1000)
+    world.errors["remediation.take-back"] = [failure(ErrorType.FORBIDDEN, "no right to write")] * 1000
     with Play(world) as play:
         play.did("annotate-external")
         play.abort()
@@ -485,7 +484,7 @@ def test_a_node_without_a_machine_can_not_be_annotated() -> None:
 def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
     """S14."""
     world = Remediated(ladder=DELETION)
-    world.node.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")])
+    world.node.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")]
     with Play(world, permit_granted=False, holder="", need=None) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
         assert "mark" not in world.acts
@@ -495,7 +494,7 @@ def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
 
 def test_a_refusal_ends_it_with_nothing_touched() -> None:
     world = Remediated(ladder=DELETION)
-    world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")])
+    world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
     result = remediated(world, permit_granted=False, outcome=Outcome.REFUSED)
     assert result.message == "too many are unhealthy"
     assert world.acts == ["pin-target", "ask-permit"]
@@ -510,14 +509,14 @@ def test_a_target_for_which_no_step_is_possible_is_refused() -> None:
 
 def test_a_target_that_cannot_be_pinned_is_refused() -> None:
     world = Remediated(ladder=DELETION)
-    world.errors["remediation.pin-target"] = deque([failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")])
+    world.errors["remediation.pin-target"] = [failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")]
     result = remediated(world, Outcome.REFUSED)
     assert result.message == "there is neither a Node nor a Machine"
 
 
 def test_an_abort_in_the_queue_touches_nothing() -> None:
     world = Remediated(ladder=DELETION)
-    world.node.answers = deque([PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")] * 9)
+    world.node.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")] * 9
     with Play(world, permit_granted=False) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
         play.abort()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import timedelta
 
 import pytest
@@ -102,7 +101,7 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     """S1, S32: nobody reads the proof any more. It stood because not all pods went, and the machine could not be switched on."""
     node = SickNode(plan=plan(tries=1, restarts=0), pods_stay=True)
     world = Remediated(ladder=(FENCE, SELF), node=node)
-    forbidden = deque([failure(ErrorType.FORBIDDEN, "no right to patch nodes")] * 15)
+    forbidden = [failure(ErrorType.FORBIDDEN, "no right to patch nodes")] * 15
     world.after["power-management.taint-out-of-service"] = lambda: world.errors.update(
         {"power-management.untaint-out-of-service": forbidden}
     )
@@ -119,7 +118,7 @@ def test_a_later_step_waits_out_what_an_earlier_fencing_had_in_flight() -> None:
     """S34: its last off was lost with its worker; the reboot sends none before that one's time is over."""
     node = SickNode(plan=plan(tries=1, restarts=0))
     world = Remediated(ladder=(FENCE, REBOOT), node=node)
-    world.errors["power-management.power-off"] = deque(["before"])
+    world.errors["power-management.power-off"] = ["before"]
     with Play(world) as play:
         play.until(lambda _: not world.errors["power-management.power-off"])
         lost = play.clockwork.now
@@ -261,7 +260,7 @@ def test_a_ladder_that_has_rebooted_is_not_called_given_up_before_power_off() ->
     world = Remediated(ladder=(REBOOT,), node=SickNode(boots=False))
     with Play(world) as play:
         play.parked()
-        world.node.looks = deque([LookVerdict.VETOED] * 2)
+        world.node.looks = [LookVerdict.VETOED] * 2
         play.resume()
         result = play.result(Outcome.RELEASED)
     assert (world.count("off"), world.count("on")) == (1, 1)
@@ -273,7 +272,7 @@ def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:
     world = Remediated(ladder=(FENCE,), node=silent())
     with Play(world) as play:
         play.parked()
-        world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")])
+        world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
         play.resume()
         status = play.until(lambda status: "too many are unhealthy" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         assert not status.permit
@@ -286,7 +285,7 @@ def test_a_word_whose_mark_cannot_be_left_gives_the_permit_back() -> None:
     world = Remediated(ladder=(FENCE,), node=silent())
     with Play(world) as play:
         play.parked()
-        world.errors["isolation.mark"] = deque([failure(ErrorType.VETOED, "another incident has marked it")])
+        world.errors["isolation.mark"] = [failure(ErrorType.VETOED, "another incident has marked it")]
         play.resume()
         play.until(lambda status: "another incident" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         play.skip(MINUTE)
@@ -376,7 +375,7 @@ def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:
     world = Remediated(ladder=(SELF, DELETE))
     with Play(world) as play:
         play.did(f"create {OBJECT}")
-        world.node.looks = deque([LookVerdict.VETOED])
+        world.node.looks = [LookVerdict.VETOED]
         result = play.result(Outcome.RELEASED)
     assert "before anything was done" not in result.message
     assert world.objects == {}

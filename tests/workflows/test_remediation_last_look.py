@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -143,7 +142,7 @@ def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_
     """S33: of an answer that was lost nobody knows whether it was."""
     world = Remediated(ladder=(DELETE,), stands=("before", "before"))
     refused = failure(ErrorType.VETOED, "somebody says no")
-    world.errors["preservation.give-up"] = deque([befalls if befalls == "after" else refused])
+    world.errors["preservation.give-up"] = [befalls if befalls == "after" else refused]
     remediated(world)
     assert (world.stands == ("before", "before")) is (befalls == "refused")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -26,7 +25,7 @@ SILENT = failure(ErrorType.UNREACHABLE, "no answer")
 
 def stays_off(*, excused: bool = True, ladder: tuple[object, ...] = (FENCE, SLOW), **changes: object) -> Remediated:
     """Its fencing switches it off and can't switch it on. excused: nobody asks for it any more from then on."""
-    node = SickNode(plan=plan(tries=1, restarts=0, **changes), on_errors=deque([SILENT] * 500))
+    node = SickNode(plan=plan(tries=1, restarts=0, **changes), on_errors=[SILENT] * 500)
     world = Remediated(ladder=ladder, node=node, has_machine=False)  # type: ignore[arg-type]
     if excused:
         world.before["power-management.power-on"] = lambda: setattr(node, "excused", True)
@@ -37,7 +36,7 @@ def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more() -> None:
     """S17, S35: the fencing has failed at the way back; whoever mends the BMC and says so gets the node back, and no brake holds
     that up."""
     world = stays_off()
-    world.node.answers = deque([PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")] * 9)
+    world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")] * 9
     with Play(world) as play:
         assert "`resume` switches it on" in play.parked().problem
         world.node.on_errors.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -70,14 +69,14 @@ def test_a_machine_whose_volumes_nobody_knows_is_the_next_step_s() -> None:
 
 def test_a_template_that_is_not_there_is_the_next_step_s() -> None:
     missing = failure(ErrorType.INVALID_CONFIG, "VolumeDetachmentTemplate/nodewarden/volumes does not exist")
-    world = Remediated(ladder=(DETACH, DELETE), node=instance(), errors={"remediation.find-volumes": deque([missing])})
+    world = Remediated(ladder=(DETACH, DELETE), node=instance(), errors={"remediation.find-volumes": [missing]})
     remediated(world, Outcome.REPLACED)
     assert touched(world) == []
 
 
 def test_a_worker_that_is_lost_after_it_has_detached_detaches_once() -> None:
     """S33, S34: what it may have done is waited out, and read."""
-    world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=failed(), errors={DETACHING: deque(["after"])})
+    world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=failed(), errors={DETACHING: ["after"]})
     remediated(world, Outcome.RECOVERED)
     assert (world.count("detach vol-1"), world.count("detach vol-2")) == (1, 0)
 
@@ -85,7 +84,7 @@ def test_a_worker_that_is_lost_after_it_has_detached_detaches_once() -> None:
 def test_a_worker_that_is_lost_before_it_has_detached_is_followed_by_one_more_try() -> None:
     node = instance()
     node.plan = replace(node.plan, tries=2)
-    world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed(), errors={DETACHING: deque(["before"])})
+    world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed(), errors={DETACHING: ["before"]})
     remediated(world, Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
 

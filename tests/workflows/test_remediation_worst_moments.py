@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -52,7 +51,7 @@ def test_a_worker_lost_between_the_request_and_its_answer_deletes_no_second_mach
     """S33, S34: the request is waited out, then what stands is read; the successor is told, and is never the patient."""
     world = Remediated(ladder=(DELETE,), of_machines=of_machines, goes_after=goes_after)
     befalls = failure(ErrorType.AMBIGUOUS, "the answer was lost") if lost == "unclear" else lost
-    world.errors["preservation.give-up"] = deque([befalls])
+    world.errors["preservation.give-up"] = [befalls]
     result = remediated(world, Outcome.REPLACED)
     assert len(world.deletions) == 1
     assert "w-8 has taken its place" in result.message
@@ -63,7 +62,7 @@ def test_a_worker_lost_between_the_request_and_its_answer_deletes_no_second_mach
 def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
     """S34: it may still be on its way for as long as it may begin, and then it is read whether it has arrived."""
     world = Remediated(ladder=(DELETE,))
-    world.errors["preservation.give-up"] = deque(["before"])
+    world.errors["preservation.give-up"] = ["before"]
     with Play(world) as play:
         play.until(lambda _: not world.errors["preservation.give-up"])
         sent = play.clockwork.now
@@ -101,7 +100,7 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
     short = [replace(each, timeout=timedelta(seconds=20)) for each in (SELF, ANNOTATE, OWNER, FENCE)]
     world = Remediated(ladder=(*short, DELETE), goes_after=MINUTE, ready_after=MINUTE)
     world.node = SickNode(boots=False, plan=plan(tries=1, restarts=0))
-    world.errors[name] = deque([befalls] * 2)
+    world.errors[name] = [befalls] * 2
     remediated(world, Outcome.REPLACED)
     assert len(world.deletions) == 1
     assert (world.objects, world.annotated, world.node.marked) == ({}, False, "")
@@ -111,7 +110,7 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
 def test_an_object_whose_creation_was_never_answered_does_not_stay_behind() -> None:
     """S35: whether there is one is not known; it is deleted all the same."""
     world = Remediated(ladder=(SELF,))
-    world.errors["remediation.create-object"] = deque(["after"] * 1000)
+    world.errors["remediation.create-object"] = ["after"] * 1000
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         play.abort()
@@ -123,7 +122,7 @@ def test_an_object_whose_creation_was_never_answered_does_not_stay_behind() -> N
 def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
     """S35."""
     world = Remediated(ladder=(step_,))  # type: ignore[arg-type]
-    world.errors[f"remediation.{step_.strategy.value}"] = deque(["after"] * 1000)  # type: ignore[attr-defined]
+    world.errors[f"remediation.{step_.strategy.value}"] = ["after"] * 1000  # type: ignore[attr-defined]
     with Play(world) as play:
         play.did(step_.strategy.value)  # type: ignore[attr-defined]
     assert (world.owner_asked, world.annotated) == (None, False)
@@ -145,7 +144,7 @@ def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
 def test_what_may_pass_speaks_against_no_step(step_: object, name: str, kind: ErrorType) -> None:
     """S16, S38: another worker, another moment; the ladder does not go on for that."""
     world = Remediated(ladder=(step_, FENCE))  # type: ignore[arg-type]
-    world.errors[name] = deque([failure(kind, "not now")] * 4)
+    world.errors[name] = [failure(kind, "not now")] * 4
     with Play(world) as play:
         play.until(lambda _: not world.errors[name])
         play.skip(2 * MINUTE)
@@ -157,7 +156,7 @@ def test_an_api_that_is_away_for_minutes_fails_no_deletion() -> None:
     world = Remediated(ladder=(DELETE, FENCE), goes_after=15 * MINUTE)
     with Play(world) as play:
         play.did("give-up")
-        world.errors["remediation.follow-machine"] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 60)
+        world.errors["remediation.follow-machine"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 60
         play.until(lambda status: "can be looked at" in status.doing)
         play.result(Outcome.REPLACED)
     assert world.node.commands == []
@@ -167,7 +166,7 @@ def test_an_api_that_is_away_while_the_successor_is_awaited_fails_nothing() -> N
     world = Remediated(ladder=(DELETE, FENCE), ready_after=15 * MINUTE)
     with Play(world) as play:
         play.until(lambda status: "waits for its replacement" in status.doing)
-        world.errors["remediation.follow-machine"] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 30)
+        world.errors["remediation.follow-machine"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
         result = play.result()
     assert "w-8 has taken its place" in result.message
 
@@ -176,7 +175,7 @@ def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_per
     """S35, S45: each takes longer than an on may wait after it. Meanwhile people see why the machine stays off."""
     world = Remediated(ladder=(step(Strategy.FENCE),), has_machine=False)
     slow = [*[failure(ErrorType.UNREACHABLE, "the API is slow")] * 5, None] * 500
-    world.errors["power-management.untaint-out-of-service"] = deque(slow)  # type: ignore[arg-type]
+    world.errors["power-management.untaint-out-of-service"] = slow  # type: ignore[arg-type]
     with Play(world) as play:
         play.did("taint")
         play.until(lambda status: "in time" in status.doing)
@@ -194,7 +193,7 @@ def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> N
     """S35: it leaves the machine off, as an abort does."""
     world = Remediated(ladder=(step(Strategy.FENCE),), has_machine=False)
     slow = [*[failure(ErrorType.UNREACHABLE, "the API is slow")] * 5, None] * 500
-    world.errors["power-management.untaint-out-of-service"] = deque(slow)  # type: ignore[arg-type]
+    world.errors["power-management.untaint-out-of-service"] = slow  # type: ignore[arg-type]
     with Play(world) as play:
         play.did("taint")
         play.skip(2 * MINUTE)
@@ -208,18 +207,18 @@ def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> N
 def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
     """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
     world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
-    lost = {"power-management.read-power": deque(["before", None])}
+    lost = {"power-management.read-power": ["before", None]}
     world.after["power-management.power-off"] = lambda: world.errors.update(lost)  # type: ignore[arg-type]
     remediated(world, Outcome.RECOVERED)
     assert world.node.pods == 0
-    assert world.errors == {"power-management.read-power": deque()}
+    assert world.errors == {"power-management.read-power": []}
 
 
 def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:
     """S35, S45: workers decline one after the other because of their clocks, and the last one answers."""
     world = Remediated(ladder=(FENCE,), has_machine=False)
     declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind", retry_after=timedelta(seconds=10))
-    late = {"power-management.read-power": deque([*[declined] * 4, None] * 500)}
+    late = {"power-management.read-power": [*[declined] * 4, None] * 500}
     world.after["power-management.power-off"] = lambda: world.errors.update(late)  # type: ignore[arg-type]
     with Play(world) as play:
         play.until(lambda status: "read in time" in status.doing)
@@ -235,7 +234,7 @@ def test_an_object_that_cannot_be_read_has_not_failed() -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         for name in ("remediation.read-object", "target.last-look"):
-            world.errors[name] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 60)
+            world.errors[name] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 60
         play.skip(10 * MINUTE)
         world.objects[OBJECT].succeeded, world.node.ready = "True", True
         play.result(Outcome.RECOVERED)
@@ -246,7 +245,7 @@ def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> No
     """S34, S35: each request is waited out and read; then a person is asked, with no history that grows for ever."""
     world = Remediated(ladder=(DELETE,))
     webhook = failure(ErrorType.AMBIGUOUS, "failed calling webhook: context deadline exceeded")
-    world.errors["preservation.give-up"] = deque([webhook] * 200)
+    world.errors["preservation.give-up"] = [webhook] * 200
     with Play(world) as play:
         status = play.parked()
         assert 30 * MINUTE < play.passed < 32 * MINUTE
@@ -259,7 +258,7 @@ def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> N
     world = Remediated(ladder=(DELETE,))
     conflict = failure(ErrorType.TRANSIENT, "changed by others")
     unlicensed = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
-    world.errors["preservation.give-up"] = deque([failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed])
+    world.errors["preservation.give-up"] = [failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed]
     remediated(world, Outcome.RELEASED)
     assert (world.deletions, world.count("withdraw")) == ([], 1)
 
@@ -268,7 +267,7 @@ def test_a_silent_api_does_not_make_a_machine_that_goes_one_that_stays() -> None
     """S18: not being able to look is no answer. The fencing after a deletion that hung has brought its node back."""
     world = Remediated(ladder=(DELETE, FENCE), goes_after=60 * MINUTE)
     away = [failure(ErrorType.UNREACHABLE, "the API is away")] * 40
-    world.after["power-management.power-on"] = lambda: world.errors.update({"remediation.follow-machine": deque(away)})
+    world.after["power-management.power-on"] = lambda: world.errors.update({"remediation.follow-machine": away})
     result = remediated(world, Outcome.REPLACED)
     assert "w-8 has taken its place" in result.message
 
@@ -300,7 +299,7 @@ def test_a_node_that_is_well_before_an_earlier_object_is_gone_gets_no_new_one() 
 def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None:
     """S16: the episode does not wait for ever for a worker that may."""
     world = Remediated(ladder=(step(Strategy.EXTERNAL),))
-    world.errors["remediation.create-object"] = deque([failure(ErrorType.OWN_NODE, "this worker runs there")] * 10_000)
+    world.errors["remediation.create-object"] = [failure(ErrorType.OWN_NODE, "this worker runs there")] * 10_000
     with Play(world) as play:
         status = play.parked()
         assert 30 * MINUTE < play.passed < 40 * MINUTE
@@ -445,7 +444,7 @@ def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> Non
     """S35, S44: a predecessor had cut it; the reboot knows of it and has no way to give it back, the fencing after it has."""
     node = SickNode(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
     node.mark, node.paths[SWITCH.endpoint] = left_by("i-0", paths=(SWITCH.endpoint,)), PowerState.OFF
-    node.off_errors = deque([failure(ErrorType.UNREACHABLE, "no answer")])
+    node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")]
     world = Remediated(ladder=(step(Strategy.REBOOT, 20 * MINUTE), FENCE), node=node, has_machine=False)
     result = remediated(world, Outcome.RECOVERED)
     assert node.paths == {SWITCH.endpoint: PowerState.ON}
@@ -457,7 +456,7 @@ def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> Non
 def test_a_machine_that_a_step_of_an_earlier_history_left_off_is_told_of() -> None:
     """S35: switching it on again is a person's decision, who has to know."""
     node = SickNode(plan=plan(tries=1, restarts=0))
-    node.on_errors = deque([failure(ErrorType.UNREACHABLE, "no answer")] * 9)
+    node.on_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 9
     world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
@@ -503,7 +502,7 @@ def test_a_fencing_that_goes_on_in_a_new_history_repeats_nothing() -> None:
 def test_who_is_parked_stays_so_in_a_new_history() -> None:
     """S14: without a permit, with what failed, and a person's word works as before."""
     world = Remediated(ladder=(SELF, DELETE))
-    world.errors["preservation.give-up"] = deque([failure(ErrorType.NOT_SUPPORTED, "nobody would replace it")])
+    world.errors["preservation.give-up"] = [failure(ErrorType.NOT_SUPPORTED, "nobody would replace it")]
     with Play(world) as play:
         before = play.parked()
         play.roll()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -46,7 +45,7 @@ def test_what_was_added_is_known_though_the_answer_was_lost() -> None:
     """S33: what is asked for again finds it done, and by us."""
     world = Remediated(ladder=(FENCE,), node=isolated(), has_machine=False)
     for name in ("isolation.mark-unschedulable", "isolation.taint"):
-        world.errors[name] = deque(["after"])
+        world.errors[name] = ["after"]
     removed(world)
     with Play(world) as play:
         assert written_again(play, world) == SAID
@@ -64,7 +63,7 @@ def test_what_a_predecessor_had_added_is_known() -> None:
 def test_what_was_added_is_known_in_the_next_history() -> None:
     """The fencing has failed for a silent BMC; its cordon stands while others are waited for."""
     world = Remediated(ladder=(FENCE, SELF, REBOOT), node=isolated(), has_machine=False)
-    world.node.off_errors = deque([failure(ErrorType.UNREACHABLE, "no answer")] * 2)
+    world.node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 2
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.node.off_errors.clear()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -81,7 +80,7 @@ class World:
     cut_pods: int = 2
     cut_pods_stay: int = 0
     """So many pods behind the cut do not go."""
-    drains: deque[contract.DrainResult] = field(default_factory=deque)
+    drains: list[contract.DrainResult] = field(default_factory=list)
     """What rounds of a drain answer; then it is done."""
     kdump: timedelta | None = None
     """How long the node writes its crash dump, from the first question on; None: nobody listens for it."""
@@ -89,7 +88,7 @@ class World:
     heard_ago: timedelta = timedelta(0)
     """How long before the first question the first message came."""
     kdump_address: str = "10.0.0.7"
-    dumping_errors: deque[ApplicationError] = field(default_factory=deque)
+    dumping_errors: list[ApplicationError] = field(default_factory=list)
     dumping_frees: int = 100
     """How many pods a round frees while the node dumps."""
     volumes: dict[str, VolumeState] = field(default_factory=dict)
@@ -98,7 +97,7 @@ class World:
     pods_stay: bool = False
     per_minute: int | None = None
     """How many pods may be freed in a minute."""
-    portions: deque[PortionAnswer] = field(default_factory=deque)
+    portions: list[PortionAnswer] = field(default_factory=list)
     """What the scanner lets go; None are left: it can't be asked."""
     power: dict[str, PowerState] = field(default_factory=dict)
     paths: dict[str, PowerState] = field(default_factory=dict)
@@ -119,13 +118,13 @@ class World:
     """Endpoints that answer nothing."""
     stuck: set[str] = field(default_factory=set)
     """Endpoints that accept an off and go on saying on."""
-    read_errors: deque[ApplicationError] = field(default_factory=deque)
-    off_errors: deque[ApplicationError] = field(default_factory=deque)
-    on_errors: deque[ApplicationError] = field(default_factory=deque)
-    free_errors: deque[ApplicationError] = field(default_factory=deque)
-    untaint_errors: deque[ApplicationError] = field(default_factory=deque)
-    detach_errors: deque[ApplicationError] = field(default_factory=deque)
-    terminate_errors: deque[ApplicationError] = field(default_factory=deque)
+    read_errors: list[ApplicationError] = field(default_factory=list)
+    off_errors: list[ApplicationError] = field(default_factory=list)
+    on_errors: list[ApplicationError] = field(default_factory=list)
+    free_errors: list[ApplicationError] = field(default_factory=list)
+    untaint_errors: list[ApplicationError] = field(default_factory=list)
+    detach_errors: list[ApplicationError] = field(default_factory=list)
+    terminate_errors: list[ApplicationError] = field(default_factory=list)
     stays: int = 0
     """How often a machine that was given up is still read as there."""
     lingers: int = 0
@@ -139,13 +138,13 @@ class World:
     """Whether the scanner knows of a permit, as a last look hears."""
     leased: list[timedelta] = field(default_factory=list)
     """For how long each time the node's lease was to be taken."""
-    looks: deque[contract.LookVerdict] = field(default_factory=deque)
-    glances: deque[contract.LookVerdict] = field(default_factory=deque)
+    looks: list[contract.LookVerdict] = field(default_factory=list)
+    glances: list[contract.LookVerdict] = field(default_factory=list)
     """The same for looks before what restores."""
-    mark_errors: deque[ApplicationError] = field(default_factory=deque)
-    unmark_errors: deque[ApplicationError] = field(default_factory=deque)
-    answers: deque[PermitAnswer] = field(default_factory=deque)
-    look_errors: deque[ApplicationError] = field(default_factory=deque)
+    mark_errors: list[ApplicationError] = field(default_factory=list)
+    unmark_errors: list[ApplicationError] = field(default_factory=list)
+    answers: list[PermitAnswer] = field(default_factory=list)
+    look_errors: list[ApplicationError] = field(default_factory=list)
     lease_holder: str = ""
     lease_until: datetime | None = None
     preserved: bool = False
@@ -159,7 +158,7 @@ class World:
     """Whether every device has been read OFF since the last command, and none ON."""
     contradicted: bool = False
     """Whether one has said ON after that."""
-    others: deque[PowerState] = field(default_factory=deque)
+    others: list[PowerState] = field(default_factory=list)
     """What others have switched the machine to by the next readings."""
     ahead: timedelta = timedelta(0)
     """By how much the clock of the workers that speak to devices is ahead of Temporal's."""
@@ -169,17 +168,17 @@ class World:
     commands: list[str] = field(default_factory=list)
     """What reached which device."""
     broken: list[str] = field(default_factory=list)
-    pin_errors: deque[ApplicationError] = field(default_factory=deque)
+    pin_errors: list[ApplicationError] = field(default_factory=list)
     shown: list[contract.Shown] = field(default_factory=list)
     events: list[contract.ToldEvent] = field(default_factory=list)
-    tell_errors: deque[ApplicationError] = field(default_factory=deque)
+    tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""
     excused: bool = False
     """Nobody asks for the node any more, whatever it says."""
     withdrawn: str = ""
     """Why the object that asked for the node asks no more."""
     answers_given: list[str] = field(default_factory=list)
-    answer_errors: deque[ApplicationError] = field(default_factory=deque)
+    answer_errors: list[ApplicationError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     """Events that were told as a Warning."""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -312,7 +311,7 @@ class ScriptedTarget:
         world, wanted = self.world, request.wanted
         await world.act("pin")
         if world.pin_errors:
-            raise world.pin_errors.popleft()
+            raise world.pin_errors.pop(0)
         pinned = Pinned(
             node=NODE,
             uid=world.uid,
@@ -348,7 +347,7 @@ class ScriptedTarget:
         await self.world.act("mark")
         before, self.world.mark = self.world.mark, marked(self.world.mark, request)
         if self.world.mark_errors:
-            raise self.world.mark_errors.popleft()
+            raise self.world.mark_errors.pop(0)
         await self._hear_along(request.news)
         return contract.ActResult(changed=self.world.mark != before, detail="marked", added=self.world.mark.added)
 
@@ -360,7 +359,7 @@ class ScriptedTarget:
             world.lingers -= 1
             world.ready = world.lingers >= 0
         if world.look_errors:
-            raise world.look_errors.popleft()
+            raise world.look_errors.pop(0)
         holder = ""
         if request.lease is not None:
             world.leased.append(request.lease)
@@ -368,7 +367,7 @@ class ScriptedTarget:
         world.looked_at = activity.info().scheduled_time if activity.in_activity() else None
         verdict = contract.LookVerdict.GO
         if not request.destructive and world.glances:
-            verdict = world.glances.popleft()
+            verdict = world.glances.pop(0)
         elif request.need_matters and world.is_gone(request.need.kind):
             verdict = contract.LookVerdict.NEED_GONE
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not world.ready:
@@ -380,7 +379,7 @@ class ScriptedTarget:
         elif holder:
             verdict = contract.LookVerdict.VETOED
         elif request.destructive and world.looks:
-            verdict = world.looks.popleft()
+            verdict = world.looks.pop(0)
         elif (
             not request.destructive and not request.need_matters and world.preserved and PowerState.ON not in world.power.values()
         ):
@@ -406,7 +405,7 @@ class ScriptedTarget:
         if (gate := self.world.gates.get("tell")) is not None:
             await gate.wait()
         if self.world.tell_errors:
-            raise self.world.tell_errors.popleft()
+            raise self.world.tell_errors.pop(0)
         await self._hear(request.news)
 
     async def _hear_along(self, news: contract.News | None) -> None:
@@ -432,7 +431,7 @@ class ScriptedTarget:
         world = self.world
         await world.act(f"answer {request.answer.stage}")
         if world.answer_errors:
-            raise world.answer_errors.popleft()
+            raise world.answer_errors.pop(0)
         if not world.withdrawn:
             world.answers_given.append(request.answer.stage)
         return contract.AnswerResult(withdrawn=world.withdrawn)
@@ -470,12 +469,12 @@ class ScriptedTarget:
 
     async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         await self.world.act("drain")
-        return self.world.drains.popleft() if self.world.drains else contract.DrainResult()
+        return self.world.drains.pop(0) if self.world.drains else contract.DrainResult()
 
     async def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
         await self.world.act("uncordon" if not request.keep_cordon else "unmark")
         if self.world.unmark_errors:
-            raise self.world.unmark_errors.popleft()
+            raise self.world.unmark_errors.pop(0)
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
         self.world.mark = self.world.mark if self.world.noted else None
@@ -485,7 +484,7 @@ class ScriptedTarget:
     async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:
         world = self.world
         if world.free_errors:
-            raise world.free_errors.popleft()
+            raise world.free_errors.pop(0)
         if world.per_minute is not None:
             raise failure(ErrorType.NOT_LICENSED, "a taint frees all at once")
         if not world.present:
@@ -499,7 +498,7 @@ class ScriptedTarget:
     async def delete_workload(self, request: contract.FreeRequest) -> contract.FreeResult:
         world = self.world
         if world.free_errors:
-            raise world.free_errors.popleft()
+            raise world.free_errors.pop(0)
         world.consequence(request, "delete-workload")
         await world.act("delete-workload")
         deleted = world.pods if world.per_minute is None else min(request.at_most or 0, world.pods)
@@ -551,7 +550,7 @@ class ScriptedTarget:
             raise failure(ErrorType.NOT_PROVEN, "the node is up, or has booted")
         await world.act("free-while-dumping")
         if world.dumping_errors:
-            raise world.dumping_errors.popleft()
+            raise world.dumping_errors.pop(0)
         deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
         return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
 
@@ -566,7 +565,7 @@ class ScriptedTarget:
     async def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:
         await self.world.act("untaint")
         if self.world.untaint_errors:
-            raise self.world.untaint_errors.popleft()
+            raise self.world.untaint_errors.pop(0)
         changed = bool(self.world.marked or request.ours)
         self.world.tainted = self.world.tainted and not changed
         seen = await self.looks(request.look) if request.look is not None else None
@@ -576,14 +575,14 @@ class ScriptedTarget:
         world = self.world
         await world.act("read")
         if world.read_errors:
-            raise world.read_errors.popleft()
+            raise world.read_errors.pop(0)
         if request.device.endpoint in world.silent:
             raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer")
         if (due := world.off_due.get(request.device.endpoint)) is not None and clock() >= due:
             del world.off_due[request.device.endpoint]
             world.power[request.device.endpoint] = PowerState.OFF
         endpoint = request.device.endpoint
-        world.power[endpoint] = state = world.others.popleft() if world.others else world.power[endpoint]
+        world.power[endpoint] = state = world.others.pop(0) if world.others else world.power[endpoint]
         world.contradicted = world.contradicted or (world.proof_read and state is PowerState.ON)
         world.told[endpoint] = state
         world.proof_read = world.is_off() and PowerState.ON not in world.told.values() and not world.contradicted
@@ -593,7 +592,7 @@ class ScriptedTarget:
         world, endpoint = self.world, request.device.endpoint
         world.command(request, "off")
         if world.off_errors:
-            raise world.off_errors.popleft()
+            raise world.off_errors.pop(0)
         if endpoint in world.silent:
             raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
         if world.is_off() and world.proof_read:
@@ -622,7 +621,7 @@ class ScriptedTarget:
         world, endpoint = self.world, request.device.endpoint
         world.command(request, "on")
         if world.on_errors:
-            raise world.on_errors.popleft()
+            raise world.on_errors.pop(0)
         if world.tainted:
             world.broken.append("S32: power on while our taint stands")
         if endpoint in world.silent:
@@ -666,7 +665,7 @@ class ScriptedTarget:
             world.broken.append("S1: a machine that runs was given up")
         await world.act("terminate")
         if world.terminate_errors:
-            raise world.terminate_errors.popleft()
+            raise world.terminate_errors.pop(0)
         return contract.CommandResult(sent=True, before=PowerState.OFF, machine="number-1")
 
     async def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
@@ -713,7 +712,7 @@ class ScriptedTarget:
         world = self.world
         await world.act(f"detach {request.volume}")
         if world.detach_errors:
-            raise world.detach_errors.popleft()
+            raise world.detach_errors.pop(0)
         if request.volume not in world.stuck:
             world.volumes[request.volume] = world.after_detaching
         if world.off_lost:
@@ -753,15 +752,13 @@ class ScriptedTarget:
 
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
-        answer = (
-            self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
-        )
+        answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
         self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")
-        return self.world.portions.popleft() if self.world.portions else PortionAnswer(problem="no scanner runs")
+        return self.world.portions.pop(0) if self.world.portions else PortionAnswer(problem="no scanner runs")
 
     async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
         raise AssertionError("an episode is told by whom it is granted")
