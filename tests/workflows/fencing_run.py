@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
@@ -159,3 +162,50 @@ async def parked(env: WorkflowEnvironment, world: World, **changes: object) -> E
     """What a fencing says that nobody interfered with once it needs a person."""
     async with fencing(env, world, **changes) as run:  # type: ignore[arg-type]
         return await run.parked()
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+async def told(
+    env: WorkflowEnvironment,
+    *,
+    at: str = "",
+    then: Mapping[str, Any] = NOTHING,
+    sees: Mapping[str, Any] = NOTHING,
+    ends: Outcome | None = Outcome.RECOVERED,
+    says: str = "",
+    did: Mapping[str, int] = NOTHING,
+    order: str = "",
+    only: str = "",
+    freed: Sequence[str] | None = None,
+    leaves: Mapping[str, Any] = NOTHING,
+    **world: Any,
+) -> tuple[World, Any]:
+    """Play a row of a table of stories: a fencing in a world that is so, and what comes of it.
+
+    at, then, sees: in the middle of that act the world changes, and the scanner tells of what it sees. ends: with which outcome;
+    None: it waits for a person. says: part of what people are told by then. did: how often acts are done. order: acts that come
+    one after the other. only: all there is of those acts. freed: by which acts. leaves: the world at the end.
+    """
+    played = World(**{name: copy.copy(value) for name, value in world.items()})
+    async with fencing(env, played, at=at) as run:
+        for name, value in then.items():
+            setattr(played, name, value)
+        if sees:
+            await run.sees(**sees)
+        ended: Any = await run.parked() if ends is None else await run.result(ends)
+    assert says in (ended.problem if ends is None else ended.message)
+    assert {act: played.count(act) for act in did} == did
+    rest, named = iter(played.acts), only.split(" > ")
+    assert all(act in rest for act in filter(None, order.split(" > "))), played.acts
+    assert not only or [act for act in played.acts if act in named] == named
+    assert freed is None or played.consequences == freed
+    assert {name: getattr(played, name) for name in leaves} == leaves
+    assert played.broken == []
+    return played, ended
+
+
+def story(**row: Any) -> dict[str, Any]:
+    """A row of a table of what is `told`."""
+    return row

@@ -139,7 +139,7 @@ async def test_a_volume_that_stays_fails_the_step_before_power_is_touched(env: W
     world = world_of(restart(tries=1, restarts=0), stuck={"vol-1"})
     assert f"still attached to {INSTANCE.endpoint}: vol-1" in (await parked(env, world)).problem
     assert world.commands == []
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_a_volume_that_is_attached_again_frees_nothing_and_holds_up_nothing(env: WorkflowEnvironment) -> None:
@@ -148,4 +148,4 @@ async def test_a_volume_that_is_attached_again_frees_nothing_and_holds_up_nothin
     async with fencing(env, world, at="off") as run:
         world.volumes["vol-1"] = VolumeState.ATTACHED
         await run.result(Outcome.RECOVERED)
-    assert world.consequences() == []
+    assert world.consequences == []

@@ -81,7 +81,7 @@ async def test_what_was_switched_off_by_the_old_device_is_switched_on_by_it(env:
         await run.abort(power_on=True)
         await run.result(Outcome.ABORTED)
     assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
-    assert world.consequences() == []  # what another machine's device says is no proof
+    assert world.consequences == []  # what another machine's device says is no proof
 
 
 async def test_a_mark_that_is_gone_after_the_off_is_written_again(env: WorkflowEnvironment) -> None:
@@ -117,7 +117,7 @@ async def test_a_machine_whose_node_was_made_anew_while_it_was_off_comes_back(en
     async with fencing(env, world, at="event NodePoweredOff") as run:
         world.uid, world.mark = "uid-2", None
         await run.result(Outcome.RECOVERED)
-    assert world.consequences() == []
+    assert world.consequences == []
     assert world.count("off") == world.count("on") == 1
     assert "event WorkloadsLeft" in world.acts
 
@@ -165,7 +165,7 @@ async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured
         world.glances.append(LookVerdict.NOT_LICENSED)  # seen down, and the doubt
         _mend(world)
         assert "target-changed" in (await run.parked()).problem
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 # What was switched off, and a configuration that names another device by then -----------------------------------------

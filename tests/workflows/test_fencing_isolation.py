@@ -111,7 +111,7 @@ async def test_a_machine_that_the_plan_leaves_off_ends_fenced_off(env: WorkflowE
     world = World(plan=plan(power_on=False))
     await fenced(env, world, Outcome.FENCED_OFF)
     assert world.count("on") == 0
-    assert world.consequences()
+    assert world.consequences
 
 
 async def test_without_mark_schedulable_in_recovery_the_cordon_stays(env: WorkflowEnvironment) -> None:
@@ -200,7 +200,7 @@ async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env
         world.boot_id, world.uid, world.provider_id = "boot-2", "uid-2", "sim://8"
         await run.result(Outcome.REPLACED)
         assert [entry for entry in await run.record() if entry.outcome == "boot id"] == []
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_it_is_on(
@@ -253,7 +253,7 @@ async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironme
         stuck={"vol-1"},
     )
     assert "vol-1 is attached" in (await parked(env, world)).problem
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_a_volume_that_the_cloud_does_not_know_any_more_is_not_detached(env: WorkflowEnvironment) -> None:
@@ -262,7 +262,7 @@ async def test_a_volume_that_the_cloud_does_not_know_any_more_is_not_detached(en
     plan = volumes_only(tries=1, restarts=0)
     world = World(plan=plan, volumes=volumes, after_detaching=VolumeState.UNKNOWN)
     assert "vol-1 is unknown" in (await parked(env, world)).problem
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: WorkflowEnvironment) -> None:
@@ -281,7 +281,7 @@ async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(
     async with fencing(env, world) as run:
         await run.until(lambda status: status.doing.startswith("waits before power"))
         assert world.noted == {f"{INSTANCE.endpoint}#quarantine"}
-        assert world.consequences() == []
+        assert world.consequences == []
         await run.sees(ready=True)
         await run.result(Outcome.RECOVERED)
     assert (world.count("quarantine"), world.count("lift-quarantine")) == (2, 1)
@@ -377,7 +377,7 @@ async def test_without_the_option_a_dump_frees_nothing(env: WorkflowEnvironment)
     world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
     result = await fenced(env, world)
     assert result.kernel_dead is None
-    assert world.acts.index("off") < world.acts.index(world.consequences()[0])
+    assert world.acts.index("off") < world.acts.index(world.consequences[0])
     assert "free-while-dumping" not in world.acts
 
 

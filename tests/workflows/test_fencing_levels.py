@@ -32,7 +32,7 @@ async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_fi
     result = await fenced(env, world)
     assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (PDU_A, PDU_B)]
     assert {reading.endpoint for reading in result.off_proof.readings} == {PDU_A.endpoint, PDU_B.endpoint}
-    assert world.consequences()
+    assert world.consequences
 
 
 async def test_a_device_of_another_level_that_says_on_contradicts_the_proof(env: WorkflowEnvironment) -> None:
@@ -40,7 +40,7 @@ async def test_a_device_of_another_level_that_says_on_contradicts_the_proof(env:
     world = World(plan=plan(levels=((BMC,), (PDU_A,)), tries=1, restarts=0), stuck={BMC.endpoint})
     status = await parked(env, world)
     assert "ipmi://10.0.0.7:623 says on" in status.problem
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_one_supply_of_the_last_level_is_not_enough(env: WorkflowEnvironment) -> None:
@@ -48,7 +48,7 @@ async def test_one_supply_of_the_last_level_is_not_enough(env: WorkflowEnvironme
     world = World(plan=plan(levels=LEVELS, tries=1, restarts=0), silent={BMC.endpoint, PDU_B.endpoint})
     status = await parked(env, world)
     assert PDU_B.endpoint in status.problem
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_a_level_gets_the_time_that_its_slowest_device_was_given(env: WorkflowEnvironment) -> None:
@@ -161,7 +161,7 @@ async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_l
         status = await run.parked()
         assert f"{PDU_A.endpoint} says on" in status.problem
         assert f"{PDU_B.endpoint} says off" in status.problem
-        assert world.consequences() == []
+        assert world.consequences == []
         await run.abort(power_on=True)
         await run.result(Outcome.ABORTED)
     assert world.commands == OFF_AND_BACK
@@ -219,7 +219,7 @@ async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_swi
         await run.result(Outcome.RECOVERED)
     assert world.commands[0] == f"off {PDU_B.endpoint}"
     assert set(world.commands[1:]) == {f"on {PDU_B.endpoint}"}
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 async def test_a_supply_of_a_level_that_failed_and_does_not_come_on_again_is_told(env: WorkflowEnvironment) -> None:

@@ -64,7 +64,7 @@ async def test_an_abort_reaches_a_parked_episode(env: WorkflowEnvironment) -> No
         await run.parked()
         await run.abort()
         await run.result(Outcome.ABORTED)
-    assert world.consequences() == []
+    assert world.consequences == []
     assert not world.cordoned
 
 
@@ -279,7 +279,7 @@ async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: Work
         world.read_errors.clear()  # it answers again, and the machine is on
         await run.acknowledge("I think so")
         await run.until(lambda status: "did not when a person said off" in status.problem)
-        assert world.consequences() == []
+        assert world.consequences == []
 
 
 async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard(env: WorkflowEnvironment) -> None:
@@ -308,7 +308,7 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
         world.gates["ask-permit"].set()
         status = await run.parked()
         assert "says on" in status.problem
-        assert world.consequences() == []
+        assert world.consequences == []
         record = await run.record()
     assert any((entry.act, entry.outcome) == ("acknowledge-off", "taken back") for entry in record)
 
@@ -326,7 +326,7 @@ async def test_an_acknowledgement_ends_though_the_device_had_said_on_before_any_
         world.read_errors.clear()
         await run.acknowledge("I think so")
         await run.until(lambda status: "did not when a person said off" in status.problem)
-        assert world.consequences() == []
+        assert world.consequences == []
 
 
 async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env: WorkflowEnvironment) -> None:

@@ -38,11 +38,11 @@ async def test_a_device_that_is_silent_before_a_consequence_licenses_none(env: W
         world.silent.add(BMC)
         _goes_on(world)
         await run.parked()
-        assert world.consequences() == []
+        assert world.consequences == []
         world.silent.clear()
         await run.resume()
         await run.result(Outcome.RECOVERED)
-    assert world.consequences()
+    assert world.consequences
     assert world.count("off") == 1
 
 
@@ -68,10 +68,10 @@ async def test_a_hold_that_comes_while_power_is_read_is_obeyed(env: WorkflowEnvi
         await run.hold()
         world.gates["read"].set()
         await run.until(lambda status: "held by" in status.doing)
-        assert world.consequences() == []
+        assert world.consequences == []
         await run.resume()
         await run.result(Outcome.RECOVERED)
-    assert world.consequences()
+    assert world.consequences
 
 
 async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for_also_where_the_next_is_not_ready(
@@ -87,7 +87,7 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for_also_wher
         await run.sees(boot_id="boot-2")
         world.gates["ask-permit"].set()
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
-        assert world.consequences() == []
+        assert world.consequences == []
         assert "void" in {entry.outcome for entry in await run.record()}
 
 

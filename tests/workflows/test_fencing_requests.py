@@ -84,7 +84,7 @@ async def test_a_wish_that_is_withdrawn_after_off_frees_nothing_and_the_machine_
     async with fencing(env, there, at=f"answer {FENCED}") as run:
         there.withdrawn = "was deleted"
         await run.result(Outcome.RECOVERED)
-    assert there.consequences() == []
+    assert there.consequences == []
     assert (there.count("off"), there.count("on"), there.count("uncordon")) == (1, 1, 1)
 
 
@@ -98,7 +98,7 @@ async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_wi
         await run.sees(withdrawn="has timed out", ignores_off=False)
         await run.result(Outcome.RECOVERED)
     assert there.answers_given == [STARTED, FAILED]
-    assert there.consequences() == []
+    assert there.consequences == []
 
 
 async def test_a_success_that_is_told_after_a_resume_is_the_last_word(env: WorkflowEnvironment) -> None:

@@ -69,7 +69,7 @@ async def test_n03_tries_and_restarts_are_counted_over_the_restart_of_a_worker_a
         assert (status.restarts, status.try_number) == (vector["restarts"], vector["attempts_per_flow"])
         assert world.count("off") == vector["attempts_per_flow"] * vector["flows"]
         await run.did("event NeedsHuman")
-        assert world.consequences() == []
+        assert world.consequences == []
         phases = [entry.outcome for entry in of(await run.record(), "phase")]
         flow = [Phase.NEW, Phase.RUNNING, Phase.ERROR]
         assert [Phase.NEW, *phases] == [*flow * vector["flows"], Phase.NEEDS_HUMAN]
@@ -103,7 +103,7 @@ async def test_n07_what_became_of_no_command_is_no_success(env: WorkflowEnvironm
         record = await run.record()
         assert {entry.outcome for entry in of(record, "power-off")} == {vector["result"]}
         assert any("try 1 of 2" in entry.detail for entry in of(record, "power-management")), "it is tried again"
-    assert world.consequences() == []
+    assert world.consequences == []
     assert 3 - world.pods == vector["pods_deleted"]
 
 

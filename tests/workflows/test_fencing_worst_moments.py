@@ -51,7 +51,7 @@ async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit
         await run.tell(world.observation())
         await run.handle.signal(Fencing.permit_granted)
         await let_pass(env, run.handle, timedelta(hours=1))
-        assert world.consequences() == []
+        assert world.consequences == []
 
 
 async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: WorkflowEnvironment) -> None:

@@ -56,7 +56,7 @@ async def test_while_the_scanner_can_not_be_asked_nothing_is_freed(env: Workflow
     world.portions.extend([PortionAnswer(problem="no scanner runs")] * 3 + [now(3)])
     await fenced(env, world)
     assert world.count("ask for 3 pods") == 4
-    assert world.consequences() == ["delete-workload"]
+    assert world.consequences == ["delete-workload"]
     assert world.count("off") == 1
 
 

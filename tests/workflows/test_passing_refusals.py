@@ -153,7 +153,7 @@ async def test_a_consequence_that_a_worker_declined_has_not_begun(env: WorkflowE
     assert [entry.detail for entry in result.record if entry.act == "free-workloads"] == [
         "the need was gone before any consequence began"
     ]
-    assert world.consequences() == []
+    assert world.consequences == []
 
 
 LEASELESS = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")

@@ -53,7 +53,7 @@ def test_a_reboot_frees_nothing() -> None:
     world = Remediated(ladder=(REBOOT,))
     remediated(world, Outcome.RECOVERED)
     assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
-    assert (world.node.consequences(), world.node.pods) == ([], 3)
+    assert (world.node.consequences, world.node.pods) == ([], 3)
 
 
 def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:

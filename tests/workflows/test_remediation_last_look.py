@@ -113,7 +113,7 @@ def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
         play.did("event PathCut")
         world.after["isolation.read-path"] = nobody_works
         play.result(Outcome.RECOVERED)
-    assert (node.consequences(), node.paths) == ([], {SWITCH.endpoint: PowerState.ON})
+    assert (node.consequences, node.paths) == ([], {SWITCH.endpoint: PowerState.ON})
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------

@@ -95,4 +95,4 @@ def test_a_step_whose_volume_stays_is_followed_by_the_next_one_and_touches_no_po
     world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed())
     remediated(world, Outcome.REPLACED)
     assert node.commands == []
-    assert node.consequences() == []
+    assert node.consequences == []

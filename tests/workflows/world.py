@@ -229,6 +229,7 @@ class World:
         """How often something was done."""
         return self.acts.count(name)
 
+    @property
     def consequences(self) -> list[str]:
         """Acts that need a proof."""
         return [
@@ -730,7 +731,7 @@ class ScriptedTarget:
             raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
         if state is PowerState.OFF and endpoint not in world.noted:
             world.broken.append(f"S35: {endpoint} was cut without a note")
-        if state is PowerState.ON and world.consequences() and world.boot_id == "boot-1" and not world.word:
+        if state is PowerState.ON and world.consequences and world.boot_id == "boot-1" and not world.word:
             world.broken.append(f"{endpoint} was given back after consequences, without a restart or a person's word")
         await world.act(act)
         before = world.paths[endpoint]
