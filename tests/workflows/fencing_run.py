@@ -180,16 +180,18 @@ async def told(
     only: str = "",
     freed: Sequence[str] | None = None,
     leaves: Mapping[str, Any] = NOTHING,
+    given: Mapping[str, Any] = NOTHING,
     **world: Any,
 ) -> tuple[World, Any]:
     """Play a row of a table of stories: a fencing in a world that is so, and what comes of it.
 
     at, then, sees: in the middle of that act the world changes, and the scanner tells of what it sees. ends: with which outcome;
     None: it waits for a person. says: part of what people are told by then. did: how often acts are done. order: acts that come
-    one after the other. only: all there is of those acts. freed: by which acts. leaves: the world at the end.
+    one after the other. only: all there is of those acts. freed: by which acts. leaves: the world at the end. given: what
+    the workflow is told.
     """
     played = World(**{name: copy.copy(value) for name, value in world.items()})
-    async with fencing(env, played, at=at) as run:
+    async with fencing(env, played, at=at, **given) as run:
         for name, value in then.items():
             setattr(played, name, value)
         if sees:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -15,50 +16,99 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpRule
-from policy.fence.plan import CORDON, UNCORDON, Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import CORDON, UNCORDON, Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerState, VolumeState
-from tests.workflows.fencing_run import fenced, fencing, parked
+from tests.workflows.fencing_run import fencing, story, told
+from tests.workflows.plans import CLOUD, CUT, DETACH, DRAIN, FREE, LIFT, PORT, QUARANTINE, SAN, TAINT, switched
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, left_by, plan
 
-PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
-FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT)
-SAN = CutStorage(classes=("san-gold",))
-FC_OFF_SAN = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT, storage=SAN)
-FREE = PlannedMethod(name="clean-pods", act=Act.FREE_CUT_PODS)
-FC_ON = PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=PORT)
+FOR_YEARS = timedelta(days=3650)
+TRUSTED = KdumpRule(trusted=True)
+UNCLEAR = failure(ErrorType.AMBIGUOUS, "the answer was lost")
+BOOTED = failure(ErrorType.NOT_PROVEN, "it has booted")
+QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
+ATTACHED, UNKNOWN = VolumeState.ATTACHED, VolumeState.UNKNOWN
 
 
-def bare_metal(**changes: object) -> FencingPlan:
-    """The proposal's example: the port off, the node off and on, the port on."""
-    return plan(**({"isolation": (CORDON, FC_OFF), "recovery": (FC_ON, UNCORDON)} | changes))
+def fabric_only(**changes: object) -> FencingPlan:
+    """No power device at all: the port is the fence."""
+    return switched(**({"levels": (), "isolation": (CORDON, CUT, FREE)} | changes))
+
+
+def volumes_only(**changes: object) -> FencingPlan:
+    """The machine keeps running; its volumes are taken away."""
+    return plan(**({"levels": (), "isolation": (CORDON, DETACH, FREE), "recovery": (UNCORDON,)} | changes))
+
+
+STORIES: dict[str, dict[str, Any]] = {
+    "a machine that the plan leaves off ends fenced off": story(
+        plan=plan(power_on=False), ends=Outcome.FENCED_OFF, did={"on": 0}, freed=["taint"]
+    ),
+    "without mark-schedulable in recovery the cordon stays": story(
+        plan=plan(recovery=()), leaves={"cordoned": True, "marked": ""}
+    ),
+    "a taint of the configuration is set in its place": story(
+        plan=plan(isolation=(TAINT, CORDON)), order="taint example.com/sick > cordon"
+    ),
+    "S2: a path is read again just before its pods are freed, and it is open again": story(
+        plan=fabric_only(tries=1, restarts=0),
+        at="event PathCut",
+        then={"paths": {PORT.endpoint: PowerState.ON}},
+        ends=None,
+        says="not proven cut",
+        did={"free-cut-pods": 0},
+    ),
+    "S3: a volume that the cloud does not know any more is not detached": story(
+        plan=volumes_only(tries=1, restarts=0),
+        volumes={"vol-1": ATTACHED},
+        after_detaching=UNKNOWN,
+        ends=None,
+        says="vol-1 is unknown",
+        freed=[],
+    ),
+    "S29: a pod that a filter refuses fails the step before anything is evicted": story(
+        plan=plan(isolation=(DRAIN,), tries=1, restarts=0),
+        drains=[DrainResult(errors=("default/bare: nothing manages it",))],
+        ends=None,
+        says="default/bare: nothing manages it",
+        leaves={"commands": []},
+    ),
+    "S6: a node that has booted after its trusted dump is refused by whoever writes; the proof of off frees the rest": story(
+        plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5), dumping_errors=[BOOTED] * 9, only="off > taint", leaves={"pods": 0}
+    ),
+    "S36: the mark says off from the proof to the power-on, so that nobody is warned of data at risk meanwhile": story(
+        only="off > note-off > taint > note-on > on"
+    ),
+    "S2, S33: accepted is not given up, a lost answer is read and not repeated, and a slow cloud is waited for": story(
+        plan=plan(terminate_instance=True),
+        terminate_errors=[UNCLEAR],
+        stays=6,
+        ends=Outcome.FENCED_OFF,
+        did={"terminate": 1, "read-given-up": 7},  # which takes longer than one try
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
+    await told(env, **STORIES[story])
 
 
 async def test_the_port_is_cut_before_power_and_given_back_after_the_restart(env: WorkflowEnvironment) -> None:
-    world = World(plan=bare_metal())
-    await fenced(env, world)
-    order = [
-        act for act in world.acts if act in {"cordon", "note cut", "cut-path", "off", "taint", "on", "restore-path", "note back"}
-    ]
-    assert order == ["cordon", "note cut", "cut-path", "off", "taint", "on", "restore-path", "note back"]
-    assert world.acts.index("restore-path") < world.acts.index("uncordon")
-    assert world.noted == set()
+    only = "cordon > note cut > cut-path > off > taint > on > restore-path > note back > uncordon"
+    await told(env, plan=switched(), only=only, leaves={"noted": set()})
 
 
 async def test_a_node_that_is_back_before_power_off_gets_its_port_back_by_itself(env: WorkflowEnvironment) -> None:
     """No consequence was carried out: no reboot is needed for what was never freed."""
-    world = World(plan=bare_metal(wait_before_power=timedelta(hours=1)))
-    async with fencing(env, world) as run:
-        await run.until(lambda status: bool(status.path_proofs))
-        await run.sees(ready=True)
-        await run.result(Outcome.RECOVERED)
-    assert world.count("restore-path") == 1
-    assert world.commands == []
+    patient = switched(wait_before_power=timedelta(hours=1))
+    await told(env, plan=patient, at="event PathCut", sees={"ready": True}, did={"restore-path": 1}, leaves={"commands": []})
 
 
 async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(env: WorkflowEnvironment) -> None:
     """S2: the proposal's automaton; an accepted command is no proof."""
-    world = World(plan=bare_metal(tries=2, restarts=1), stuck={PORT.endpoint})
+    world = World(plan=switched(tries=2, restarts=1), stuck={PORT.endpoint})
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "the path is not cut" in status.problem
@@ -72,7 +122,7 @@ async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(en
 
 async def test_an_abort_after_the_workload_was_freed_leaves_the_port_cut_and_says_so(env: WorkflowEnvironment) -> None:
     """S35: un-fencing after an abort is a decision of its own."""
-    world = World(plan=bare_metal())
+    world = World(plan=switched())
     async with fencing(env, world, at="taint") as run:
         await run.abort()
         result = await run.result(Outcome.ABORTED)
@@ -84,7 +134,7 @@ async def test_an_abort_after_the_workload_was_freed_leaves_the_port_cut_and_say
 async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env: WorkflowEnvironment) -> None:
     """What it had freed is not known."""
     clean_up = Need(kind=NeedKind.CLEAN_UP, reason="left over")
-    world = World(plan=bare_metal(), need=clean_up, ready=True, mark=left_by("older", paths=(PORT.endpoint,)))
+    world = World(plan=switched(), need=clean_up, ready=True, mark=left_by("older", paths=(PORT.endpoint,)))
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "left cut" in status.problem
@@ -96,7 +146,7 @@ async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env
 
 
 async def test_a_switch_that_is_away_keeps_the_node_fenced_until_it_is_back(env: WorkflowEnvironment) -> None:
-    world = World(plan=bare_metal())
+    world = World(plan=switched())
     async with fencing(env, world) as run:
         await run.did("on")
         world.silent.add(PORT.endpoint)
@@ -107,34 +157,12 @@ async def test_a_switch_that_is_away_keeps_the_node_fenced_until_it_is_back(env:
         await run.result(Outcome.RECOVERED)
 
 
-async def test_a_machine_that_the_plan_leaves_off_ends_fenced_off(env: WorkflowEnvironment) -> None:
-    world = World(plan=plan(power_on=False))
-    await fenced(env, world, Outcome.FENCED_OFF)
-    assert world.count("on") == 0
-    assert world.consequences
-
-
-async def test_without_mark_schedulable_in_recovery_the_cordon_stays(env: WorkflowEnvironment) -> None:
-    world = World(plan=plan(recovery=()))
-    await fenced(env, world)
-    assert world.cordoned
-    assert world.marked == ""
-
-
 async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env: WorkflowEnvironment) -> None:
     """The proposal's time in `new`."""
-    patient = plan(wait_before_isolation=timedelta(hours=2))
-    world = World(plan=patient, need=Need(kind=NeedKind.PERSON, reason="drill"))
-    result = await fenced(env, world)
-    assert result.ended - result.started >= timedelta(hours=2)
-    world = World(plan=patient)
-    result = await fenced(env, world)
-    assert result.ended - result.started < timedelta(hours=1)
-
-
-def fabric_only(**changes: object) -> FencingPlan:
-    """No power device at all: the port is the fence."""
-    return plan(**({"levels": (), "isolation": (CORDON, FC_OFF_SAN, FREE), "recovery": (FC_ON, UNCORDON)} | changes))
+    patient, drill = plan(wait_before_isolation=timedelta(hours=2)), Need(kind=NeedKind.PERSON, reason="drill")
+    _, persons = await told(env, plan=patient, need=drill)
+    _, checks = await told(env, plan=patient)
+    assert persons.ended - persons.started >= timedelta(hours=2) > checks.ended - checks.started
 
 
 async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: WorkflowEnvironment) -> None:
@@ -163,25 +191,29 @@ async def test_a_path_that_others_open_before_its_pods_are_freed_is_cut_once_mor
         await run.result(Outcome.RECOVERED)
 
 
-async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stays_cut(env: WorkflowEnvironment) -> None:
+@pytest.mark.parametrize("then", ["a person's word", "a restart made by hand"])
+async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stays_cut(
+    env: WorkflowEnvironment, then: str
+) -> None:
     """Its processes may hold what somebody else writes by now: a restart or a person's word first."""
     world = World(plan=fabric_only())
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
         await run.sees(ready=True)
-        status = await run.parked()
-        assert f"{PORT.endpoint} is left cut: pods were freed" in status.problem
+        assert f"{PORT.endpoint} is left cut: pods were freed" in (await run.parked()).problem
         assert world.count("restore-path") == 0
-        world.word = True
-        await run.resume("its processes are gone")
+        if then == "a person's word":
+            world.word = True
+            await run.resume("its processes are gone")
+        else:
+            await run.sees(boot_id="boot-2", ready_since=None)
         await run.result(Outcome.RECOVERED)
     assert world.count("restore-path") == 1
 
 
 async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boot_that_it_is_on(env: WorkflowEnvironment) -> None:
     """S9: who is fenced stays pinned from the start, which boot of it only once it may be fenced."""
-    queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
-    world = World(plan=fabric_only(), answers=[queued])
+    world = World(plan=fabric_only(), answers=[QUEUED])
     async with fencing(env, world, permit_granted=False, at="ask-permit") as run:
         world.boot_id = "boot-2"
         run.go_on()
@@ -194,13 +226,10 @@ async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boo
 
 async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env: WorkflowEnvironment) -> None:
     """S9."""
-    queued = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
-    world = World(plan=fabric_only(), answers=[queued])
-    async with fencing(env, world, permit_granted=False, at="ask-permit") as run:
-        world.boot_id, world.uid, world.provider_id = "boot-2", "uid-2", "sim://8"
-        await run.result(Outcome.REPLACED)
-        assert [entry for entry in await run.record() if entry.outcome == "boot id"] == []
-    assert world.consequences == []
+    another = {"boot_id": "boot-2", "uid": "uid-2", "provider_id": "sim://8"}
+    queue = {"given": {"permit_granted": False}, "answers": [QUEUED], "at": "ask-permit", "then": another}
+    _, result = await told(env, plan=fabric_only(), **queue, ends=Outcome.REPLACED, freed=[])
+    assert [entry for entry in result.record if entry.outcome == "boot id"] == []
 
 
 async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_it_is_on(
@@ -215,27 +244,9 @@ async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_
         await run.did("free-cut-pods")
 
 
-async def test_nothing_is_freed_behind_a_path_that_is_open_again(env: WorkflowEnvironment) -> None:
-    """S2: read again just before."""
-    world = World(plan=fabric_only(tries=1, restarts=0))
-    async with fencing(env, world, at="event PathCut") as run:
-        world.paths[PORT.endpoint] = PowerState.ON
-        assert "not proven cut" in (await run.parked()).problem
-    assert world.count("free-cut-pods") == 0
-
-
-INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
-DETACH = PlannedMethod(name="detach-volumes", act=Act.DETACH_VOLUMES, device=INSTANCE)
-
-
-def volumes_only(**changes: object) -> FencingPlan:
-    """The machine keeps running; its volumes are taken away."""
-    return plan(**({"levels": (), "isolation": (CORDON, DETACH, FREE), "recovery": (UNCORDON,)} | changes))
-
-
 async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(env: WorkflowEnvironment) -> None:
     """S1: the machine runs on, for analysis."""
-    attached = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
+    attached = {"vol-1": ATTACHED, "vol-2": ATTACHED}
     world = World(plan=volumes_only(), volumes=attached)
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
@@ -247,27 +258,13 @@ async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(
 
 async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironment) -> None:
     """S3."""
-    world = World(
-        plan=volumes_only(tries=1, restarts=0),
-        volumes={"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.UNKNOWN},
-        stuck={"vol-1"},
-    )
-    assert "vol-1 is attached" in (await parked(env, world)).problem
-    assert world.consequences == []
-
-
-async def test_a_volume_that_the_cloud_does_not_know_any_more_is_not_detached(env: WorkflowEnvironment) -> None:
-    """S3: unknown is not available."""
-    volumes = {"vol-1": VolumeState.ATTACHED}
-    plan = volumes_only(tries=1, restarts=0)
-    world = World(plan=plan, volumes=volumes, after_detaching=VolumeState.UNKNOWN)
-    assert "vol-1 is unknown" in (await parked(env, world)).problem
-    assert world.consequences == []
+    state = {"volumes": {"vol-1": ATTACHED, "vol-2": UNKNOWN}, "stuck": {"vol-1"}}
+    await told(env, plan=volumes_only(tries=1, restarts=0), **state, ends=None, says="vol-1 is attached", freed=[])
 
 
 async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: WorkflowEnvironment) -> None:
     """S33, S34."""
-    world = World(plan=volumes_only(), volumes={"vol-1": VolumeState.ATTACHED}, off_lost=1)
+    world = World(plan=volumes_only(), volumes={"vol-1": ATTACHED}, off_lost=1)
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
     assert world.count("detach vol-1") == 1
@@ -275,12 +272,10 @@ async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: Workf
 
 async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(env: WorkflowEnvironment) -> None:
     """S1: open connections live on; an answer that was lost is waited out and asked for again."""
-    quarantine = PlannedMethod(name="quarantine", act=Act.QUARANTINE, device=INSTANCE)
-    lift = PlannedMethod(name="lift-quarantine", act=Act.LIFT_QUARANTINE, device=INSTANCE)
-    world = World(plan=plan(isolation=(quarantine,), recovery=(lift,), wait_before_power=timedelta(hours=1)), off_lost=1)
+    world = World(plan=plan(isolation=(QUARANTINE,), recovery=(LIFT,), wait_before_power=timedelta(hours=1)), off_lost=1)
     async with fencing(env, world) as run:
         await run.until(lambda status: status.doing.startswith("waits before power"))
-        assert world.noted == {f"{INSTANCE.endpoint}#quarantine"}
+        assert world.noted == {f"{CLOUD.endpoint}#quarantine"}
         assert world.consequences == []
         await run.sees(ready=True)
         await run.result(Outcome.RECOVERED)
@@ -288,85 +283,49 @@ async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(
     assert world.noted == set()
 
 
-DRAIN = PlannedMethod(name="drain", act=Act.DRAIN, parameters={"ignore-daemonsets": "true"}, timeout=timedelta(minutes=1))
-
-
-async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_proof(
-    env: WorkflowEnvironment,
-) -> None:
+async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_proof(env: WorkflowEnvironment) -> None:
     """S30."""
-    rounds = [
-        DrainResult(evicted=2, left=1, names=("default/web",)),
-        DrainResult(evicted=1, withheld=("db-0: attached",)),
-    ]
-    world = World(plan=plan(isolation=(CORDON, DRAIN)), drains=rounds)
-    result = await fenced(env, world)
-    assert (world.count("drain"), [entry.detail for entry in result.record if entry.act == "drain"]) == (
-        2,
-        ["3 pods evicted; left: db-0: attached"],
-    )
+    rounds = [DrainResult(evicted=2, left=1, names=("default/web",)), DrainResult(evicted=1, withheld=("db-0: attached",))]
+    _, result = await told(env, plan=plan(isolation=(CORDON, DRAIN)), drains=rounds, did={"drain": 2})
+    assert [entry.detail for entry in result.record if entry.act == "drain"] == ["3 pods evicted; left: db-0: attached"]
 
 
 async def test_a_budget_that_blocks_a_drain_does_not_hold_up_fencing_for_ever(env: WorkflowEnvironment) -> None:
     blocked = DrainResult(left=1, names=("default/db-0",), blocked=("default/db-0: budget db",))
-    world = World(plan=plan(isolation=(DRAIN,)), drains=[blocked] * 100)
-    result = await fenced(env, world)
+    _, result = await told(env, plan=plan(isolation=(DRAIN,)), drains=[blocked] * 100)
     assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["incomplete"]
-
-
-async def test_a_pod_that_a_filter_refuses_fails_the_step_before_anything_is_evicted(env: WorkflowEnvironment) -> None:
-    """S29."""
-    refused = DrainResult(errors=("default/bare: nothing manages it",))
-    world = World(plan=plan(isolation=(DRAIN,), tries=1, restarts=0), drains=[refused])
-    assert "default/bare: nothing manages it" in (await parked(env, world)).problem
-    assert world.commands == []
-
-
-async def test_a_taint_of_the_configuration_is_set_in_its_place(env: WorkflowEnvironment) -> None:
-    taint = PlannedMethod(name="keep-away", act=Act.TAINT, parameters={"key": "example.org/sick", "effect": "NoSchedule"})
-    world = World(plan=plan(isolation=(taint, CORDON)))
-    await fenced(env, world)
-    assert world.acts.index("taint example.org/sick") < world.acts.index("cordon")
 
 
 async def test_power_off_waits_for_a_crash_dump_and_no_longer(env: WorkflowEnvironment) -> None:
     """S2: messages delay, they prove nothing."""
-    world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
-    result = await fenced(env, world)
-    heard = [entry for entry in result.record if entry.act == "kdump"]
-    assert [entry.outcome for entry in heard] == ["ended"]
-    assert heard[0].at - result.started >= timedelta(minutes=2)
-    assert world.acts.index("read-kdump") < world.acts.index("off")
+    _, result = await told(env, plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2), order="read-kdump > off")
+    (heard,) = [entry for entry in result.record if entry.act == "kdump"]
+    assert (heard.outcome, heard.at - result.started >= timedelta(minutes=2)) == ("ended", True)
 
 
 async def test_messages_that_never_end_hold_power_off_no_longer_than_the_bound(env: WorkflowEnvironment) -> None:
     """Anybody can send them."""
-    world = World(plan=plan(kdump=KdumpRule(longest=timedelta(minutes=5))), kdump=timedelta(days=1))
-    result = await fenced(env, world)
+    _, result = await told(env, plan=plan(kdump=KdumpRule(longest=timedelta(minutes=5))), kdump=timedelta(days=1))
     (heard,) = [entry for entry in result.record if entry.act == "kdump"]
     assert (heard.outcome, heard.at - result.started < timedelta(minutes=6)) == ("overdue", True)
 
 
 async def test_without_a_listener_a_configured_wait_is_short_and_said(env: WorkflowEnvironment) -> None:
-    world = World(plan=plan(kdump=KdumpRule()))
-    result = await fenced(env, world)
+    _, result = await told(env, plan=plan(kdump=KdumpRule()))
     assert "no listener of kdump messages answers" in [entry.detail for entry in result.record if entry.act == "kdump"]
-
-
-TRUSTED = KdumpRule(trusted=True)
 
 
 async def test_pods_of_a_trusted_dump_are_freed_before_power_off_which_follows_all_the_same(env: WorkflowEnvironment) -> None:
     """S1, S20: each round after a last look and a fresh message; the rest of the proof is what it always is."""
-    world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(minutes=2), dumping_frees=2)
-    result = await fenced(env, world)
-    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 3)
+    only = "free-while-dumping > free-while-dumping > off > on"
+    world, result = await told(env, plan=plan(kdump=TRUSTED), kdump=timedelta(minutes=2), dumping_frees=2, only=only)
+    assert result.freed_pods == 3
     assert result.kernel_dead is not None
-    told = [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("kernel-dead", "trusted")]
-    assert told == ["kernel dead (fence_kdump, trusted network): 3 messages from 10.0.0.7, the last one 0s ago"]
+    assert [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("kernel-dead", "trusted")] == [
+        "kernel dead (fence_kdump, trusted network): 3 messages from 10.0.0.7, the last one 0s ago"
+    ]
     rounds = [place for place, act in enumerate(world.acts) if act == "free-while-dumping"]
     assert [world.acts[place - 2 : place] for place in rounds] == [["look", "read-kdump"]] * 2
-    assert [act for act in world.acts if act in {"free-while-dumping", "off", "on"}][-2:] == ["off", "on"]
     (ended,) = [entry for entry in result.record if (entry.act, entry.outcome) == ("kdump", "ended")]
     assert ended.at - result.started >= timedelta(minutes=2)
     assert result.off_proof is not None
@@ -374,44 +333,36 @@ async def test_pods_of_a_trusted_dump_are_freed_before_power_off_which_follows_a
 
 async def test_without_the_option_a_dump_frees_nothing(env: WorkflowEnvironment) -> None:
     """S2: the messages are unauthenticated."""
-    world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
-    result = await fenced(env, world)
+    dump = {"plan": plan(kdump=KdumpRule()), "kdump": timedelta(minutes=2)}
+    _, result = await told(env, **dump, only="off > taint", did={"free-while-dumping": 0})
     assert result.kernel_dead is None
-    assert world.acts.index("off") < world.acts.index(world.consequences[0])
-    assert "free-while-dumping" not in world.acts
 
 
 async def test_a_trusted_dump_that_is_over_frees_nothing_more(env: WorkflowEnvironment) -> None:
     """S6: after the dump the machine boots."""
-    world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=20), dumping_frees=0)
-    result = await fenced(env, world)
+    world, result = await told(env, plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=20), dumping_frees=0, only="off > taint")
     assert result.kernel_dead is not None
-    assert world.acts.count("free-while-dumping") <= 4
-    assert world.acts.index("off") < world.acts.index("taint")
+    assert world.count("free-while-dumping") <= 4
     assert result.freed_pods == 3
 
 
 async def test_a_message_from_another_address_is_no_word_of_the_node(env: WorkflowEnvironment) -> None:
     """S9."""
-    world = World(plan=plan(kdump=TRUSTED, tries=1), kdump=timedelta(seconds=20), kdump_address="10.0.0.8")
-    result = await fenced(env, world)
-    assert "free-while-dumping" not in world.acts
+    dump = {"kdump": timedelta(seconds=20), "kdump_address": "10.0.0.8"}
+    _, result = await told(env, plan=plan(kdump=TRUSTED, tries=1), **dump, did={"free-while-dumping": 0})
     assert result.kernel_dead is None
 
 
 async def test_a_node_that_boots_after_its_trusted_dump_needs_no_power_command(env: WorkflowEnvironment) -> None:
     """S35: restart proven, by its new boot id."""
-    world = World(plan=plan(kdump=TRUSTED, wait_before_power=timedelta(days=3650)), kdump=timedelta(days=1))
-    async with fencing(env, world, at="free-while-dumping") as run:
-        await run.sees(boot_id="boot-2", ready=True)
-        result = await run.result()
-    assert (result.outcome, world.commands) == (Outcome.RECOVERED, [])
+    dump = {"plan": plan(kdump=TRUSTED, wait_before_power=FOR_YEARS), "kdump": timedelta(days=1), "at": "free-while-dumping"}
+    _, result = await told(env, **dump, sees={"boot_id": "boot-2", "ready": True}, leaves={"commands": []})
     assert result.restart_proof.boot_id == "boot-2"
 
 
 async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a_person_s_case(env: WorkflowEnvironment) -> None:
     """S2: the message was a lie, and its pods run twice. Nobody calls that recovered, however often it is seen."""
-    world = World(plan=plan(kdump=TRUSTED, wait_before_power=timedelta(days=3650)), kdump=timedelta(days=1))
+    world = World(plan=plan(kdump=TRUSTED, wait_before_power=FOR_YEARS), kdump=timedelta(days=1))
     async with fencing(env, world, at="free-while-dumping") as run:
         await run.sees(ready=True)
         status = await run.parked()
@@ -427,56 +378,21 @@ async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a
 async def test_the_first_power_command_ends_the_trust_in_messages(env: WorkflowEnvironment) -> None:
     """S6: whoever speaks after an off that had no effect is no kernel that is known to be dead."""
     rule = KdumpRule(trusted=True, longest=timedelta(minutes=1))
-    world = World(plan=plan(kdump=rule, tries=1), kdump=timedelta(days=1), dumping_frees=0, ignores_off=True)
-    async with fencing(env, world) as run:
-        status = await run.parked()
-    assert (status.restarts, world.count("off"), world.broken) == (1, 2, [])
+    dump = {"plan": plan(kdump=rule, tries=1), "kdump": timedelta(days=1), "dumping_frees": 0}
+    world, status = await told(env, **dump, ignores_off=True, ends=None, did={"off": 2}, leaves={"pods": 3})
+    assert status.restarts == 1
     assert "free-while-dumping" not in world.acts[world.acts.index("off") :]
-    assert world.pods == 3
-
-
-async def test_what_goes_wrong_while_a_dump_is_trusted_leaves_the_rest_to_the_proof_of_off(env: WorkflowEnvironment) -> None:
-    """S6: a node that has booted meanwhile is refused by whoever writes."""
-    world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5))
-    world.dumping_errors.extend(failure(ErrorType.NOT_PROVEN, "it has booted") for _ in range(9))
-    result = await fenced(env, world)
-    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 3)
-    assert world.acts.index("off") < world.acts.index("taint")
-
-
-async def test_the_mark_says_off_from_the_proof_to_the_power_on(env: WorkflowEnvironment) -> None:
-    """S36: nobody is warned of data at risk while the machine is proven off."""
-    world = World()
-    await fenced(env, world)
-    order = [act for act in world.acts if act in {"off", "note-off", "taint", "note-on", "on"}]
-    assert order == ["off", "note-off", "taint", "note-on", "on"]
 
 
 async def test_the_node_is_deleted_last_and_its_machine_registers_anew(env: WorkflowEnvironment) -> None:
     """S1, S9: only under the proof; the new Node is the same machine."""
-    world = World(plan=plan(delete_node=True))
-    await fenced(env, world)
-    order = [act for act in world.acts if act in {"taint", "delete-node", "on"}]
-    assert order == ["taint", "delete-node", "on"]
+    await told(env, plan=plan(delete_node=True), only="taint > delete-node > on")
 
 
 async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: WorkflowEnvironment) -> None:
     """S1."""
-    world = World(plan=plan(terminate_instance=True))
-    result = await fenced(env, world, Outcome.FENCED_OFF)
-    assert world.count("on") == 0
-    order = [act for act in world.acts if act in {"off", "taint", "terminate", "read-given-up"}]
-    assert order == ["off", "taint", "terminate", "read-given-up"]
-    assert "given up for good (ipmi://10.0.0.7:623: number-1 is gone)" in result.message
-
-
-async def test_a_machine_is_given_up_once_and_read_until_it_is(env: WorkflowEnvironment) -> None:
-    """S2, S33: accepted is not given up, a lost answer is read and not repeated, and a slow cloud is waited for."""
-    lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
-    world = World(plan=plan(terminate_instance=True), terminate_errors=[lost], stays=6)
-    await fenced(env, world, Outcome.FENCED_OFF)
-    assert world.count("terminate") == 1
-    assert world.count("read-given-up") == 7  # which takes longer than one try
+    only, said = "off > taint > terminate > read-given-up", "given up for good (ipmi://10.0.0.7:623: number-1 is gone)"
+    await told(env, plan=plan(terminate_instance=True), ends=Outcome.FENCED_OFF, says=said, only=only, did={"on": 0})
 
 
 async def test_a_machine_that_is_still_there_is_nowhere_called_given_up(env: WorkflowEnvironment) -> None:
@@ -516,44 +432,24 @@ async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: Work
     assert world.count("restore-path") == 0
 
 
-async def test_a_restart_made_by_hand_gives_the_path_back_without_a_word(env: WorkflowEnvironment) -> None:
-    world = World(plan=fabric_only())
-    async with fencing(env, world) as run:
-        await run.did("free-cut-pods")
-        await run.sees(ready=True)
-        await run.parked()
-        await run.sees(boot_id="boot-2", ready_since=None)
-        await run.result(Outcome.RECOVERED)
-    assert world.count("restore-path") == 1
-
-
-async def test_an_abort_during_a_hold_terminates_nothing(env: WorkflowEnvironment) -> None:
+@pytest.mark.parametrize("gives_up", [True, False], ids=["to be given up", "to be switched on"])
+async def test_an_abort_during_a_hold_neither_gives_a_machine_up_nor_switches_it_on(
+    env: WorkflowEnvironment, *, gives_up: bool
+) -> None:
     """S20, S35: the wait ends, and what it waited for is not done."""
-    world = World(plan=plan(terminate_instance=True))
+    world = World(plan=plan(terminate_instance=gives_up))
     async with fencing(env, world, at="taint") as run:
         await run.hold("we look first")
         run.go_on()
         await run.until(lambda status: status.doing.startswith("held by"))
         await run.abort()
-        result = await run.result()
-    assert (result.outcome, world.count("terminate")) == (Outcome.ABORTED, 0)
-
-
-async def test_an_abort_during_a_hold_switches_nothing_on(env: WorkflowEnvironment) -> None:
-    """S35."""
-    world = World()
-    async with fencing(env, world, at="taint") as run:
-        await run.hold("we look first")
-        run.go_on()
-        await run.until(lambda status: status.doing.startswith("held by"))
-        await run.abort()
-        result = await run.result()
-    assert (result.outcome, result.left_off, world.count("on")) == (Outcome.ABORTED, True, 0)
+        result = await run.result(Outcome.ABORTED)
+    assert (result.left_off, world.count("terminate"), world.count("on")) == (True, 0, 0)
 
 
 async def test_a_slow_detachment_is_waited_for_by_the_next_try(env: WorkflowEnvironment) -> None:
     """S3: what is under way is neither detached nor forgotten."""
-    world = World(plan=volumes_only(tries=3), volumes={"vol-1": VolumeState.ATTACHED}, after_detaching=VolumeState.UNKNOWN)
+    world = World(plan=volumes_only(tries=3), volumes={"vol-1": ATTACHED}, after_detaching=VolumeState.UNKNOWN)
     async with fencing(env, world) as run:
         await run.until(lambda status: status.try_number == 2)
         world.volumes["vol-1"] = VolumeState.AVAILABLE
@@ -585,20 +481,16 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
     env: WorkflowEnvironment, ahead: timedelta
 ) -> None:
     """S1, S6: a listener's clock that is ahead makes no old message a new one, and none that is behind does the reverse."""
-    old, new = (World(plan=plan(kdump=TRUSTED), kdump=each, ahead=ahead) for each in (timedelta(seconds=2), timedelta(minutes=1)))
-    old.heard_ago = timedelta(seconds=6)
-    for world in (old, new):
-        async with fencing(env, world) as run:
-            await run.result(Outcome.RECOVERED)
-    assert old.count("free-while-dumping") == 0
-    assert new.count("free-while-dumping") == 1
+    dump, old = {"plan": plan(kdump=TRUSTED), "ahead": ahead}, {"kdump": timedelta(seconds=2), "heard_ago": timedelta(seconds=6)}
+    await told(env, **dump, **old, did={"free-while-dumping": 0})
+    await told(env, **dump, kdump=timedelta(minutes=1), did={"free-while-dumping": 1})
 
 
 async def test_volumes_that_were_detached_before_a_person_was_asked_are_freed_after_his_word(env: WorkflowEnvironment) -> None:
     """S35: a machine without its volumes is not one that nothing was done to; it is not looked up anew."""
     world = World(
-        plan=plan(levels=((INSTANCE,),), isolation=(DETACH, FREE), tries=1, restarts=0),
-        volumes={"vol-1": VolumeState.ATTACHED},
+        plan=plan(levels=((CLOUD,),), isolation=(DETACH, FREE), tries=1, restarts=0),
+        volumes={"vol-1": ATTACHED},
     )
     async with fencing(env, world, at="event VolumesDetached") as run:
         world.volumes["vol-1"] = VolumeState.UNKNOWN
@@ -614,7 +506,7 @@ async def test_what_is_left_behind_the_cut_is_freed_under_an_abort_that_asks_for
     """S35: what was begun is finished before the machine is switched on, and nothing goes round without a pause meanwhile."""
     chosen = Chosen(handles=("vol-1",), volumes=("pv-1",))
     later = replace(FREE, only=chosen)
-    world = World(plan=bare_metal(isolation=(CORDON, FC_OFF_SAN, later)), ready=True, lingers=1)
+    world = World(plan=switched(isolation=(CORDON, CUT, later)), ready=True, lingers=1)
     world.need = Need(kind=NeedKind.PERSON, reason="drill")
     async with fencing(env, world, at="event NodePoweredOff") as run:
         await run.abort(power_on=True)

@@ -12,8 +12,8 @@ from policy.episode.freeing_pace import MINUTE, PortionAnswer, PortionRequest
 from policy.episode.messages import Outcome
 from policy.fence.plan import CORDON, UNCORDON
 from tests.workflows.fencing_run import fenced
+from tests.workflows.plans import BACK, CUT, FREE
 from tests.workflows.test_describing import service
-from tests.workflows.test_fencing_isolation import FC_OFF_SAN, FC_ON, FREE
 from tests.workflows.test_scanner import ScriptedCluster, scanning
 from tests.workflows.world import World, plan
 
@@ -63,7 +63,7 @@ async def test_while_the_scanner_can_not_be_asked_nothing_is_freed(env: Workflow
 async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironment) -> None:
     """S1, S20: after a wait the last look and the readings are new."""
     wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
-    methods = {"isolation": (CORDON, FC_OFF_SAN, FREE), "recovery": (FC_ON, UNCORDON)}
+    methods = {"isolation": (CORDON, CUT, FREE), "recovery": (BACK, UNCORDON)}
     world = World(plan=plan(**methods), per_minute=2, pods=0, portions=[wait, now(2)])
     result = await fenced(env, world)
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
