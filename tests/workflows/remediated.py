@@ -38,7 +38,7 @@ from policy.remediation.memory import read_memory
 from policy.values.object_refs import ObjectRef
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
-from tests.workflows.world import NODE, ScriptedTarget, World
+from tests.workflows.world import ScriptedTarget, World
 from workflows.kit import options
 
 MACHINE = ObjectRef(api_version="cluster.x-k8s.io/v1beta1", kind="Machine", name="w-7", namespace="capi")
@@ -57,6 +57,16 @@ def step(strategy: Strategy, timeout: timedelta | None = None, *, kind: str = "S
         template = ObjectRef(api_version=REMEDIATIONS, kind=kind, name="automatic", namespace="medik8s")
     name = template.key if template is not None else strategy.value
     return EscalationStep(strategy=strategy, name=name, template=template, timeout=timeout)
+
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
+FENCE = step(Strategy.FENCE, 20 * MINUTE)
+REBOOT = step(Strategy.REBOOT, 20 * MINUTE)
+DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
+OWNER = step(Strategy.REQUEST_OWNER, 30 * MINUTE)
+ANNOTATE = step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE)
+OBJECT = "SelfNodeRemediation"
 
 
 @dataclass
@@ -195,6 +205,22 @@ class Remediated:
     def successor(self) -> Sibling:
         """The one that came for it."""
         return next(each for each in self.siblings if each.name == "w-8")
+
+
+def silent(**changes: Any) -> SickNode:
+    """A node whose BMC answers nobody."""
+    node = SickNode(plan=scripted.plan(**changes))
+    node.silent = set(node.power)
+    return node
+
+
+def succeeds(world: Remediated) -> Callable[[Made], None]:
+    """The controller of the objects does what it can, and the node is well."""
+
+    def done(made: Made) -> None:
+        made.succeeded, world.node.ready = "True", True
+
+    return done
 
 
 class ScriptedRemediation:
@@ -457,6 +483,3 @@ def _at_once(coroutine: Any) -> Any:
     except StopIteration as done:
         return done.value
     raise AssertionError("a scripted activity waits")
-
-
-__all__ = ["CHECK", "MACHINE", "NODE", "Made", "Remediated", "ScriptedRemediation", "Sibling", "SickNode", "step"]

@@ -21,7 +21,8 @@ from tests.workflows.attempts import Attempt
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import CALLS
 from tests.workflows.executions import Execution, Word
-from tests.workflows.remediated import NODE, Remediated, ScriptedRemediation
+from tests.workflows.remediated import Remediated, ScriptedRemediation
+from tests.workflows.world import NODE
 from workflows.definitions.remediation import Remediation
 from workflows.kit.messages import AbortRequest, PersonRequest
 

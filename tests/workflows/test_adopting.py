@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -16,15 +15,11 @@ from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.fencing_run import fencing
-from tests.workflows.remediated import Remediated, SickNode, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, SELF, Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
 
-MINUTE = timedelta(minutes=1)
-SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
-FENCE = step(Strategy.FENCE, 20 * MINUTE)
-OBJECT = "SelfNodeRemediation"
 SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
 CUT = PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH)
 FREE = PlannedMethod(name="free", act=Act.FREE_CUT_PODS)

@@ -14,23 +14,32 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import Made, Remediated, Sibling, step
+from tests.workflows.remediated import (
+    ANNOTATE,
+    DELETE,
+    FENCE,
+    MINUTE,
+    OBJECT,
+    OWNER,
+    SELF,
+    Made,
+    Remediated,
+    Sibling,
+    step,
+    succeeds,
+)
 from tests.workflows.remediating import Play, remediated
-
-MINUTE = timedelta(minutes=1)
-DELETION = (step(Strategy.DELETE_MACHINE, 30 * MINUTE),)
-OWNER = (step(Strategy.REQUEST_OWNER, 30 * MINUTE),)
-EXTERNAL = (step(Strategy.EXTERNAL, 10 * MINUTE),)
-ANNOTATION = (step(Strategy.ANNOTATE_EXTERNAL),)
-OBJECT = "SelfNodeRemediation"
-
 
 # delete-machine -------------------------------------------------------------------------------------------------------
 
 
+def strategy_of(value: object) -> str:
+    return value.strategy.value if isinstance(value, EscalationStep) else ""
+
+
 def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> None:
     """S33; the successor is told what to remember, and the permit goes back at the end."""
-    world = Remediated(ladder=DELETION)
+    world = Remediated(ladder=(DELETE,))
     result = remediated(world, retry=2, failed=("reboot",), outcome=Outcome.REPLACED)
     assert len(world.deletions) == 1
     assert "w-8 has taken its place, its Node node-8 is Ready" in result.message
@@ -43,14 +52,14 @@ def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> N
 
 def test_a_machine_that_is_gone_between_two_looks_has_a_successor_all_the_same() -> None:
     """Nothing held it up: its deletion was never seen under way."""
-    world = Remediated(ladder=DELETION, goes_after=timedelta(0), follows_after=timedelta(seconds=1))
+    world = Remediated(ladder=(DELETE,), goes_after=timedelta(0), follows_after=timedelta(seconds=1))
     result = remediated(world)
     assert "w-8 has taken its place" in result.message
     assert world.successor().memory
 
 
 def test_a_machine_that_is_older_than_the_deletion_is_no_successor() -> None:
-    world = Remediated(ladder=DELETION)
+    world = Remediated(ladder=(DELETE,))
     with Play(world) as play:
         play.until(lambda status: status.phase is Phase.RUNNING)
         older = Sibling(name="w-3", created=play.clockwork.now - MINUTE, ready_at=play.clockwork.now)
@@ -76,7 +85,7 @@ def test_a_machine_that_is_older_than_the_deletion_is_no_successor() -> None:
 )
 def test_it_ends_without_a_ready_successor(changes: dict[str, object], said: str, event: str) -> None:
     """The successor is a case of its own; people are told."""
-    world = replace(Remediated(ladder=DELETION), **changes)  # type: ignore[arg-type]
+    world = replace(Remediated(ladder=(DELETE,)), **changes)  # type: ignore[arg-type]
     result = remediated(world, Outcome.REPLACED)
     assert said in result.message
     assert not event or f"event {event}" in world.acts
@@ -84,7 +93,7 @@ def test_it_ends_without_a_ready_successor(changes: dict[str, object], said: str
 
 @pytest.mark.parametrize(("has_machine", "owner"), [(False, ""), (True, "")], ids=["no machine", "no owner"])
 def test_nothing_is_deleted_that_nobody_would_replace(has_machine: bool, owner: str) -> None:
-    world = Remediated(ladder=DELETION, has_machine=has_machine, owner=owner)
+    world = Remediated(ladder=(DELETE,), has_machine=has_machine, owner=owner)
     with Play(world) as play:
         status = play.parked()
     assert "delete-machine: " in status.problem
@@ -94,7 +103,7 @@ def test_nothing_is_deleted_that_nobody_would_replace(has_machine: bool, owner: 
 @pytest.mark.parametrize("seen", ["when it is taken", "at the last look"])
 def test_until_when_others_hold_the_node_is_told_to_the_scanner(seen: str) -> None:
     """Else it would open the next episode a minute later, and the next."""
-    world, until = Remediated(ladder=DELETION), datetime(2030, 1, 1, 12, tzinfo=UTC)
+    world, until = Remediated(ladder=(DELETE,)), datetime(2030, 1, 1, 12, tzinfo=UTC)
     world.node.lease_until = until
     if seen == "at the last look":
         world.node.looks = [LookVerdict.VETOED]
@@ -105,53 +114,35 @@ def test_until_when_others_hold_the_node_is_told_to_the_scanner(seen: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("ladder", "removes"),
-    [(DELETION, True), (OWNER, True), (EXTERNAL, False), (ANNOTATION, False), ((step(Strategy.FENCE),), False)],
-    ids=["delete-machine", "request-owner", "external", "annotate-external", "fence"],
+    ("only", "removes"), [(DELETE, True), (OWNER, True), (SELF, False), (ANNOTATE, False), (FENCE, False)], ids=strategy_of
 )
-def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(
-    ladder: tuple[EscalationStep, ...], removes: bool
-) -> None:
+def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(only: EscalationStep, *, removes: bool) -> None:
     """S15: whatever else is done, etcd goes on counting the member."""
-    world = Remediated(ladder=ladder, owner="KubeadmControlPlane/cp")
+    world = Remediated(ladder=(only,), owner="KubeadmControlPlane/cp")
     with Play(world) as play:
-        for _ in range(1000):
-            if world.removing:
-                break
-            assert play.clockwork.turn()
+        play.until(lambda _: bool(world.removing))
         play.abort()
     assert set(world.removing) == {removes}
 
 
-def test_whoever_keeps_the_machine_at_the_last_look_keeps_it() -> None:
-    """S20, S27: nothing was done, and the marks go."""
-    world = Remediated(ladder=DELETION)
-    world.node.looks = [LookVerdict.VETOED]
-    result = remediated(world, Outcome.RELEASED)
-    assert "before anything was done" in result.message
+@pytest.mark.parametrize(
+    ("name", "value", "outcome"),
+    [("looks", [LookVerdict.VETOED], Outcome.RELEASED), ("ready", True, Outcome.RECOVERED), ("uid", "uid-2", Outcome.REPLACED)],
+    ids=["somebody keeps it", "it is well", "it is another one"],
+)
+def test_what_the_last_look_sees_keeps_a_machine_from_its_deletion(name: str, value: object, outcome: Outcome) -> None:
+    """S9, S20, S27: nothing was done, and the marks go."""
+    world = Remediated(ladder=(DELETE,))
+    world.before["isolation.mark"] = lambda: setattr(world.node, name, value)
+    result = remediated(world, outcome)
     assert world.deletions == []
+    assert "before anything was done" in result.message or outcome is not Outcome.RELEASED
     assert "uncordon" in world.acts
-
-
-def test_a_node_that_is_well_before_the_deletion_ends_it_recovered() -> None:
-    world = Remediated(ladder=DELETION)
-    world.node.gates.clear()
-    world.before["isolation.mark"] = lambda: setattr(world.node, "ready", True)
-    remediated(world, Outcome.RECOVERED)
-    assert world.deletions == []
-
-
-def test_a_target_that_has_changed_is_replaced() -> None:
-    """S9."""
-    world = Remediated(ladder=DELETION)
-    world.before["isolation.mark"] = lambda: setattr(world.node, "uid", "uid-2")
-    remediated(world, Outcome.REPLACED)
-    assert world.deletions == []
 
 
 def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
     """S33: its check leaves a Machine alone that goes; that is no reason to call it left alone."""
-    world = Remediated(ladder=DELETION, of_machines=True)
+    world = Remediated(ladder=(DELETE,), of_machines=True)
     with Play(world) as play:
         world.deleting = play.clockwork.now
         play.result(Outcome.REPLACED)
@@ -161,7 +152,7 @@ def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
 
 def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> None:
     """There is none to mark, and none whose lease could be taken."""
-    world = Remediated(ladder=DELETION)
+    world = Remediated(ladder=(DELETE,))
     world.node.present = False
     remediated(world, node="machine/capi/w-7", outcome=Outcome.REPLACED)
     assert len(world.deletions) == 1
@@ -173,7 +164,7 @@ def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> N
 
 def test_an_owner_that_defers_is_waited_for() -> None:
     """S33: asked once; deferring is no failure."""
-    world = Remediated(ladder=OWNER, owner="KubeadmControlPlane/prod", owner_acts_after=20 * MINUTE, of_machines=True)
+    world = Remediated(ladder=(OWNER,), owner="KubeadmControlPlane/prod", owner_acts_after=20 * MINUTE, of_machines=True)
     world.owner_says = ("RemediationDeferred", "another member is being replaced")
     with Play(world) as play:
         status = play.until(lambda status: "another member is being replaced" in status.doing)
@@ -185,7 +176,7 @@ def test_an_owner_that_defers_is_waited_for() -> None:
 
 @pytest.mark.parametrize("reason", ["CannotBeRemediated", "RemediationFailed"])
 def test_an_owner_that_gives_up_has_failed_and_the_next_step_comes(reason: str) -> None:
-    world = Remediated(ladder=(*OWNER, *DELETION), of_machines=True)
+    world = Remediated(ladder=(OWNER, DELETE), of_machines=True)
     world.owner_says = (reason, "maxRetry is reached")
     remediated(world, Outcome.REPLACED)
     assert world.remembered == [(), ("request-owner",)]
@@ -193,41 +184,34 @@ def test_an_owner_that_gives_up_has_failed_and_the_next_step_comes(reason: str) 
     assert world.owner_asked is not None, "it goes: what it says stays"
 
 
-def test_a_node_that_recovers_before_its_owner_acts_takes_the_request_back() -> None:
-    world = Remediated(ladder=OWNER)
-    world.owner_says = ("RemediationDeferred", "later")
-    with Play(world) as play:
-        play.until(lambda status: "later" in status.doing)
-        world.node.ready = True
-        play.result(Outcome.RECOVERED)
-    assert world.owner_asked is None
-    assert world.count("take-back") == 1
-
-
-def test_whoever_keeps_the_machine_before_its_owner_acts_has_the_request_taken_back() -> None:
+@pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.RELEASED], ids=["it recovers", "somebody keeps it"])
+def test_what_is_seen_before_its_owner_acts_takes_the_request_back(outcome: Outcome) -> None:
     """S27: seen before its termination begins, whatever ran first."""
-    world = Remediated(ladder=OWNER)
+    world = Remediated(ladder=(OWNER,))
     world.owner_says = ("RemediationDeferred", "later")
     with Play(world) as play:
         play.until(lambda status: "later" in status.doing)
-        world.node.glances = [LookVerdict.VETOED]
-        result = play.result(Outcome.RELEASED)
-    assert world.owner_asked is None
-    assert "before anything came of request-owner" in result.message
+        if outcome is Outcome.RECOVERED:
+            world.node.ready = True
+        else:
+            world.node.glances = [LookVerdict.VETOED]
+        result = play.result(outcome)
+    assert (world.owner_asked, world.count("take-back")) == (None, 1)
+    assert "before anything came of request-owner" in result.message or outcome is Outcome.RECOVERED
 
 
 def test_a_wish_that_an_earlier_episode_has_left_is_taken_back_and_nothing_else_is_done() -> None:
     """S35: without a permit, since nothing is disrupted."""
-    world = Remediated(ladder=OWNER)
+    world = Remediated(ladder=(OWNER,))
     world.node.ready, world.owner_asked = True, datetime(2026, 1, 1, tzinfo=UTC)
-    remediated(world, permit_granted=False, ladder=OWNER, adopts="OwnerRemediated", outcome=Outcome.RECOVERED)
+    remediated(world, permit_granted=False, ladder=(OWNER,), adopts="OwnerRemediated", outcome=Outcome.RECOVERED)
     assert world.owner_asked is None
     assert not {"request-owner", "give-up", "mark", "remember"} & set(world.acts)
 
 
 def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
     """At exactly its time-out a step still has its time."""
-    world = Remediated(ladder=OWNER)
+    world = Remediated(ladder=(OWNER,))
     with Play(world) as play:
         play.parked()
         assert 30 * MINUTE < play.passed < 31 * MINUTE
@@ -239,19 +223,14 @@ def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
 # external -------------------------------------------------------------------------------------------------------------
 
 
-def succeeds(world: Remediated, made: Made) -> None:
-    """Its controller has done what it could, and the node is well."""
-    made.succeeded, world.node.ready = "True", True
-
-
 def test_an_object_is_created_once_followed_and_deleted_at_recovery() -> None:
     """S33, S35."""
-    world = Remediated(ladder=EXTERNAL, has_machine=False, owner="")
+    world = Remediated(ladder=(SELF,), has_machine=False, owner="")
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.objects[OBJECT].processing = "True"
         status = play.until(lambda status: "Processing is True" in status.doing)
-        succeeds(world, world.objects[OBJECT])
+        succeeds(world)(world.objects[OBJECT])
         result = play.result()
     assert status.phase is Phase.RUNNING
     assert result.outcome is Outcome.RECOVERED
@@ -271,11 +250,11 @@ def test_the_lease_of_the_node_lasts_as_long_as_the_step(minutes: int | None, le
 
 def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_and_nothing_else_is_done() -> None:
     """S35: without a permit, since nothing is disrupted."""
-    world = Remediated(ladder=EXTERNAL, has_machine=False, owner="")
+    world = Remediated(ladder=(SELF,), has_machine=False, owner="")
     made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC), several=False)
     world.objects[OBJECT] = made
-    succeeds(world, made)
-    result = remediated(world, permit_granted=False, ladder=EXTERNAL, adopts="node-7")
+    succeeds(world)(made)
+    result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
     assert result.outcome is Outcome.RECOVERED, result.message
     assert world.objects == {}
     assert world.count(f"create {OBJECT}") == 0
@@ -284,28 +263,28 @@ def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_a
 
 
 def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> None:
-    world = Remediated(ladder=(*EXTERNAL, *DELETION))
+    world = Remediated(ladder=(SELF, DELETE))
     world.on_create = lambda made: setattr(made, "succeeded", "False")
     with Play(world) as play:
         play.did("give-up")
         assert world.objects[OBJECT].timed_out, "others look for it, so that it stays until the end"
         play.result(Outcome.REPLACED)
-    assert world.remembered[-1] == (EXTERNAL[0].name,)
+    assert world.remembered[-1] == (SELF.name,)
     assert world.objects == {}
 
 
 def test_the_time_of_an_object_counts_from_its_creation_strictly() -> None:
-    world = Remediated(ladder=(*EXTERNAL, *DELETION), has_machine=True)
+    world = Remediated(ladder=(SELF, DELETE), has_machine=True)
     with Play(world) as play:
         play.did(f"time-out {OBJECT}")
         created = world.objects[OBJECT].created
-        assert timedelta(0) < play.clockwork.now - created - 10 * MINUTE < timedelta(seconds=10)
+        assert timedelta(0) < play.clockwork.now - created - 5 * MINUTE < timedelta(seconds=10)
         play.result()
 
 
 def test_an_object_that_has_succeeded_is_not_told_so() -> None:
     """Only the node's recovery is waited for then."""
-    world = Remediated(ladder=(*EXTERNAL, *DELETION))
+    world = Remediated(ladder=(SELF, DELETE))
     world.on_create = lambda made: setattr(made, "succeeded", "True")
     remediated(world)
     assert world.count(f"time-out {OBJECT}") == 0
@@ -342,27 +321,19 @@ def test_a_negative_healthy_delay_waits_for_a_persons_confirmation() -> None:
     assert world.objects == {}
 
 
-def test_a_node_that_was_to_go_is_not_given_up_when_it_goes() -> None:
-    """PermanentNodeDeletionExpected: until its controller says that it has succeeded."""
-    world = Remediated(ladder=EXTERNAL, has_machine=False)
+@pytest.mark.parametrize("has_machine", [False, True], ids=["a Node", "a Machine with its Node"])
+def test_what_was_to_go_is_not_given_up_when_it_goes(*, has_machine: bool) -> None:
+    """PermanentNodeDeletionExpected: until its controller, as machine-deletion-remediation, says that it has succeeded."""
+    world = Remediated(ladder=(SELF,), has_machine=has_machine)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
-        world.objects[OBJECT].node_deletion, world.node.present = "True", False
+        world.objects[OBJECT].node_deletion = "True"
+        if has_machine:
+            world.deleting = play.clockwork.now
+        else:
+            world.node.present = False
         play.skip(5 * MINUTE)
-        assert OBJECT in world.objects
-        world.objects[OBJECT].succeeded = "True"
-        play.result(Outcome.REPLACED)
-    assert world.objects == {}
-
-
-def test_a_machine_that_was_to_go_is_not_given_up_when_it_goes() -> None:
-    """machine-deletion-remediation: the same of a Node that belongs to a Machine."""
-    world = Remediated(ladder=EXTERNAL)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.objects[OBJECT].node_deletion, world.deleting = "True", play.clockwork.now
-        play.skip(5 * MINUTE)
-        assert (world.present, OBJECT in world.objects) == (False, True)
+        assert (world.node.present, OBJECT in world.objects) == (False, True)
         world.objects[OBJECT].succeeded = "True"
         play.result(Outcome.REPLACED)
     assert world.objects == {}
@@ -370,7 +341,7 @@ def test_a_machine_that_was_to_go_is_not_given_up_when_it_goes() -> None:
 
 @pytest.mark.parametrize("has_machine", [True, False])
 def test_a_node_that_goes_unannounced_ends_it(has_machine: bool) -> None:
-    world = Remediated(ladder=EXTERNAL, has_machine=has_machine)
+    world = Remediated(ladder=(SELF,), has_machine=has_machine)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.present = world.node.present = False
@@ -380,7 +351,7 @@ def test_a_node_that_goes_unannounced_ends_it(has_machine: bool) -> None:
 
 def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
     """Metal3: it hands the Machine to its owner, and is collected with it. Nobody is asked for anything."""
-    world = Remediated(ladder=EXTERNAL)
+    world = Remediated(ladder=(SELF,))
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.objects[OBJECT].phase = "Deleting machine"
@@ -392,7 +363,7 @@ def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
 
 
 def test_an_object_that_somebody_else_deletes_has_failed() -> None:
-    world = Remediated(ladder=(*EXTERNAL, *DELETION))
+    world = Remediated(ladder=(SELF, DELETE))
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.objects.clear()
@@ -400,24 +371,21 @@ def test_an_object_that_somebody_else_deletes_has_failed() -> None:
     assert any(f"{OBJECT} was deleted by somebody else" in entry.detail for entry in result.record)
 
 
-def test_a_persons_wish_is_fulfilled_once_its_controller_has_succeeded_and_the_node_is_ready() -> None:
-    """No check ever says that a person's need is gone."""
-    world = Remediated(ladder=EXTERNAL, has_machine=False, need=Need(kind=NeedKind.PERSON, reason="ada wants it"))
-    world.on_create = lambda made: succeeds(world, made)
-    remediated(world, Outcome.RECOVERED)
-    assert world.objects == {}
-
-
-@pytest.mark.parametrize("ladder", [EXTERNAL, ANNOTATION], ids=["external", "annotate-external"])
-def test_a_persons_wish_is_fulfilled_once_the_node_has_started_anew(ladder: tuple[EscalationStep, ...]) -> None:
-    """S14: neither Metal3 nor OpenShift's operator ever says that it has succeeded, and a permit is not held for ever."""
-    world = Remediated(ladder=ladder, need=Need(kind=NeedKind.PERSON, reason="a drill", requester="ada"))
-    world.node.ready = True
+@pytest.mark.parametrize("by", ["its controller", "an object", "an annotation"])
+def test_a_persons_wish_is_fulfilled_once_its_controller_says_so_or_the_node_has_started_anew(by: str) -> None:
+    """S14: no check ever says that a person's need is gone. Neither Metal3 nor OpenShift's operator ever says that it has
+    succeeded, and a permit is not held for ever."""
+    need = Need(kind=NeedKind.PERSON, reason="a drill", requester="ada")
+    world = Remediated(ladder=(step(Strategy.ANNOTATE_EXTERNAL if by == "an annotation" else Strategy.EXTERNAL),), need=need)
+    world.node.ready = by != "its controller"
+    if by == "its controller":
+        world.on_create = succeeds(world)
     with Play(world) as play:
-        play.did(f"create {OBJECT}" if ladder is EXTERNAL else "annotate-external")
-        play.skip(5 * MINUTE)
-        assert not play.execution.closed
-        world.node.boot_id = "boot-2"
+        if by != "its controller":
+            play.did("annotate-external" if by == "an annotation" else f"create {OBJECT}")
+            play.skip(5 * MINUTE)
+            assert not play.execution.closed
+            world.node.boot_id = "boot-2"
         play.result(Outcome.RECOVERED)
     assert (world.objects, world.annotated) == ({}, False)
 
@@ -437,7 +405,7 @@ def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
 
 
 def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> None:
-    world = Remediated(ladder=ANNOTATION)
+    world = Remediated(ladder=(ANNOTATE,))
     with Play(world) as play:
         play.did("annotate-external")
         play.skip(20 * MINUTE)
@@ -447,33 +415,24 @@ def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> Non
     assert (world.annotated, world.count("annotate-external")) == (False, 1)
 
 
-def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
-    """S35."""
-    world = Remediated(ladder=ANNOTATION)
-    world.errors["remediation.take-back"] = [failure(ErrorType.FORBIDDEN, "no right to write")] * 2
+@pytest.mark.parametrize("times", [2, 1000], ids=["after some tries", "never"])
+def test_an_abort_takes_the_annotations_back_however_often_it_takes(times: int) -> None:
+    """S35: and what can't be taken back is told once a person gives up."""
+    world = Remediated(ladder=(ANNOTATE,))
+    world.errors["remediation.take-back"] = [failure(ErrorType.FORBIDDEN, "no right to write")] * times
     with Play(world) as play:
         play.did("annotate-external")
         play.abort()
-        play.result(Outcome.ABORTED)
-    assert not world.annotated
-
-
-def test_what_cannot_be_taken_back_is_told_once_a_person_gives_up() -> None:
-    """S35: never silently."""
-    world = Remediated(ladder=ANNOTATION)
-    world.errors["remediation.take-back"] = [failure(ErrorType.FORBIDDEN, "no right to write")] * 1000
-    with Play(world) as play:
-        play.did("annotate-external")
-        play.abort()
-        play.parked()
-        play.abort()
+        if times > 2:
+            play.parked()
+            play.abort()
         result = play.result(Outcome.ABORTED)
-    assert "the annotations of the Machine can't be taken back" in result.message
+    assert world.annotated is ("the annotations of the Machine can't be taken back" in result.message) is (times > 2)
 
 
 def test_a_node_without_a_machine_can_not_be_annotated() -> None:
     """It may have lost its Machine since the scan: the workflow must not be wedged by that."""
-    world = Remediated(ladder=ANNOTATION, has_machine=False)
+    world = Remediated(ladder=(ANNOTATE,), has_machine=False)
     with Play(world) as play:
         assert "belongs to no Machine" in play.parked().problem
 
@@ -483,7 +442,7 @@ def test_a_node_without_a_machine_can_not_be_annotated() -> None:
 
 def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
     """S14."""
-    world = Remediated(ladder=DELETION)
+    world = Remediated(ladder=(DELETE,))
     world.node.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")]
     with Play(world, permit_granted=False, holder="", need=None) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
@@ -492,30 +451,34 @@ def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
     assert world.acts[:3] == ["pin-target", "ask-permit", "ask-permit"]
 
 
+NOBODY = failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")
+UNOWNED = "no controller owns the Machine: nobody would replace it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ladder": (), "refused": UNOWNED}, UNOWNED),
+        ({"errors": {"remediation.pin-target": [NOBODY]}}, "there is neither a Node nor a Machine"),
+    ],
+    ids=["no step is possible", "nobody is there"],
+)
+def test_what_cannot_be_begun_is_refused(changes: dict[str, object], message: str) -> None:
+    """The scanner's reservation goes back."""
+    world = Remediated(**({"ladder": (DELETE,)} | changes))
+    assert remediated(world, Outcome.REFUSED).message == message
+    assert [release.outcome for release in world.releases] == ["refused"]
+
+
 def test_a_refusal_ends_it_with_nothing_touched() -> None:
-    world = Remediated(ladder=DELETION)
+    world = Remediated(ladder=(DELETE,))
     world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
-    result = remediated(world, permit_granted=False, outcome=Outcome.REFUSED)
-    assert result.message == "too many are unhealthy"
+    assert remediated(world, permit_granted=False, outcome=Outcome.REFUSED).message == "too many are unhealthy"
     assert world.acts == ["pin-target", "ask-permit"]
 
 
-def test_a_target_for_which_no_step_is_possible_is_refused() -> None:
-    world = Remediated(ladder=(), refused="no controller owns the Machine: nobody would replace it")
-    result = remediated(world, Outcome.REFUSED)
-    assert result.message == world.refused
-    assert [release.outcome for release in world.releases] == ["refused"], "the scanner's reservation goes back"
-
-
-def test_a_target_that_cannot_be_pinned_is_refused() -> None:
-    world = Remediated(ladder=DELETION)
-    world.errors["remediation.pin-target"] = [failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")]
-    result = remediated(world, Outcome.REFUSED)
-    assert result.message == "there is neither a Node nor a Machine"
-
-
 def test_an_abort_in_the_queue_touches_nothing() -> None:
-    world = Remediated(ladder=DELETION)
+    world = Remediated(ladder=(DELETE,))
     world.node.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")] * 9
     with Play(world, permit_granted=False) as play:
         play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)

@@ -14,18 +14,10 @@ from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import Made, Remediated, SickNode, step
+from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import plan
 from workflows.kit import options
-
-MINUTE = timedelta(minutes=1)
-SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
-FENCE = step(Strategy.FENCE, 20 * MINUTE)
-REBOOT = step(Strategy.REBOOT, 20 * MINUTE)
-DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
-OWNER = step(Strategy.REQUEST_OWNER, 30 * MINUTE)
-OBJECT = "SelfNodeRemediation"
 
 
 def silent() -> SickNode:

@@ -14,15 +14,10 @@ from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import Made, Remediated, SickNode, step
+from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, SELF, Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import plan
 
-MINUTE = timedelta(minutes=1)
-SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
-OBJECT = "SelfNodeRemediation"
-DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
-FENCE = step(Strategy.FENCE, 20 * MINUTE)
 SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
 BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
 STEPS = [

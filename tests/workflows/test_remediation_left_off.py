@@ -11,14 +11,11 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
-from tests.workflows.remediated import Remediated, SickNode, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import plan
 
-MINUTE = timedelta(minutes=1)
-FENCE = step(Strategy.FENCE, 20 * MINUTE)
 SLOW = step(Strategy.EXTERNAL, timedelta(hours=5))
-OBJECT = "SelfNodeRemediation"
 BMC = "ipmi://10.0.0.7:623"
 SILENT = failure(ErrorType.UNREACHABLE, "no answer")
 

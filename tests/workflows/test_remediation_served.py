@@ -25,8 +25,8 @@ from policy.remediation.escalation import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of
-from tests.workflows.remediated import NODE, Remediated, ScriptedRemediation, SickNode, step
-from tests.workflows.world import plan
+from tests.workflows.remediated import Remediated, ScriptedRemediation, SickNode, step
+from tests.workflows.world import NODE, plan
 from workflows.definitions.remediation import Remediation
 from workflows.kit import handing_over
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from activities.contracts.remediation import FailedVolumes
 from activities.errors import ErrorType, failure
@@ -12,13 +11,11 @@ from policy.fence.plan import PowerDevice
 from policy.fence.power import VolumeState
 from policy.remediation.escalation import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
-from tests.workflows.remediated import Remediated, SickNode, step
+from tests.workflows.remediated import DELETE, MINUTE, Remediated, SickNode, step
 from tests.workflows.remediating import remediated
 from tests.workflows.world import plan
 
-MINUTE = timedelta(minutes=1)
 DETACH = step(Strategy.DETACH_VOLUMES, 30 * MINUTE)
-DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
 INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
 DATABASE = PodThere(key="demo/database-0", uid="uid-1", volumes=("pvc-1",))
 VOLUME = AttachedVolume(name="pvc-1", handle="vol-1")

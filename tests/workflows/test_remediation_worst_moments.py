@@ -14,19 +14,25 @@ from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.clockwork import Perils
-from tests.workflows.remediated import Made, Remediated, SickNode, step
+from tests.workflows.remediated import (
+    ANNOTATE,
+    DELETE,
+    FENCE,
+    HOUR,
+    MINUTE,
+    OBJECT,
+    OWNER,
+    SELF,
+    Made,
+    Remediated,
+    SickNode,
+    step,
+)
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import left_by, plan
 from workflows.kit import options
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
 SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
-FENCE = step(Strategy.FENCE, 20 * MINUTE)
-DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
-OWNER = step(Strategy.REQUEST_OWNER, 30 * MINUTE)
-ANNOTATE = step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE)
-OBJECT = "SelfNodeRemediation"
 SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
 CUT = PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH)
 BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from activities.errors import ErrorType, failure
 from policy.fence.plan import CORDON, Act, PlannedMethod
 from policy.objects.marks import Mark
-from policy.remediation.escalation import Strategy
-from tests.workflows.remediated import Remediated, SickNode, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, REBOOT, SELF, Remediated, SickNode
 from tests.workflows.remediating import Play
 from tests.workflows.world import left_by, plan
 
-MINUTE = timedelta(minutes=1)
-FENCE = step(Strategy.FENCE, 20 * MINUTE)
-REBOOT = step(Strategy.REBOOT, 20 * MINUTE)
-SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
-OBJECT = "SelfNodeRemediation"
 SICK = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick"})
 SAID = (True, ("example.com/sick:NoSchedule",))
 
