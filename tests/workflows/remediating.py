@@ -171,6 +171,13 @@ class Play:
         """Its history is long: it is suggested to continue as new."""
         self.execution.suggests_rolling = True
 
+    def goes_on_anew(self) -> None:
+        """In another history."""
+        before = len(self.runs)
+        self.roll()
+        self.skip(timedelta(minutes=2))
+        assert len(self.runs) == before + 1
+
     def when(self, moment: int, happens: Callable[[], object]) -> list[int]:
         """Have something happen right before the activity of that number. What is answered is filled in once it has happened."""
         told = list[int]()

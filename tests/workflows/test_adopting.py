@@ -11,19 +11,16 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.limits import LONGEST_ACT
-from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import FencingPlan, PlannedMethod
 from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.fencing_run import fencing
+from tests.workflows.plans import BACK, CUT, FREE, PORT
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, SELF, Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
 
-SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
-CUT = PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH)
-FREE = PlannedMethod(name="free", act=Act.FREE_CUT_PODS)
-BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
 IN_FLIGHT = LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
 """How long the last act of a predecessor may still have an effect."""
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached", holder="us")
@@ -122,8 +119,8 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_i
 
 def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_a_persons_word() -> None:
     """S1, S35: what was freed behind it is not known, and no restart is proven."""
-    node = SickNode(plan=switched(CUT, wait_before_power=10 * MINUTE), mark=left_by("old", paths=(SWITCH.endpoint,)), ready=False)
-    node.paths[SWITCH.endpoint] = PowerState.OFF
+    node = SickNode(plan=switched(CUT, wait_before_power=10 * MINUTE), mark=left_by("old", paths=(PORT.endpoint,)), ready=False)
+    node.paths[PORT.endpoint] = PowerState.OFF
     world = Remediated(ladder=(FENCE,), node=node)
     with Play(world) as play:
         play.did("event PathCut")
@@ -139,14 +136,14 @@ def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_
 
 def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_terminated_episode_cut() -> None:
     """S35: whoever cleans up after it knows of the path by that alone."""
-    node = SickNode(plan=switched(CUT), mark=left_by("old", paths=(SWITCH.endpoint,)))
+    node = SickNode(plan=switched(CUT), mark=left_by("old", paths=(PORT.endpoint,)))
     world = Remediated(ladder=(SELF,), node=node, has_machine=False)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         node.ready = True
         world.objects[OBJECT].succeeded = "True"
         play.result(Outcome.RECOVERED)
-    assert node.noted == {SWITCH.endpoint}
+    assert node.noted == {PORT.endpoint}
 
 
 @pytest.mark.parametrize("freeing", ["first", "second"])
@@ -163,8 +160,8 @@ def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_
         assert world.count("cut-path") == 2
         play.abort()
         result = play.result()
-    assert f"left cut: {SWITCH.endpoint}" in result.message
-    assert (node.paths, node.noted) == ({SWITCH.endpoint: PowerState.OFF}, {SWITCH.endpoint})
+    assert f"left cut: {PORT.endpoint}" in result.message
+    assert (node.paths, node.noted) == ({PORT.endpoint: PowerState.OFF}, {PORT.endpoint})
 
 
 def test_a_path_behind_which_no_step_has_freed_anything_is_given_back_once() -> None:
@@ -177,4 +174,4 @@ def test_a_path_behind_which_no_step_has_freed_anything_is_given_back_once() -> 
         play.abort()
         result = play.result()
     assert "left cut" not in result.message
-    assert (node.paths, node.noted) == ({SWITCH.endpoint: PowerState.ON}, set())
+    assert (node.paths, node.noted) == ({PORT.endpoint: PowerState.ON}, set())

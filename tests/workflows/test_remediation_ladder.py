@@ -9,43 +9,44 @@ import pytest
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.fence.plan import Act, PlannedMethod
 from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, SickNode, step
+from tests.workflows.plans import BACK, CUT, PORT
+from tests.workflows.remediated import (
+    DELETE,
+    FENCE,
+    MINUTE,
+    OBJECT,
+    OWNER,
+    REBOOT,
+    SELF,
+    Made,
+    Remediated,
+    SickNode,
+    silent,
+    step,
+    succeeds,
+)
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import plan
 from workflows.kit import options
 
-
-def silent() -> SickNode:
-    """A node whose BMC answers nobody."""
-    node = SickNode()
-    node.silent = set(node.power)
-    return node
-
-
 # Fencing as a step ----------------------------------------------------------------------------------------------------
 
 
-def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow() -> None:
-    """S1, S2, S13: one workflow id; off is proven before anything is freed, and the node comes back."""
-    world = Remediated(ladder=(FENCE,))
+@pytest.mark.parametrize(("only", "freed"), [(FENCE, ["taint"]), (REBOOT, [])], ids=["fence", "reboot"])
+def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow(only: EscalationStep, freed: list[str]) -> None:
+    """S1, S2, S5, S13: one workflow id; off is proven before anything is freed, and the node comes back. A reboot
+    frees nothing."""
+    world = Remediated(ladder=(only,))
     remediated(world, Outcome.RECOVERED)
     assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
-    assert world.acts.index("off") < world.acts.index("taint") < world.acts.index("on")
-    assert world.count("event EpisodeEnded") == 1
+    assert world.node.consequences == freed
+    assert [act for act in world.acts if act in {"off", "taint", "on"}] == ["off", *freed, "on"]
+    assert (world.node.pods, world.count("event EpisodeEnded")) == (0 if freed else 3, 1)
     assert [release.outcome for release in world.releases] == ["recovered"]
-
-
-def test_a_reboot_frees_nothing() -> None:
-    """S5: off and on, each proven as ever; workloads stay where they are."""
-    world = Remediated(ladder=(REBOOT,))
-    remediated(world, Outcome.RECOVERED)
-    assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
-    assert (world.node.consequences, world.node.pods) == ([], 3)
 
 
 def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:
@@ -66,27 +67,19 @@ def test_a_fencing_that_would_ask_for_a_person_is_followed_by_the_next_step() ->
     assert world.node.cordoned is False
 
 
-def test_the_time_of_a_fencing_ends_before_off() -> None:
-    """However long its plan would wait: nothing is commanded any more, and the next step comes in time."""
-    node = SickNode(plan=plan(wait_before_power=timedelta(hours=2)))
-    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=node)
-    with Play(world) as play:
-        play.did("give-up")
-        assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
-        play.result(Outcome.REPLACED)
-    assert node.commands == []
-
-
-def test_the_time_of_a_fencing_ends_after_off() -> None:
-    """S5: off, freed and on again; its return is waited for no longer, and it is not switched off again."""
-    node = SickNode(boots=False, plan=plan(boot_timeout=timedelta(hours=2)))
-    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=node)
+@pytest.mark.parametrize("off", [False, True], ids=["before off", "after off"])
+def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
+    """S5: however long its plan would wait, the next step comes in time. Nothing is commanded any more, or it is off, freed and
+    on again: its return is waited for no longer, and it is not switched off again."""
+    slow = {"boot_timeout": timedelta(hours=2)} if off else {"wait_before_power": timedelta(hours=2)}
+    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=SickNode(boots=False, plan=plan(**slow)))
     with Play(world) as play:
         play.did("give-up")
         assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
         result = play.result(Outcome.REPLACED)
-    assert world.count("off") == 1
-    assert any("its time is over, and the node is not back" in entry.detail for entry in result.record)
+    assert len(world.node.commands) == (2 if off else 0)
+    back = "its time is over, and the node is not back"
+    assert off is any(back in entry.detail for entry in result.record)
 
 
 def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step() -> None:
@@ -122,31 +115,19 @@ def test_a_later_step_waits_out_what_an_earlier_fencing_had_in_flight() -> None:
 
 def test_each_fencing_of_a_ladder_has_its_own_restarts() -> None:
     """What the first has used up is not the second's."""
-    node = silent()
-    world = Remediated(ladder=(FENCE, REBOOT), node=node)
-    with Play(world) as play:
+    with Play(Remediated(ladder=(FENCE, REBOOT), node=silent())) as play:
         play.parked()
-        restarts = sum(entry.act == "restart" for entry in play.record())
-    assert restarts == 2
+        assert sum(entry.act == "restart" for entry in play.record()) == 2
 
 
 def test_paths_that_a_failed_fencing_has_cut_are_given_back_at_the_end() -> None:
     """S35: the next step brought the node back; what was cut for it is connected again."""
-    device = plan().levels[0][0]
-    switch = type(device)(driver="snmp", endpoint="snmp://10.0.0.9:1")
-    cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
-    back = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=switch)
-    node = SickNode(plan=plan(tries=1, restarts=0, isolation=(cut,), recovery=(back,)))
-    node.silent = set(node.power)
+    node = silent(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,))
     world = Remediated(ladder=(FENCE, SELF), node=node, has_machine=False)
-    world.on_create = lambda made: _succeeds(world, made)
+    world.on_create = succeeds(world)
     result = remediated(world, Outcome.RECOVERED)
-    assert node.paths == {switch.endpoint: PowerState.ON}
+    assert node.paths == {PORT.endpoint: PowerState.ON}
     assert "left cut" not in result.message
-
-
-def _succeeds(world: Remediated, made: Made) -> None:
-    made.succeeded, world.node.ready = "True", True
 
 
 # The ladder -----------------------------------------------------------------------------------------------------------
@@ -294,8 +275,7 @@ def test_a_patient_that_is_well_or_gone_while_parked_needs_nobody(outcome: Outco
             play.tell(world.node.observation())
         else:
             world.present = world.node.present = False
-        result = play.result()
-    assert result.outcome is outcome
+        play.result(outcome)
 
 
 def test_a_deletion_that_ends_while_parked_tells_the_successor_what_to_remember() -> None:
@@ -311,12 +291,16 @@ def test_a_deletion_that_ends_while_parked_tells_the_successor_what_to_remember(
 
 
 def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> None:
-    world = Remediated(ladder=(DELETE,), goes_after=40 * MINUTE, ready_after=None)
-    with Play(world) as play:
+    with Play(Remediated(ladder=(DELETE,), goes_after=40 * MINUTE, ready_after=None)) as play:
         play.parked()
         play.until(lambda status: "waits for its replacement" in status.doing)
         play.abort()
         play.result(Outcome.ABORTED)
+
+
+def test_a_ladder_all_of_whose_steps_failed_before_names_them() -> None:
+    with Play(Remediated(ladder=(FENCE, DELETE)), failed=("fence", "delete-machine")) as play:
+        assert play.parked().problem == "every step has failed: fence, delete-machine"
 
 
 def test_an_owner_is_asked_anew_once_a_person_has_it_go_on() -> None:
@@ -354,12 +338,6 @@ def test_an_exhausted_lineage_asks_a_person_before_anything_is_done() -> None:
         play.resume()
         play.result(Outcome.REPLACED)
     assert world.acts.index("ask-permit") < world.acts.index("mark") < world.acts.index("give-up")
-
-
-def test_a_ladder_all_of_whose_steps_failed_before_names_them() -> None:
-    world = Remediated(ladder=(FENCE, DELETE))
-    with Play(world, failed=("fence", "delete-machine")) as play:
-        assert play.parked().problem == "every step has failed: fence, delete-machine"
 
 
 def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:

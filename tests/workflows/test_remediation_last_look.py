@@ -9,17 +9,15 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.fence.plan import Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
+from tests.workflows.plans import BACK, CUT, FREE, PORT
 from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, SELF, Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import plan
 
-SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
-BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
 STEPS = [
     (DELETE, "give-up"),
     (step(Strategy.REQUEST_OWNER, 30 * MINUTE), "request-owner"),
@@ -96,7 +94,7 @@ def test_a_look_that_was_long_ago_licenses_nothing(first: EscalationStep, act: s
 
 def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
     """S20, S45: to read that the path is cut may take long, and the node has recovered meanwhile."""
-    isolation = (PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH), PlannedMethod(name="free", act=Act.FREE_CUT_PODS))
+    isolation = (CUT, FREE)
     node = SickNode(plan=plan(isolation=isolation, recovery=(BACK,)))
     world = Remediated(ladder=(FENCE,), node=node)
     with Play(world) as play:
@@ -108,7 +106,7 @@ def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
         play.did("event PathCut")
         world.after["isolation.read-path"] = nobody_works
         play.result(Outcome.RECOVERED)
-    assert (node.consequences, node.paths) == ([], {SWITCH.endpoint: PowerState.ON})
+    assert (node.consequences, node.paths) == ([], {PORT.endpoint: PowerState.ON})
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------

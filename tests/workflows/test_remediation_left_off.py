@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
+from policy.episode.messages import Outcome
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.fence.plan import Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
+from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import plan
@@ -29,13 +31,23 @@ def stays_off(*, excused: bool = True, ladder: tuple[object, ...] = (FENCE, SLOW
     return world
 
 
-def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more() -> None:
+def go_on(play: Play, histories: int) -> None:
+    """In so many."""
+    for _ in range(histories - 1):
+        play.roll()
+        play.skip(10 * MINUTE)
+    assert len(play.runs) == histories
+
+
+@pytest.mark.parametrize("histories", [1, 3])
+def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more(histories: int) -> None:
     """S17, S35: the fencing has failed at the way back; whoever mends the BMC and says so gets the node back, and no brake holds
-    that up."""
+    that up. What an earlier step left off is known throughout."""
     world = stays_off()
     world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")] * 9
     with Play(world) as play:
         assert "`resume` switches it on" in play.parked().problem
+        go_on(play, histories)
         world.node.on_errors.clear()
         play.resume()
         result = play.result(Outcome.RECOVERED)
@@ -44,58 +56,42 @@ def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more() -> None:
     assert world.count("ask-permit") == 0
 
 
-def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word() -> None:
-    """S35, S44."""
+@pytest.mark.parametrize(("preserved", "why"), [(False, "no answer"), (True, "left off")], ids=["silent", "preserved"])
+def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word(why: str, *, preserved: bool) -> None:
+    """S21, S35, S44: a word to go on is no word against who keeps it."""
     world = stays_off()
     with Play(world) as play:
         play.parked()
+        if preserved:
+            world.node.on_errors.clear()
+        world.node.preserved = preserved
         play.resume()
-        assert "no answer" in play.parked().problem
+        assert why in play.parked().problem
         world.node.on_errors.clear()
-        play.resume()
-        play.result(Outcome.RECOVERED)
-    assert world.node.commands[-1] == f"on {BMC}"
-
-
-def test_resume_leaves_a_machine_off_that_somebody_preserves() -> None:
-    """S21: a word to go on is no word against who keeps it."""
-    world = stays_off()
-    with Play(world) as play:
-        play.parked()
-        world.node.on_errors.clear()
-        world.node.preserved = True
-        play.resume()
-        assert "left off" in play.parked().problem
         world.node.preserved = False
         play.resume()
         play.result(Outcome.RECOVERED)
     assert world.node.commands[-1] == f"on {BMC}"
 
 
-def test_an_abort_with_power_on_of_a_parked_ladder_switches_the_machine_on() -> None:
-    """S35: switching on after an abort is a decision of its own, and this is it."""
-    world = stays_off()
+@pytest.mark.parametrize("when", ["parked", "during a later step", "in a later history"])
+def test_an_abort_with_power_on_switches_the_machine_on(when: str) -> None:
+    """S35: switching on after an abort is a decision of its own, and this is it. What a later step has begun is taken back."""
+    world = stays_off(excused=when == "parked")
     with Play(world) as play:
-        play.parked()
+        if when == "parked":
+            play.parked()
+        else:
+            play.did(f"create {OBJECT}")
+            go_on(play, 2 if when == "in a later history" else 1)
         world.node.on_errors.clear()
         told = play.abort(power_on=True)
         result = play.result(Outcome.ABORTED)
     assert world.node.commands[-1] == f"on {BMC}"
     assert "the machine may be off" not in result.message
-    assert "switched on" in told.answer
-
-
-def test_an_abort_with_power_on_during_a_later_step_switches_the_machine_on() -> None:
-    """S35: what that step has set going is taken back as well."""
-    world = stays_off(excused=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.node.on_errors.clear()
-        play.abort(power_on=True)
-        result = play.result(Outcome.ABORTED)
-    assert world.node.commands[-1] == f"on {BMC}"
+    assert when == "parked" or "the node is back" in result.message
+    assert when == "in a later history" or "switched on" in told.answer
     assert world.objects == {}
-    assert "the node is back" in result.message
 
 
 def test_an_abort_without_power_on_leaves_the_machine_off_and_says_so() -> None:
@@ -124,16 +120,13 @@ def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
 
 def test_paths_that_were_cut_are_given_back_once_the_machine_is_on_again() -> None:
     """S1, S35: pods were freed behind them, so that it takes the restart."""
-    switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
-    cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
-    back = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=switch)
-    world = stays_off(isolation=(cut,), recovery=(back,))
+    world = stays_off(isolation=(CUT,), recovery=(BACK,))
     with Play(world) as play:
         play.parked()
         world.node.on_errors.clear()
         play.resume()
         result = play.result()
-    assert world.node.paths == {switch.endpoint: PowerState.ON}
+    assert world.node.paths == {PORT.endpoint: PowerState.ON}
     assert "left cut" not in result.message
 
 
@@ -153,45 +146,12 @@ def test_a_machine_whose_on_was_accepted_and_never_read_is_not_called_recovered(
 # A new history --------------------------------------------------------------------------------------------------------
 
 
-def test_a_word_switches_it_on_in_a_later_history_as_well() -> None:
-    """S35: what an earlier step left off is known throughout."""
-    world = stays_off()
-    with Play(world) as play:
-        play.parked()
-        for _ in range(2):
-            play.roll()
-            play.skip(10 * MINUTE)
-        assert len(play.runs) == 3
-        play.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
-        world.node.on_errors.clear()
-        play.resume()
-        play.result(Outcome.RECOVERED)
-    assert (world.node.commands) == ([f"off {BMC}", f"on {BMC}"])
-
-
-def test_an_abort_with_power_on_in_a_later_history_switches_it_on() -> None:
-    """S35."""
-    world = stays_off(excused=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        play.roll()
-        play.skip(2 * MINUTE)
-        assert len(play.runs) == 2
-        world.node.on_errors.clear()
-        play.abort(power_on=True)
-        result = play.result(Outcome.ABORTED)
-    assert world.node.commands[-1] == f"on {BMC}"
-    assert "the node is back" in result.message
-
-
 def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     """S9: configured since then for the node is the plug of another machine."""
     world = stays_off()
     with Play(world) as play:
         play.parked()
-        play.roll()
-        play.skip(10 * MINUTE)
-        assert len(play.runs) == 2
+        go_on(play, 2)
         world.node.on_errors.clear()
         other = replace(world.node.plan.levels[0][0], endpoint="ipmi://10.0.0.8:623")
         world.node.plan = replace(world.node.plan, levels=((other,),))

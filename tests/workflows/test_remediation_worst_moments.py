@@ -9,11 +9,11 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.fence.plan import Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.clockwork import Perils
+from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import (
     ANNOTATE,
     DELETE,
@@ -26,23 +26,15 @@ from tests.workflows.remediated import (
     Made,
     Remediated,
     SickNode,
+    silent,
     step,
+    succeeds,
 )
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import left_by, plan
 from workflows.kit import options
 
 SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
-SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
-CUT = PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH)
-BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
-
-
-def silent() -> SickNode:
-    """A node whose BMC answers nobody."""
-    node = SickNode(plan=plan(tries=1, restarts=0))
-    node.silent = set(node.power)
-    return node
 
 
 # Lost workers and answers ---------------------------------------------------------------------------------------------
@@ -127,10 +119,10 @@ def test_an_object_whose_creation_was_never_answered_does_not_stay_behind() -> N
 @pytest.mark.parametrize("step_", [OWNER, ANNOTATE], ids=["owner", "operator"])
 def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
     """S35."""
-    world = Remediated(ladder=(step_,))  # type: ignore[arg-type]
-    world.errors[f"remediation.{step_.strategy.value}"] = ["after"] * 1000  # type: ignore[attr-defined]
+    world = Remediated(ladder=(step_,))
+    world.errors[f"remediation.{step_.strategy.value}"] = ["after"] * 1000
     with Play(world) as play:
-        play.did(step_.strategy.value)  # type: ignore[attr-defined]
+        play.did(step_.strategy.value)
     assert (world.owner_asked, world.annotated) == (None, False)
 
 
@@ -149,7 +141,7 @@ def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
 )
 def test_what_may_pass_speaks_against_no_step(step_: object, name: str, kind: ErrorType) -> None:
     """S16, S38: another worker, another moment; the ladder does not go on for that."""
-    world = Remediated(ladder=(step_, FENCE))  # type: ignore[arg-type]
+    world = Remediated(ladder=(step_, FENCE))
     world.errors[name] = [failure(kind, "not now")] * 4
     with Play(world) as play:
         play.until(lambda _: not world.errors[name])
@@ -177,11 +169,17 @@ def test_an_api_that_is_away_while_the_successor_is_awaited_fails_nothing() -> N
     assert "w-8 has taken its place" in result.message
 
 
-def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_person_is_asked() -> None:
-    """S35, S45: each takes longer than an on may wait after it. Meanwhile people see why the machine stays off."""
+def slow_to_look() -> Remediated:
+    """Each look before the on takes longer than that may wait after it."""
     world = Remediated(ladder=(step(Strategy.FENCE),), has_machine=False)
     slow = [*[failure(ErrorType.UNREACHABLE, "the API is slow")] * 5, None] * 500
-    world.errors["power-management.untaint-out-of-service"] = slow  # type: ignore[arg-type]
+    world.errors["power-management.untaint-out-of-service"] = slow
+    return world
+
+
+def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_person_is_asked() -> None:
+    """S35, S45: meanwhile people see why the machine stays off."""
+    world = slow_to_look()
     with Play(world) as play:
         play.did("taint")
         play.until(lambda status: "in time" in status.doing)
@@ -197,9 +195,7 @@ def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_per
 
 def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> None:
     """S35: it leaves the machine off, as an abort does."""
-    world = Remediated(ladder=(step(Strategy.FENCE),), has_machine=False)
-    slow = [*[failure(ErrorType.UNREACHABLE, "the API is slow")] * 5, None] * 500
-    world.errors["power-management.untaint-out-of-service"] = slow  # type: ignore[arg-type]
+    world = slow_to_look()
     with Play(world) as play:
         play.did("taint")
         play.skip(2 * MINUTE)
@@ -214,7 +210,7 @@ def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
     """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
     world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
     lost = {"power-management.read-power": ["before", None]}
-    world.after["power-management.power-off"] = lambda: world.errors.update(lost)  # type: ignore[arg-type]
+    world.after["power-management.power-off"] = lambda: world.errors.update(lost)
     remediated(world, Outcome.RECOVERED)
     assert world.node.pods == 0
     assert world.errors == {"power-management.read-power": []}
@@ -225,7 +221,7 @@ def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why()
     world = Remediated(ladder=(FENCE,), has_machine=False)
     declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind", retry_after=timedelta(seconds=10))
     late = {"power-management.read-power": [*[declined] * 4, None] * 500}
-    world.after["power-management.power-off"] = lambda: world.errors.update(late)  # type: ignore[arg-type]
+    world.after["power-management.power-off"] = lambda: world.errors.update(late)
     with Play(world) as play:
         play.until(lambda status: "read in time" in status.doing)
         assert world.node.pods == 3
@@ -322,7 +318,7 @@ def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None
 def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[object, ...], word: str) -> None:
     """S35: said right before each activity of the whole story, one run for each."""
     for moment in range(18):
-        world = Remediated(ladder=ladder, goes_after=None)  # type: ignore[arg-type]
+        world = Remediated(ladder=ladder, goes_after=None)
         with Play(world) as play:
             told = play.when(moment, play.abort if word == "abort" else lambda: play.execution.cancel("drill"))
             result = play.result()
@@ -339,19 +335,15 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
 @pytest.mark.parametrize("ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)])
 def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
     """S20: said while the last look is under way."""
-    world = Remediated(ladder=ladder)  # type: ignore[arg-type]
+    world = Remediated(ladder=ladder)
     acts = {"give-up", "request-owner", f"create {OBJECT}", "annotate-external", "off"}
     with Play(world) as play:
-        world.after["target.last-look"] = lambda: _ignore(play.hold())
+        world.after["target.last-look"] = play.hold
         play.until(lambda status: status.doing.startswith("held by ada"))
         play.skip(3 * HOUR)
         assert not acts & set(world.acts)
         play.resume()
         play.until(lambda _: bool(acts & set(world.acts)))
-
-
-def _ignore(_: object) -> None:
-    return None
 
 
 def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
@@ -382,7 +374,7 @@ def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
 )
 def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ...], act: str) -> None:
     """S14, S33: the same incident and permit, no second request, and the step's time goes on."""
-    world = Remediated(ladder=ladder, goes_after=None)  # type: ignore[arg-type]
+    world = Remediated(ladder=ladder, goes_after=None)
     with Play(world) as play:
         play.did(act)
         for _ in range(3):
@@ -394,7 +386,7 @@ def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ..
         assert (status.incident, status.permit, status.phase in {Phase.RUNNING, Phase.TERMINATING}) == ("i-1", True, True)
         assert len(play.runs) == 4
         play.parked()
-        timeout = ladder[0].timeout  # type: ignore[attr-defined]
+        timeout = ladder[0].timeout
         assert timedelta(0) < play.passed - timeout < MINUTE, (before, play.passed)
         play.abort()
         result = play.result()
@@ -423,37 +415,32 @@ def test_what_earlier_steps_made_is_deleted_after_a_new_history() -> None:
     with Play(world) as play:
         play.did("give-up")
         assert OBJECT in world.objects
-        play.roll()
-        play.skip(2 * MINUTE)
-        assert len(play.runs) == 2
+        play.goes_on_anew()
     assert world.objects == {}
 
 
 def test_a_path_that_an_earlier_history_has_cut_is_given_back_where_nothing_was_freed_behind_it() -> None:
     """S1, S35: what was cut and freed is known throughout."""
-    node = SickNode(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
-    node.silent = {"ipmi://10.0.0.7:623"}
+    node = silent(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,))
     world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
-        assert node.paths == {SWITCH.endpoint: PowerState.OFF}
-        play.roll()
-        play.skip(2 * MINUTE)
-        assert len(play.runs) == 2
+        assert node.paths == {PORT.endpoint: PowerState.OFF}
+        play.goes_on_anew()
         world.node.ready = True
         result = play.result(Outcome.RECOVERED)
-    assert node.paths == {SWITCH.endpoint: PowerState.ON}
+    assert node.paths == {PORT.endpoint: PowerState.ON}
     assert "left cut" not in result.message
 
 
 def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> None:
     """S35, S44: a predecessor had cut it; the reboot knows of it and has no way to give it back, the fencing after it has."""
     node = SickNode(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
-    node.mark, node.paths[SWITCH.endpoint] = left_by("i-0", paths=(SWITCH.endpoint,)), PowerState.OFF
+    node.mark, node.paths[PORT.endpoint] = left_by("i-0", paths=(PORT.endpoint,)), PowerState.OFF
     node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")]
     world = Remediated(ladder=(step(Strategy.REBOOT, 20 * MINUTE), FENCE), node=node, has_machine=False)
     result = remediated(world, Outcome.RECOVERED)
-    assert node.paths == {SWITCH.endpoint: PowerState.ON}
+    assert node.paths == {PORT.endpoint: PowerState.ON}
     assert world.remembered[-1] == ("reboot",)
     assert "left cut" not in result.message
     assert world.count("restore-path") == 1
@@ -481,9 +468,7 @@ def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) ->
     world = Remediated(ladder=(SELF, FENCE))
     with Play(world) as play:
         play.did(f"create {OBJECT}")
-        play.roll()
-        play.skip(2 * MINUTE)
-        assert len(play.runs) == 2
+        play.goes_on_anew()
         if not ours:
             world.node.mark = left_by("i-0")
         play.did("mark", 2)
@@ -517,13 +502,9 @@ def test_who_is_parked_stays_so_in_a_new_history() -> None:
         assert (len(play.runs), after.phase, world.count("event NeedsHuman")) == (2, Phase.NEEDS_HUMAN, 1)
         assert (after.problem, after.permit, after.incident) == (before.problem, False, "i-1")
         play.resume()
-        world.on_create = lambda made: _well(world, made)
+        world.on_create = succeeds(world)
         play.result(Outcome.RECOVERED)
     assert (world.count("ask-permit"), world.objects) == (1, {})
-
-
-def _well(world: Remediated, made: Made) -> None:
-    made.succeeded, world.node.ready = "True", True
 
 
 def test_an_abort_is_not_lost_to_a_new_history() -> None:
@@ -548,7 +529,7 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_that_die_at_any_task_change_nothing(seed: int) -> None:
     """S33: each task may be the last of its worker; the next one must say the same to the same history."""
-    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
+    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent(tries=1, restarts=0))
     remediated(world, seed=seed, perils=Perils(forgets=0.3, dies=0.1, queues=0.05), outcome=Outcome.REPLACED)
     assert len(world.deletions) == 1
     assert world.objects == {}

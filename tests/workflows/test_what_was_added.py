@@ -7,7 +7,7 @@ from dataclasses import replace
 from activities.errors import ErrorType, failure
 from policy.fence.plan import CORDON, Act, PlannedMethod
 from policy.objects.marks import Mark
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, REBOOT, SELF, Remediated, SickNode
+from tests.workflows.remediated import FENCE, OBJECT, REBOOT, SELF, Remediated, SickNode
 from tests.workflows.remediating import Play
 from tests.workflows.world import left_by, plan
 
@@ -60,9 +60,7 @@ def test_what_was_added_is_known_in_the_next_history() -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         world.node.off_errors.clear()
-        play.roll()
-        play.skip(2 * MINUTE)
-        assert len(play.runs) == 2
+        play.goes_on_anew()
         world.node.mark = None
         assert written_again(play, world) == SAID
 
@@ -73,8 +71,6 @@ def test_a_path_that_no_step_gives_back_is_told_also_in_the_next_history() -> No
     world.node.mark = left_by("i-0", paths=("snmp://10.0.0.9:1",))
     with Play(world) as play:
         play.did(f"create {OBJECT}")
-        play.roll()
-        play.skip(2 * MINUTE)
-        assert len(play.runs) == 2
+        play.goes_on_anew()
         play.abort()
         assert play.result().message.endswith("; left cut: snmp://10.0.0.9:1")
