@@ -13,8 +13,8 @@ from policy.episode.messages import Outcome
 from policy.fence.plan import CORDON, UNCORDON
 from tests.workflows.fencing_run import fenced
 from tests.workflows.plans import BACK, CUT, FREE
+from tests.workflows.scanned import ScriptedCluster, scanning
 from tests.workflows.test_describing import service
-from tests.workflows.test_scanner import ScriptedCluster, scanning
 from tests.workflows.world import World, plan
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)

@@ -16,8 +16,8 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
 from policy.scan.repeats import RepeatAlarm
 from tests.workflows.fencing_run import fencing
+from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, worker
-from tests.workflows.test_scanner import Scan, ScriptedCluster, report, scanning
 from tests.workflows.world import World
 from workers.plugin import PLUGIN
 from workflows.kit.ids import scanner_id
@@ -43,8 +43,7 @@ async def end(scan: Scan, number: int, **fields: object) -> FencingInput:
 
 
 async def test_a_node_that_fails_again_and_again_is_told_with_what_was_there_each_time(env: WorkflowEnvironment) -> None:
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world, repeat_alarm=TWICE) as scan:
         first = await end(scan, 1, workloads=("default/db-0", "default/web"), node_uid="uid-node-1")
         assert world.repetitions == []
@@ -58,8 +57,7 @@ async def test_a_node_that_fails_again_and_again_is_told_with_what_was_there_eac
 
 
 async def test_an_alarm_that_cant_be_told_holds_up_nothing(env: WorkflowEnvironment) -> None:
-    world = ScriptedCluster(telling_errors=1)
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"), fails={"tell": 1})
     async with scanning(env, world, repeat_alarm=TWICE) as scan:
         for number in (1, 2, 3):
             await end(scan, number)
@@ -123,8 +121,7 @@ async def measured(server: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
 async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment, measured: tuple[Client, MetricBuffer]) -> None:
     """Also where no Event can be written."""
     client, buffer = measured
-    world = ScriptedCluster(telling_errors=1)
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"), fails={"tell": 1})
     async with scanning(server, world, client=client, repeat_alarm=TWICE) as scan:
         for number in (1, 2):
             await end(scan, number)

@@ -2,293 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from temporalio import activity
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import (
-    AskPermit,
-    AskPortion,
-    DeploymentName,
-    DescribeRequest,
-    DescribeResult,
-    EpisodeActivities,
     EpisodeDescription,
-    FindRequest,
     FoundOpen,
-    NameRequest,
-    NewsRequest,
     Opened,
-    OpenOutcome,
-    OpenRequest,
-    OpenResult,
-    TellResult,
 )
-from activities.contracts.news import RepetitionActivities, RepetitionRequest
-from activities.contracts.scan import ScanActivities, ScanRequest
-from activities.errors import ErrorType, failure
 from policy.checks.inventory import ControlPlane
-from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest
-from policy.episode.ids import episode_id, scanner_id
+from policy.episode.freeing_pace import Portion, PortionRequest
+from policy.episode.ids import episode_id
 from policy.episode.messages import FencingInput, Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import (
-    PermitAnswer,
     PermitDecision,
     PermitQuestion,
     PermitQuestions,
     PermitRequest,
     PermitState,
-    Release,
 )
 from policy.scan.repeats import RepeatAlarm
-from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, SeenVersion, ViewState
-from policy.values.object_refs import Dialect, ObjectRef
-from tests.replay.recording import keep_history
-from tests.workflows.surroundings import asked_until, eventually, let_pass, worker
+from policy.scan.report import ClusterLease, ScanReport, SeenVersion, ViewState
+from policy.values.object_refs import Dialect
+from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, scanning
+from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner
 from workflows.kit import options
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
-from workflows.kit.messages import ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
+from workflows.kit.messages import ScannerInput, ScannerState, StopRequest
 
-CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
-TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""
-
-
-def candidate(node: str, minutes: int = 10) -> Candidate:
-    """A node that offends since some minutes."""
-    since = NOW - timedelta(minutes=minutes)
-    return Candidate(
-        node=node, uid=f"uid-{node}", check=CHECK, since=since, reason="Ready", message="Ready is Unknown", template=TEMPLATE
-    )
-
-
-def check(*, allowed: bool = True, unhealthy: int = 1, message: str = "") -> CheckReport:
-    """Twelve nodes under one check."""
-    return CheckReport(
-        ref=CHECK, total=12, healthy=12 - unhealthy, unhealthy=unhealthy, remaining=6, allowed=allowed, message=message
-    )
-
-
-def report(*nodes: str, **changes: object) -> ScanReport:
-    """A live view with these candidates."""
-    plain = ScanReport(
-        digest="",
-        at=NOW,
-        resource_version="100",
-        inventory=12,
-        view=ViewState(synced=True),
-        lease=ClusterLease(held=True),
-        checks=(check(unhealthy=len(nodes)),),
-        candidates=tuple(candidate(node) for node in nodes),
-    )
-    return replace(plain, **changes)  # type: ignore[arg-type]
-
-
-@dataclass
-class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
-    """A cluster whose report a test sets; a long poll that waits like the real one."""
-
-    current: ScanReport = field(default_factory=report)
-    requests: list[ScanRequest] = field(default_factory=list)
-    opened: list[FencingInput] = field(default_factory=list)
-    outcomes: dict[str, Opened] = field(default_factory=dict)
-    known: dict[str, EpisodeDescription] = field(default_factory=dict)
-    described: list[tuple[str, ...]] = field(default_factory=list)
-    found: list[FoundOpen] = field(default_factory=lambda: [FoundOpen(nodes=())])
-    """What one list after the other tells; the last one is told again and again."""
-    told: list[tuple[Observation, ...]] = field(default_factory=list)
-    may_tell: asyncio.Event = field(default_factory=asyncio.Event)
-    there: set[str] = field(default_factory=set)
-    """Nodes whose episodes hear what they are told; what was opened here never was."""
-    listed: int = 0
-    list_errors: int = 0
-    repetitions: list[RepetitionRequest] = field(default_factory=list)
-    telling_errors: int = 0
-    released: int = 0
-    restless: int = 0
-    """How many scans answer at once with a new digest."""
-    scan_errors: int = 0
-    open_errors: int = 0
-    named: int = 0
-    name_errors: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self.may_tell.set()
-
-    def show(self, new: ScanReport) -> None:
-        """The cluster changes."""
-        self.current = replace(new, digest=uuid.uuid4().hex)
-        self.changed.set()
-
-    @activity.defn(name="scan.observe-cluster")
-    async def observe_cluster(self, request: ScanRequest) -> ScanReport:
-        self.requests.append(request)
-        if self.scan_errors:
-            self.scan_errors -= 1
-            raise failure(ErrorType.INVALID_CONFIG, "the API server said no")
-        if self.restless:
-            self.restless -= 1
-            return replace(self.current, digest=f"restless-{self.restless}")
-        while request.known_digest == self.current.digest and self._lease_is(request):
-            self.changed.clear()
-            activity.heartbeat()
-            try:
-                await asyncio.wait_for(self.changed.wait(), 0.05)
-            except TimeoutError:
-                continue
-        lease = self.current.lease
-        if not lease.held and request.work_in_hand and not lease.holder:
-            self.current = replace(self.current, lease=ClusterLease(held=True), digest=uuid.uuid4().hex)
-        return self.current
-
-    def _lease_is(self, request: ScanRequest) -> bool:
-        return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand
-
-    @activity.defn(name="scan.tell-repetition")
-    async def tell_repetition(self, request: RepetitionRequest) -> None:
-        if self.telling_errors:
-            self.telling_errors -= 1
-            raise failure(ErrorType.INVALID_CONFIG, "the API server said no")
-        self.repetitions.append(request)
-
-    @activity.defn(name="scan.release-lease")
-    async def release_lease(self, request: ScanRequest) -> None:
-        self.released += 1
-
-    @activity.defn(name="episodes.open")
-    async def open(self, request: OpenRequest) -> OpenResult:
-        if self.open_errors:
-            self.open_errors -= 1
-            raise failure(ErrorType.INVALID_CONFIG, "nobody knows")
-        outcomes = []
-        for episode in request.episodes:
-            opened = self.outcomes.get(episode.node, Opened.STARTED)
-            if opened is Opened.STARTED:
-                self.opened.append(episode)
-            outcomes.append(
-                OpenOutcome(
-                    node=episode.node,
-                    incident=episode.incident,
-                    opened=opened,
-                    workflow_id=episode_id(episode.cluster, episode.node),
-                    reason=f"scripted {opened}",
-                    holder="Preservation i-1" if opened is Opened.REFUSED else "",
-                )
-            )
-        return OpenResult(outcomes=tuple(outcomes))
-
-    @activity.defn(name="episodes.tell")
-    async def tell(self, request: NewsRequest) -> TellResult:
-        self.told.append(request.observations)
-        await self.may_tell.wait()
-        return TellResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
-
-    @activity.defn(name="episodes.describe")
-    async def describe(self, request: DescribeRequest) -> DescribeResult:
-        self.described.append(request.nodes)
-        closed = [EpisodeDescription(node=node, known=False, open=False, workflow_id="") for node in request.nodes]
-        return DescribeResult(episodes=tuple(self.known.get(found.node, found) for found in closed))
-
-    @activity.defn(name="episodes.find-open")
-    async def find_open(self, request: FindRequest) -> FoundOpen:
-        self.listed += 1
-        if self.list_errors:
-            self.list_errors -= 1
-            raise failure(ErrorType.INVALID_CONFIG, "Temporal can't list")
-        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
-
-    @activity.defn(name="episodes.request-permit")
-    async def request_permit(self, request: AskPermit) -> PermitAnswer:
-        raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
-
-    @activity.defn(name="episodes.ask-portion")
-    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
-        raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
-
-    @activity.defn(name="episodes.name-deployment")
-    async def name_deployment(self, request: NameRequest) -> DeploymentName:
-        self.named += 1
-        if self.name_errors:
-            self.name_errors -= 1
-            raise failure(ErrorType.INVALID_CONFIG, "Temporal is away")
-        return DeploymentName(holder="default/0815")
-
-
-@dataclass
-class Scan:
-    """A scanner under way."""
-
-    env: WorkflowEnvironment
-    cluster: str
-    world: ScriptedCluster
-    handle: WorkflowHandle[HealthScanner, ScannerResult]
-    client_handle: Callable[[], WorkflowHandle[HealthScanner, ScannerResult]]
-
-    async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
-        """Wait until the scanner's status is as wished."""
-        return await asked_until(self.env, lambda: self.client_handle().query(HealthScanner.status), condition, within=200)
-
-    async def has_opened(self, count: int) -> None:
-        """Wait until so many episodes have been opened."""
-        await eventually(self.env, lambda: len(self.world.opened) >= count)
-
-    async def release(self, episode: FencingInput, **changes: object) -> None:
-        """An episode says that it has ended or parked."""
-        release = replace(Release(node=episode.node, incident=episode.incident, outcome="recovered"), **changes)  # type: ignore[arg-type]
-        await self.client_handle().signal(HealthScanner.release, release)
-
-    async def ask(self, node: str, incident: str = "by-hand", *, by_person: bool = True) -> PermitAnswer:
-        """An open episode asks for a permit, a person's unless it is said."""
-        workflow_id = episode_id(self.cluster, node)
-        request = PermitRequest(node=node, workflow_id=workflow_id, incident=incident, by_person=by_person)
-        return await self.client_handle().execute_update(HealthScanner.request_permit, request)
-
-
-@asynccontextmanager
-async def scanning(
-    env: WorkflowEnvironment, world: ScriptedCluster, *, client: Client | None = None, **changes: object
-) -> AsyncIterator[Scan]:
-    """Start a scanner of a cluster of its own. client: of its worker, where it is not the environment's."""
-    cluster = f"c{uuid.uuid4().hex[:8]}"
-    request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
-    queue = f"scanners-{cluster}"
-    async with (
-        worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
-        worker(
-            env.client,
-            task_queue=WORKFLOW_QUEUE,
-            activities=[world.open, world.describe, world.find_open, world.name_deployment, world.tell],
-        ),
-        worker(
-            env.client,
-            task_queue=cluster_queue(cluster),
-            activities=[world.observe_cluster, world.release_lease, world.tell_repetition],
-        ),
-    ):
-        handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
-        scan = Scan(
-            env, cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster))
-        )
-        try:
-            yield scan
-            await keep_history(scan.client_handle())
-        finally:
-            if not world.released:
-                await scan.client_handle().terminate("the test is over")
 
 
 async def test_what_another_systems_object_asks_for_is_opened_in_its_name_and_a_refusal_is_published(
@@ -300,12 +52,10 @@ async def test_what_another_systems_object_asks_for_is_opened_in_its_name_and_a_
         candidate("node-1"), check=asking, need=NeedKind.FOREIGN_OBJECT, object_uid="uid-far", delegate="NodeHealthCheck-workers"
     )
     refused = replace(candidate("node-2"), check=replace(asking, name="node-2"), refused="another controller acts")
-    world = ScriptedCluster()
-    world.show(report("node-1", checks=(), candidates=(wish, refused)))
+    world = ScriptedCluster(report("node-1", checks=(), candidates=(wish, refused)))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.opened == 1)
         need = world.opened[0].need
-        assert need is not None
         assert (need.kind, need.check, need.object_uid) == (NeedKind.FOREIGN_OBJECT, asking, "uid-far")
         assert need.delegate == "NodeHealthCheck-workers"
         await eventually(env, lambda: [each.check.name for each in world.requests[-1].refusals] == ["node-2"])
@@ -313,13 +63,11 @@ async def test_what_another_systems_object_asks_for_is_opened_in_its_name_and_a_
 
 async def test_a_candidate_gets_its_episode_with_a_permit_reserved_before(env: WorkflowEnvironment) -> None:
     """S14: the line stands in the table before anything is opened; the episode is told who grants."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         opened = world.opened[0]
         assert (opened.node, opened.permit_granted, opened.holder) == ("node-1", True, "us")
-        assert opened.need is not None
         assert opened.need.kind is NeedKind.CHECK
         status = await scan.until(lambda status: bool(status.permits))
         assert status.permits[0].incident == opened.incident
@@ -330,8 +78,7 @@ async def test_a_candidate_gets_its_episode_with_a_permit_reserved_before(env: W
 
 async def test_one_node_at_a_time_and_the_next_at_once_after_a_release(env: WorkflowEnvironment) -> None:
     """S14: the cap counts; a release lets the next in without waiting for a scan."""
-    world = ScriptedCluster()
-    world.show(report("node-1", "node-2", "node-3"))
+    world = ScriptedCluster(report("node-1", "node-2", "node-3"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         status = await scan.until(lambda status: len(status.refused) == 2)
@@ -345,8 +92,7 @@ async def test_one_node_at_a_time_and_the_next_at_once_after_a_release(env: Work
 
 async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: WorkflowEnvironment) -> None:
     """S13, S14: the next node is served, the parked one gets no second episode."""
-    world = ScriptedCluster()
-    world.show(report("node-1", "node-2"))
+    world = ScriptedCluster(report("node-1", "node-2"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         await scan.release(world.opened[0], parked=True, outcome="", problem="the BMC says on")
@@ -381,8 +127,7 @@ async def test_nothing_is_opened_without_a_live_view_and_the_cluster_lease(
     env: WorkflowEnvironment, unfit: dict[str, object]
 ) -> None:
     """S18, S38."""
-    world = ScriptedCluster()
-    world.show(report("node-1", **unfit))
+    world = ScriptedCluster(report("node-1", **unfit))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1 and bool(status.refused))
         assert world.opened == []
@@ -391,8 +136,7 @@ async def test_nothing_is_opened_without_a_live_view_and_the_cluster_lease(
 async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S18: without a worker no scan fails, it is only not answered; what was true then is not acted upon now."""
     monkeypatch.setattr(options, "SCAN_GRACE", timedelta(seconds=1))
-    world = ScriptedCluster()
-    world.show(report("node-1", "node-2"))
+    world = ScriptedCluster(report("node-1", "node-2"))
     async with scanning(env, world, wait=timedelta(seconds=1)) as scan:
         await scan.has_opened(1)
         await let_pass(env, scan.handle, timedelta(seconds=2.5))  # scans time out meanwhile, and are tried again
@@ -440,8 +184,7 @@ async def test_only_a_persons_request_ends_a_hold_off(env: WorkflowEnvironment) 
 
 async def test_who_holds_the_node_is_not_held_off_because_it_kept_others_from_it(env: WorkflowEnvironment) -> None:
     """S13, S19: that its workflow id is taken keeps candidates away, not the episode that has taken it."""
-    world = ScriptedCluster(outcomes={"node-1": Opened.REFUSED})
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"), outcomes={"node-1": Opened.REFUSED})
     async with scanning(env, world) as scan:
         await scan.until(lambda status: bool(status.held_off))
         assert (await scan.ask("node-1", "of-a-program", by_person=False)).decision is PermitDecision.GRANTED
@@ -475,8 +218,7 @@ async def test_a_brake_that_closes_does_not_make_an_abort_forgotten(
 
 async def test_the_report_from_before_an_end_does_not_open_the_next_episode(env: WorkflowEnvironment) -> None:
     """The node was still shown sick when its episode ended; only a younger scan decides."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         await scan.release(world.opened[0])
@@ -489,8 +231,7 @@ async def test_the_report_from_before_an_end_does_not_open_the_next_episode(env:
 
 async def test_an_unknown_opening_counts_until_it_is_described(env: WorkflowEnvironment) -> None:
     """S14: an unknown outcome counts as held."""
-    world = ScriptedCluster(open_errors=1)
-    world.show(report("node-1", "node-2"))
+    world = ScriptedCluster(report("node-1", "node-2"), fails={"open": 1})
     async with scanning(env, world) as scan:
         status = await scan.until(lambda status: bool(status.problem) or bool(world.described))
         assert world.opened == [] or status.permits
@@ -500,8 +241,7 @@ async def test_an_unknown_opening_counts_until_it_is_described(env: WorkflowEnvi
 
 async def test_a_person_is_granted_queued_or_refused(env: WorkflowEnvironment) -> None:
     """S13, S14: manual starts go the same way, and a queued one is served when a permit is free."""
-    world = ScriptedCluster()
-    world.show(report())
+    world = ScriptedCluster(report())
     async with scanning(env, world) as scan:
         first = await scan.ask("node-1", "one")
         assert (first.decision, first.holder) == (PermitDecision.GRANTED, "us")
@@ -516,8 +256,7 @@ async def test_a_person_is_granted_queued_or_refused(env: WorkflowEnvironment) -
 @pytest.mark.parametrize("ends", ["", "-2"], ids=["another node's", "one that begins alike"])
 async def test_a_permit_is_for_the_node_whose_id_its_episode_holds(env: WorkflowEnvironment, ends: str) -> None:
     """S13: any other workflow could run beside the node's own episode."""
-    world = ScriptedCluster()
-    world.show(report())
+    world = ScriptedCluster(report())
     async with scanning(env, world) as scan:
         held = episode_id(scan.cluster, "node-1" if ends else "node-2") + ends
         request = PermitRequest(node="node-1", workflow_id=held, incident="i-1", by_person=True)
@@ -528,8 +267,7 @@ async def test_a_permit_is_for_the_node_whose_id_its_episode_holds(env: Workflow
 
 async def test_a_request_without_any_policy_takes_the_lease_first(env: WorkflowEnvironment) -> None:
     """S38, and opt-in: the Lease is taken only once there is work."""
-    world = ScriptedCluster()
-    world.show(report(checks=(), lease=ClusterLease(held=False, needed=False)))
+    world = ScriptedCluster(report(checks=(), lease=ClusterLease(held=False, needed=False)))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1)
         assert not world.requests[0].work_in_hand
@@ -539,8 +277,7 @@ async def test_a_request_without_any_policy_takes_the_lease_first(env: WorkflowE
 
 async def test_a_scanner_without_memory_finds_its_holders_again_before_it_admits(env: WorkflowEnvironment) -> None:
     """S14: terminated and started anew, it counts the episode whose mark it finds."""
-    world = ScriptedCluster()
-    world.show(report("node-1", "node-2", observations=(Observation(node="node-1", incident="old"),)))
+    world = ScriptedCluster(report("node-1", "node-2", observations=(Observation(node="node-1", incident="old"),)))
     world.known["node-1"] = EpisodeDescription(
         node="node-1", known=True, open=True, workflow_id="episode/x/node-1", incident="old", permit=True
     )
@@ -572,8 +309,7 @@ async def test_a_scanner_without_memory_counts_a_remediation_that_leaves_no_mark
 async def test_what_the_last_scanner_opened_at_its_end_is_waited_for(env: WorkflowEnvironment) -> None:
     """S14: Temporal lists a workflow a moment after its start. Where an earlier scanner ran, nothing is granted before that."""
     lists = [FoundOpen(nodes=(), earlier=True), FoundOpen(nodes=("node-1",), earlier=True)]
-    world = ScriptedCluster(found=lists, known={"node-1": held("node-1")})
-    world.show(report("node-2"))
+    world = ScriptedCluster(report("node-2"), found=lists, known={"node-1": held("node-1")})
     async with scanning(env, world) as scan:
         status = await scan.until(lambda status: bool(status.refused))
         assert [(each.node, each.reason) for each in status.refused] == [("node-2", "CapReached")]
@@ -582,8 +318,7 @@ async def test_what_the_last_scanner_opened_at_its_end_is_waited_for(env: Workfl
 
 async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: WorkflowEnvironment) -> None:
     """S14: neither to a candidate nor to a person, who is told why; then the list is asked for again without another report."""
-    world = ScriptedCluster(list_errors=2)
-    world.show(report("node-1", observations=(Observation(node="node-2", incident="old"),)))
+    world = ScriptedCluster(report("node-1", observations=(Observation(node="node-2", incident="old"),)), fails={"list": 2})
     world.known["node-2"] = held("node-2")
     async with scanning(env, world) as scan:
         status = await scan.until(lambda status: "Temporal can't list" in status.problem)
@@ -608,18 +343,15 @@ async def test_an_open_episode_that_does_not_answer_may_hold_a_member_of_the_con
 
 async def test_a_mark_without_an_episode_on_a_healthy_node_is_cleaned_up(env: WorkflowEnvironment) -> None:
     """S35: marks of an episode that was terminated."""
-    world = ScriptedCluster()
-    world.show(report(observations=(Observation(node="node-1", uid="u", ready=True, incident="old"),)))
+    world = ScriptedCluster(report(observations=(Observation(node="node-1", uid="u", ready=True, incident="old"),)))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
-        assert world.opened[0].need is not None
         assert world.opened[0].need.kind is NeedKind.CLEAN_UP
 
 
 async def test_a_scanner_started_with_a_cluster_alone_learns_its_name_before_it_scans(env: WorkflowEnvironment) -> None:
     """S38: the namespace's name is not ours alone; two deployments with the same one would both hold the Lease."""
-    world = ScriptedCluster(name_errors=1)
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"), fails={"name": 1})
     async with scanning(env, world, holder="") as scan:
         await scan.has_opened(1)
         assert world.opened[0].holder == "default/0815"
@@ -641,8 +373,7 @@ async def test_what_one_worker_has_seen_is_told_to_the_next(env: WorkflowEnviron
 
 async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnvironment) -> None:
     """S18: no view, no episodes."""
-    world = ScriptedCluster(scan_errors=2)
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"), fails={"scan": 2})
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         assert len(world.requests) >= 3
@@ -650,8 +381,7 @@ async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnv
 
 async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
     """S38: whoever comes next need not wait for it to lapse."""
-    world = ScriptedCluster()
-    world.show(report())
+    world = ScriptedCluster(report())
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1)
         await scan.handle.execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
@@ -662,8 +392,7 @@ async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
 @pytest.mark.timeout(240)
 async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: WorkflowEnvironment) -> None:
     """S14: permits, parked lines and counts outlive every roll."""
-    world = ScriptedCluster()
-    world.show(report("node-1", "node-2"))
+    world = ScriptedCluster(report("node-1", "node-2"))
     portion = Portion(incident="old", number=1, pods=5, until=datetime(2100, 1, 1, tzinfo=UTC))
     state = ScannerState(started=datetime.now(UTC), portions=(portion,))
     async with scanning(env, world, holder="", repeat_alarm=RepeatAlarm(count=2), state=state) as scan:
@@ -705,8 +434,7 @@ async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironme
 
 async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnvironment) -> None:
     """S14: before the first sync marks may be unseen; concluding "nobody holds anything" would double a permit."""
-    world = ScriptedCluster()
-    world.show(report("node-1", view=ViewState(synced=False, stale="not synced")))
+    world = ScriptedCluster(report("node-1", view=ViewState(synced=False, stale="not synced")))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1)
         assert (world.listed, world.described) == (0, [])
@@ -719,8 +447,7 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
 
 async def test_cancelling_the_workflow_is_a_stop(env: WorkflowEnvironment) -> None:
     """S38: the Lease is given back."""
-    world = ScriptedCluster()
-    world.show(report())
+    world = ScriptedCluster(report())
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1)
         await scan.handle.cancel()
@@ -728,25 +455,11 @@ async def test_cancelling_the_workflow_is_a_stop(env: WorkflowEnvironment) -> No
         assert world.released == 1
 
 
-@dataclass
-class SlowToOpen(ScriptedCluster):
-    """Opens when it is let, and remembers who asked for what while it did not."""
-
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-    may_open: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @activity.defn(name="episodes.open")
-    async def open(self, request: OpenRequest) -> OpenResult:
-        self.asked.append(tuple(episode.node for episode in request.episodes))
-        await self.may_open.wait()
-        return await ScriptedCluster.open(self, request)
-
-
 async def test_a_deadline_does_not_wait_for_the_opening_of_others_whose_permits_count(env: WorkflowEnvironment) -> None:
     """S14: all of one moment are opened together, oldest first; what is being opened counts, whoever comes meanwhile."""
-    world = SlowToOpen()
     first = (candidate("node-1", 5), candidate("node-2", 20), candidate("node-3", 10))
-    world.show(report(candidates=first))
+    world = ScriptedCluster(report(candidates=first))
+    world.may_open.clear()
     async with scanning(env, world, concurrency=4) as scan:
         try:
             await eventually(env, lambda: len(world.asked) == 1)
@@ -763,9 +476,9 @@ async def test_a_deadline_does_not_wait_for_the_opening_of_others_whose_permits_
 
 async def test_nobody_is_described_as_gone_while_his_episode_is_being_opened(env: WorkflowEnvironment) -> None:
     """S14: an answer from before the opening would give his permit to the next one, and two would act."""
-    world = SlowToOpen()
     mark = Observation(node="node-9", uid="u9", incident="of-another", unhealthy=True)
-    world.show(report("node-1", "node-2", observations=(mark,)))
+    world = ScriptedCluster(report("node-1", "node-2", observations=(mark,)))
+    world.may_open.clear()
     state = ScannerState(started=NOW, known=True)
     async with scanning(env, world, state=state) as scan:
         try:
@@ -842,8 +555,7 @@ async def test_people_are_told_by_the_scan_of_whom_it_has_in_hand_and_never_befo
 ) -> None:
     """S44: where nothing else changes, the running scan is given up for one that tells the truth; and whoever is free again and
     still sick is served."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         await eventually(env, lambda: bool(world.requests[-1].in_flight))
@@ -860,8 +572,7 @@ async def test_people_are_told_by_the_scan_of_whom_it_has_in_hand_and_never_befo
 
 async def test_a_report_that_comes_soon_after_an_end_is_waited_for(env: WorkflowEnvironment) -> None:
     """An end is mostly seen in the cluster within a second: giving up the running scan would be one scan more."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         await eventually(env, lambda: bool(world.requests[-1].in_flight))

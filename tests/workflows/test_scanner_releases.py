@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
-from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
 from policy.episode.ids import episode_id
 from policy.episode.observation import Observation
+from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually
-from tests.workflows.test_scanner import ScriptedCluster, report, scanning
 from workflows.scanner import holders, holding_off
 
 
@@ -23,11 +22,10 @@ class SlowToDescribe(ScriptedCluster):
     """Looks at once and answers when it is let. `holds`: whether the closing episode still says that it has its permit."""
 
     holds: bool = True
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
         seen = tuple(
             EpisodeDescription(
@@ -41,7 +39,7 @@ class SlowToDescribe(ScriptedCluster):
             for episode in self.opened
         )
         self.described.append(request.nodes)
-        self.asked.set()
+        self.looked.set()
         await self.may_answer.wait()
         self.answered.set()
         return DescribeResult(episodes=seen)
@@ -60,7 +58,7 @@ async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: Wor
             world.show(report("node-1", "node-2", observations=(seen,)))
             await scan.until(lambda status: status.scans == 2)
             world.show(report("node-1", "node-2", observations=(seen,)))
-            await eventually(env, world.asked.is_set)
+            await eventually(env, world.looked.is_set)
             await scan.release(world.opened[0])
             await scan.has_opened(2)
             assert world.opened[1].node == "node-2", "it is served while the description is still under way"
@@ -86,8 +84,7 @@ async def test_a_node_under_somebody_else_s_lease_gets_no_new_episode_while_that
     env: WorkflowEnvironment, lasts: timedelta | None, least: timedelta, most: timedelta
 ) -> None:
     """One episode a minute, each begun only to be vetoed, would be all that people see. Who holds it is told meanwhile."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         now = await env.get_current_time(scan.handle)
@@ -107,8 +104,7 @@ async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_clean
 ) -> None:
     """S35: the marks of an episode that ended by itself are its own to remove. A second episode of the node would only be in
     people's way; marks that really stay are cleaned a while later."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
+    world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         ended = world.opened[0].incident

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
-from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import OpenRequest, OpenResult
@@ -20,8 +19,8 @@ from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
+from tests.workflows.scanned import Scan, ScriptedCluster, scanning
 from tests.workflows.surroundings import moment
-from tests.workflows.test_scanner import Scan, ScriptedCluster, scanning
 
 CAP = 5
 
@@ -40,14 +39,12 @@ class Racks(ScriptedCluster):
         """The cluster as it is now."""
         self.show(replace(report_of(self.ledger.report_parts(NOW, self.watching)), digest=""))
 
-    @activity.defn(name="scan.observe-cluster")
     async def observe_cluster(self, request: ScanRequest) -> ScanReport:
         if request.watching != self.watching:
             self.watching = request.watching
             self.look()
         return await super().observe_cluster(request)
 
-    @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:
         for episode in request.episodes:
             self.open_now.add(episode.node)

@@ -1,0 +1,244 @@
+"""A scripted cluster for scanner tests, and a scanner of it under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.episode.ids import episode_id, scanner_id
+from policy.episode.messages import FencingInput
+from policy.episode.observation import Observation
+from policy.episode.permits import PermitAnswer, PermitRequest, Release
+from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.values.object_refs import ObjectRef
+from tests.replay.recording import keep_history
+from tests.workflows import contract
+from tests.workflows.contract import served_by
+from tests.workflows.surroundings import asked_until, eventually, worker
+from workflows.definitions.scanner import HealthScanner
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.kit.messages import ScannerInput, ScannerResult, ScannerStatus
+
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def candidate(node: str, minutes: int = 10) -> Candidate:
+    """A node that offends since some minutes."""
+    since = NOW - timedelta(minutes=minutes)
+    return Candidate(
+        node=node, uid=f"uid-{node}", check=CHECK, since=since, reason="Ready", message="Ready is Unknown", template=TEMPLATE
+    )
+
+
+def check(*, allowed: bool = True, unhealthy: int = 1, message: str = "") -> CheckReport:
+    """Twelve nodes under one check."""
+    return CheckReport(
+        ref=CHECK, total=12, healthy=12 - unhealthy, unhealthy=unhealthy, remaining=6, allowed=allowed, message=message
+    )
+
+
+def report(*nodes: str, **changes: object) -> ScanReport:
+    """A live view with these candidates."""
+    plain = ScanReport(
+        digest="",
+        at=NOW,
+        resource_version="100",
+        inventory=12,
+        view=ViewState(synced=True),
+        lease=ClusterLease(held=True),
+        checks=(check(unhealthy=len(nodes)),),
+        candidates=tuple(candidate(node) for node in nodes),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class ScriptedCluster:
+    """A cluster whose report a test sets; a long poll that waits like the real one."""
+
+    current: ScanReport = field(default_factory=report)
+    requests: list[contract.ScanRequest] = field(default_factory=list)
+    opened: list[FencingInput] = field(default_factory=list)
+    outcomes: dict[str, contract.Opened] = field(default_factory=dict)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    """Who was to be opened, call by call."""
+    known: dict[str, contract.EpisodeDescription] = field(default_factory=dict)
+    described: list[tuple[str, ...]] = field(default_factory=list)
+    found: list[contract.FoundOpen] = field(default_factory=lambda: [contract.FoundOpen(nodes=())])
+    """What one list after the other tells; the last one is told again and again."""
+    told: list[tuple[Observation, ...]] = field(default_factory=list)
+    there: set[str] = field(default_factory=set)
+    """Nodes whose episodes hear what they are told; what was opened here never was."""
+    listed: int = 0
+    repetitions: list[contract.RepetitionRequest] = field(default_factory=list)
+    preserved: list[contract.PreserveRequest] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    """Openings and beginnings of preservations."""
+    released: int = 0
+    restless: int = 0
+    """How many scans answer at once with a new digest."""
+    fails: dict[str, int] = field(default_factory=dict)
+    """How often which act fails."""
+    named: int = 0
+    may_open: asyncio.Event = field(default_factory=asyncio.Event)
+    may_tell: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.may_open.set()
+        self.may_tell.set()
+        self.show(self.current)
+
+    def show(self, new: ScanReport) -> None:
+        """The cluster changes."""
+        self.current = replace(new, digest=uuid.uuid4().hex)
+        self.changed.set()
+
+    def _fails(self, act: str, why: str) -> None:
+        if self.fails.get(act):
+            self.fails[act] -= 1
+            raise failure(ErrorType.INVALID_CONFIG, why)
+
+    async def observe_cluster(self, request: contract.ScanRequest) -> ScanReport:
+        self.requests.append(request)
+        self._fails("scan", "the API server said no")
+        if self.restless:
+            self.restless -= 1
+            return replace(self.current, digest=f"restless-{self.restless}")
+        while request.known_digest == self.current.digest and self._lease_is(request):
+            self.changed.clear()
+            activity.heartbeat()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.changed.wait(), 0.05)
+        lease = self.current.lease
+        if not lease.held and request.work_in_hand and not lease.holder:
+            self.current = replace(self.current, lease=ClusterLease(held=True), digest=uuid.uuid4().hex)
+        return self.current
+
+    def _lease_is(self, request: contract.ScanRequest) -> bool:
+        return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand
+
+    async def tell_repetition(self, request: contract.RepetitionRequest) -> None:
+        self._fails("tell", "the API server said no")
+        self.repetitions.append(request)
+
+    async def release_lease(self, request: contract.ScanRequest) -> None:
+        self.released += 1
+
+    async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
+        self.asked.append(tuple(episode.node for episode in request.episodes))
+        await self.may_open.wait()
+        self._fails("open", "nobody knows")
+        self.order.append("open")
+        outcomes = []
+        for episode in request.episodes:
+            opened = self.outcomes.get(episode.node, contract.Opened.STARTED)
+            if opened is contract.Opened.STARTED:
+                self.opened.append(episode)
+            outcomes.append(
+                contract.OpenOutcome(
+                    node=episode.node,
+                    incident=episode.incident,
+                    opened=opened,
+                    workflow_id=episode_id(episode.cluster, episode.node),
+                    reason=f"scripted {opened}",
+                    holder="Preservation i-1" if opened is contract.Opened.REFUSED else "",
+                )
+            )
+        return contract.OpenResult(outcomes=tuple(outcomes))
+
+    async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
+        self._fails("preserve", "Temporal is away")
+        self.preserved.append(request)
+        self.order.append("preserve")
+        started = [contract.PreserveOutcome(victim=each.victim, opened=contract.Opened.STARTED) for each in request.needs]
+        return contract.PreserveResult(outcomes=tuple(started))
+
+    async def tell(self, request: contract.NewsRequest) -> contract.TellResult:
+        self.told.append(request.observations)
+        await self.may_tell.wait()
+        return contract.TellResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
+
+    async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
+        self.described.append(request.nodes)
+        closed = [contract.EpisodeDescription(node=node, known=False, open=False, workflow_id="") for node in request.nodes]
+        return contract.DescribeResult(episodes=tuple(self.known.get(found.node, found) for found in closed))
+
+    async def find_open(self, request: contract.FindRequest) -> contract.FoundOpen:
+        self.listed += 1
+        self._fails("list", "Temporal can't list")
+        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+
+    async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
+        self.named += 1
+        self._fails("name", "Temporal is away")
+        return contract.DeploymentName(holder="default/0815")
+
+
+@dataclass
+class Scan:
+    """A scanner under way."""
+
+    env: WorkflowEnvironment
+    cluster: str
+    world: ScriptedCluster
+    handle: WorkflowHandle[HealthScanner, ScannerResult]
+    client_handle: Callable[[], WorkflowHandle[HealthScanner, ScannerResult]]
+
+    async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
+        """Wait until the scanner's status is as wished."""
+        return await asked_until(self.env, lambda: self.client_handle().query(HealthScanner.status), condition, within=200)
+
+    async def has_opened(self, count: int) -> None:
+        """Wait until so many episodes have been opened."""
+        await eventually(self.env, lambda: len(self.world.opened) >= count)
+
+    async def release(self, episode: FencingInput, **changes: object) -> None:
+        """An episode says that it has ended or parked."""
+        release = replace(Release(node=episode.node, incident=episode.incident, outcome="recovered"), **changes)  # type: ignore[arg-type]
+        await self.client_handle().signal(HealthScanner.release, release)
+
+    async def ask(self, node: str, incident: str = "by-hand", *, by_person: bool = True) -> PermitAnswer:
+        """An open episode asks for a permit, a person's unless it is said."""
+        workflow_id = episode_id(self.cluster, node)
+        request = PermitRequest(node=node, workflow_id=workflow_id, incident=incident, by_person=by_person)
+        return await self.client_handle().execute_update(HealthScanner.request_permit, request)
+
+
+@asynccontextmanager
+async def scanning(
+    env: WorkflowEnvironment, world: ScriptedCluster, *, client: Client | None = None, **changes: object
+) -> AsyncIterator[Scan]:
+    """Start a scanner of a cluster of its own. client: of its worker, where it is not the environment's."""
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
+    queue = f"scanners-{cluster}"
+    at_temporal = served_by(world, contract.EpisodeActivities, contract.PreservationStarts)
+    in_the_cluster = served_by(world, contract.ScanActivities, contract.RepetitionActivities)
+    async with (
+        worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        worker(env.client, task_queue=WORKFLOW_QUEUE, activities=at_temporal),
+        worker(env.client, task_queue=cluster_queue(cluster), activities=in_the_cluster),
+    ):
+        handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
+        scan = Scan(
+            env, cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster))
+        )
+        try:
+            yield scan
+            await keep_history(scan.client_handle())
+        finally:
+            if not world.released:
+                await scan.client_handle().terminate("the test is over")
