@@ -11,10 +11,14 @@ from policy.checks.rules import rules_of
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Verdict
 from policy.dialects import parse
+from policy.episode.fencing_requests import FencingRequest
 from policy.episode.messages import Kind, Pinned
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState
+from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
+from policy.objects.remediations import RemediationObject
+from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 
@@ -84,6 +88,33 @@ def a_node(
 def judged(check: HealthCheck, node: NodeView, now: datetime = NOW) -> Verdict:
     """What the check thinks of a node that it covers."""
     return rules_of(check).judge(JudgedTarget(node.name, node=node), now)
+
+
+Thing = NodeView | MachineView | WorkloadCluster | RemediationObject | FencingRequest | HealthCheck
+
+
+def put(ledger: Ledger, thing: Thing, now: datetime = NOW) -> None:
+    match thing:
+        case NodeView():
+            ledger.put_node(thing, now)
+        case MachineView():
+            ledger.put_machine(thing, now)
+        case WorkloadCluster():
+            ledger.put_cluster(thing, now)
+        case RemediationObject():
+            ledger.put_remediation(thing, now)
+        case FencingRequest():
+            ledger.put_request(thing)
+        case HealthCheck():
+            ledger.put_check(thing)
+
+
+def ledger_of(*things: Thing, now: datetime = NOW) -> Ledger:
+    """One that has been told these in this order."""
+    ledger = Ledger()
+    for thing in things:
+        put(ledger, thing, now)
+    return ledger
 
 
 def mark_text(incident: str) -> str:

@@ -12,6 +12,7 @@ from policy.objects.nodes import NodeView
 from policy.scan.ledger import Ledger
 from policy.scan.report import ClusterLease, ReportParts, ScanReport, ViewState
 from tests.policy.builders import NOW, WORKER, a_check, a_node
+from tests.policy.builders import ledger_of as told
 
 RACK = "topology.example/rack"
 
@@ -51,12 +52,7 @@ def tolerant_check() -> HealthCheck:
 
 
 def ledger_of(nodes: Iterable[NodeView], *checks: HealthCheck) -> Ledger:
-    ledger = Ledger()
-    for check in checks or (tolerant_check(),):
-        ledger.put_check(check)
-    for node in nodes:
-        ledger.put_node(node, NOW)
-    return ledger
+    return told(*(checks or (tolerant_check(),)), *nodes)
 
 
 def report_of(parts: ReportParts) -> ScanReport:

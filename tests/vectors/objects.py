@@ -162,29 +162,33 @@ def openshift_check(spec: Json, annotations: Json | None = None) -> Json:
     }
 
 
+def openshift_machine(given: Json) -> Json:
+    status: Json = {}
+    if given.get("phase") is not None:
+        status["phase"] = given["phase"]
+    if given.get("last_updated_age_s") is not None:
+        status["lastUpdated"] = moment(given["last_updated_age_s"])
+    if given.get("node_ref"):
+        status["nodeRef"] = {"kind": "Node", "name": given["node_ref"]}
+    metadata: Json = {
+        "name": given["name"],
+        "namespace": NAMESPACE,
+        "uid": f"uid-{given['name']}",
+        "labels": given["labels"],
+        "annotations": given.get("annotations", {}),
+    }
+    if given["controller_owner"]:
+        metadata["ownerReferences"] = [{"kind": "MachineSet", "name": "set", "uid": "uid-set", "controller": True}]
+    if given.get("deleting"):
+        metadata["deletionTimestamp"] = moment(1)
+    return {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "status": status}
+
+
 def of_openshift_machines(given: Json) -> list[Json]:
     """Everything of a `mao_evaluate` case."""
     objects = [openshift_check(given["spec"], given["annotations"])]
     for each in given["machines"]:
-        status: Json = {}
-        if each["phase"] is not None:
-            status["phase"] = each["phase"]
-        if each["last_updated_age_s"] is not None:
-            status["lastUpdated"] = moment(each["last_updated_age_s"])
-        if each["node_ref"]:
-            status["nodeRef"] = {"kind": "Node", "name": each["node_ref"]}
-        metadata: Json = {
-            "name": each["name"],
-            "namespace": NAMESPACE,
-            "uid": f"uid-{each['name']}",
-            "labels": each["labels"],
-            "annotations": each["annotations"],
-        }
-        if each["controller_owner"]:
-            metadata["ownerReferences"] = [{"kind": "MachineSet", "name": "set", "uid": "uid-set", "controller": True}]
-        if each["deleting"]:
-            metadata["deletionTimestamp"] = moment(1)
-        objects.append({"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "status": status})
+        objects.append(openshift_machine(each))
         if each["node"]:
             objects.append(node(each["node"]))
         if each.get("has_remediation_cr"):
@@ -258,39 +262,39 @@ def workload_cluster(given: Json, name: str = "test-cluster", *, version: str = 
     }
 
 
+def cluster_api_machine(given: Json, *, version: str = "v1beta2") -> Json:
+    labels = given["labels"] | {"cluster.x-k8s.io/cluster-name": given["cluster"]}
+    if given.get("control_plane"):
+        labels["cluster.x-k8s.io/control-plane"] = ""
+    told = conditions(given.get("conditions", []))
+    if given.get("infra_ready_age_s") is not None:
+        told.append({"type": "InfrastructureReady", "status": "True", "lastTransitionTime": moment(given["infra_ready_age_s"])})
+    metadata: Json = {
+        "name": given["name"],
+        "namespace": NAMESPACE,
+        "labels": labels,
+        "annotations": given.get("annotations", {}),
+        "creationTimestamp": moment(given["created_age_s"]),
+    }
+    if given.get("deleting"):
+        metadata["deletionTimestamp"] = moment(1)
+    status: Json = {"conditions": told}
+    if given.get("node_ref"):
+        status["nodeRef"] = {"name": given["node_ref"]}
+    return {
+        "apiVersion": f"cluster.x-k8s.io/{version}",
+        "kind": "Machine",
+        "metadata": metadata,
+        "spec": {"clusterName": given["cluster"]},
+        "status": status,
+    }
+
+
 def of_cluster_api_machines(given: Json, *, version: str = "v1beta2") -> list[Json]:
     """Everything of a `capi_evaluate` case, in either version of the API."""
     objects = [cluster_api_check(given["spec"], version=version), workload_cluster(given["cluster"], version=version)]
     for each in given["machines"]:
-        labels = each["labels"] | {"cluster.x-k8s.io/cluster-name": each["cluster"]}
-        if each["control_plane"]:
-            labels["cluster.x-k8s.io/control-plane"] = ""
-        told = conditions(each["conditions"])
-        if each["infra_ready_age_s"] is not None:
-            told.append(
-                {"type": "InfrastructureReady", "status": "True", "lastTransitionTime": moment(each["infra_ready_age_s"])}
-            )
-        metadata: Json = {
-            "name": each["name"],
-            "namespace": NAMESPACE,
-            "labels": labels,
-            "annotations": each["annotations"],
-            "creationTimestamp": moment(each["created_age_s"]),
-        }
-        if each["deleting"]:
-            metadata["deletionTimestamp"] = moment(1)
-        status: Json = {"conditions": told}
-        if each["node_ref"]:
-            status["nodeRef"] = {"name": each["node_ref"]}
-        objects.append(
-            {
-                "apiVersion": f"cluster.x-k8s.io/{version}",
-                "kind": "Machine",
-                "metadata": metadata,
-                "spec": {"clusterName": each["cluster"]},
-                "status": status,
-            }
-        )
+        objects.append(cluster_api_machine(each, version=version))
         if each["node"]:
             objects.append(node(each["node"]))
     return objects

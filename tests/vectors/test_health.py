@@ -132,19 +132,7 @@ def of_a_group(given: Json) -> list[Json]:
     targets = group(total, given.get("healthy", total))
     if given["system"] == "nhc":
         return [objects.node_health_check(given | {"unhealthy_conditions": LISTED}), *map(objects.node, targets)]
-    machine = {
-        "labels": {"pool": "a"},
-        "annotations": {},
-        "deleting": False,
-        "conditions": [],
-        "phase": None,
-        "last_updated_age_s": None,
-        "controller_owner": True,
-        "cluster": "test-cluster",
-        "control_plane": False,
-        "created_age_s": 10000,
-        "infra_ready_age_s": None,
-    }
+    machine = {"labels": {"pool": "a"}, "controller_owner": True, "cluster": "test-cluster", "created_age_s": 10000}
     machines = [machine | {"name": node["name"], "node_ref": node["name"], "node": node} for node in targets]
     spec = {"selector": {"matchLabels": {"pool": "a"}}, **given}
     if given["system"] == "mao":

@@ -9,9 +9,8 @@ import pytest
 
 from policy.checks.brakes import Closed
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
-from policy.scan.ledger import Ledger
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, a_check, a_node, ago
+from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 
 LEASE = LeaderLease(name="medik8s/e1f13584.medik8s.io", holder="manager-0", renewed=ago(5), duration=timedelta(seconds=15))
 WRITE = StatusWrite(check="NodeHealthCheck/workers", manager="manager", at=ago(60))
@@ -61,10 +60,7 @@ def test_a_lease_that_is_seen_twice_as_it_was_is_not_renewed() -> None:
 
 
 def test_a_held_dialect_is_judged_and_admits_nobody() -> None:
-    ledger = Ledger()
-    ledger.put_check(a_check())
-    for number in range(4):
-        ledger.put_node(a_node(f"n{number}", "Unknown" if number == 0 else "True", 60), NOW)
+    ledger = ledger_of(a_check(), a_node("n0", "Unknown", 60), *(a_node(f"n{number}") for number in (1, 2, 3)))
     ledger.hold(Dialect.MEDIK8S, Closed.OBSERVE_ONLY, "another controller acts")
     parts = ledger.report_parts(NOW)
     assert (parts.checks[0].unhealthy, parts.checks[0].reason, parts.candidates) == (1, Closed.OBSERVE_ONLY, ())

@@ -15,7 +15,7 @@ from policy.scan.ledger import Ledger
 from policy.scan.report import CheckReport
 from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, a_check, a_node, ago
+from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 from tests.policy.pools import PROD, cluster_api
 from tests.policy.pools import a_machine as pool_machine
 
@@ -54,10 +54,8 @@ def only_check(ledger: Ledger) -> CheckReport:
 
 
 def test_a_node_that_cannot_be_read_uses_up_the_budget_and_is_no_candidate() -> None:
-    ledger = Ledger()
-    ledger.put_check(a_check(unhealthyConditions=[{"type": "Ready", "status": "False", "duration": "10s"}]))
-    ledger.put_node(a_node("node-1"), NOW)
-    ledger.put_node(replace(a_node("node-2", "False"), unreadable=UNREADABLE), NOW)
+    of_nodes = a_check(unhealthyConditions=[{"type": "Ready", "status": "False", "duration": "10s"}])
+    ledger = ledger_of(of_nodes, a_node("node-1"), replace(a_node("node-2", "False"), unreadable=UNREADABLE))
     check = only_check(ledger)
     assert (check.total, check.healthy, check.unhealthy, check.allowed) == (2, 1, 0, False)
     (row,) = [row for row in ledger.report_parts(NOW).rows if row.node == "node-2"]
@@ -69,26 +67,20 @@ def test_a_node_that_cannot_be_read_uses_up_the_budget_and_is_no_candidate() -> 
 @pytest.mark.parametrize("dialect", [Dialect.OPENSHIFT, Dialect.CLUSTER_API])
 @pytest.mark.parametrize("what", ["node", "machine", "failed machine", "machine of which a person asks it"])
 def test_a_machine_that_cannot_be_read_or_whose_node_cannot_is_not_judged(dialect: Dialect, what: str) -> None:
-    ledger = Ledger()
-    ledger.put_check(a_machine_check(dialect))
     running = WorkloadCluster(namespace="m", name="blue", control_plane_initialized=True, infrastructure_ready=True)
-    ledger.put_cluster(running, NOW)
-    ledger.put_machine(a_machine(dialect, 1), NOW)
-    ledger.put_node(a_node("node-1"), NOW)
     asked = {REMEDIATE_ANNOTATION: ""} if "person" in what else {}
     phase = "Failed" if "failed" in what else ""
     problem = "" if what == "node" else UNREADABLE
-    ledger.put_machine(a_machine(dialect, 2, unreadable=problem, phase=phase, annotations=asked), NOW)
-    ledger.put_node(replace(a_node("node-2", "False"), unreadable=UNREADABLE if what == "node" else ""), NOW)
+    machines = (a_machine(dialect, 1), a_machine(dialect, 2, unreadable=problem, phase=phase, annotations=asked))
+    nodes = (a_node("node-1"), replace(a_node("node-2", "False"), unreadable=UNREADABLE if what == "node" else ""))
+    ledger = ledger_of(a_machine_check(dialect), running, *machines, *nodes)
     check = only_check(ledger)
     assert (check.total, check.healthy, check.unhealthy) == (2, 1, 0)
 
 
 def test_a_start_up_of_which_nobody_can_tell_the_beginning_does_not_run_out() -> None:
     """S18: the moment that could not be read may be the latest of all."""
-    ledger = Ledger()
-    ledger.put_check(cluster_api("prod"))
-    ledger.put_cluster(PROD, NOW)
+    ledger = ledger_of(cluster_api("prod"), PROD)
     for since, unhealthy in ((ago(3600), 1), (None, 0), (NOW, 0)):
         ready = Condition(type="InfrastructureReady", status="True", since=since)
         ledger.put_machine(pool_machine(node_name="", created=ago(7200), conditions=(ready,)), NOW)

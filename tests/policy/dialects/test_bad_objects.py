@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,9 @@ from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError, shown
 from starter.evaluation import as_json
 from tests.offline import load
-from tests.policy.builders import NOW, WORKER, check_object
-from tests.vectors.objects import etcd_budget
-
-Json = dict[str, Any]
+from tests.policy.builders import WORKER, check_object
+from tests.vectors import objects
+from tests.vectors.objects import NAMESPACE, NOW, Json, etcd_budget
 
 ABSENT = object()
 """Instead of a value: the field is taken away."""
@@ -36,7 +35,6 @@ LONG, MANY = "x" * 50_000, 25_000
 LONGEST_MESSAGE = 500
 """Whatever stands in an object: the sentence about it is for people, and goes into a status and a workflow's history."""
 
-NAMESPACE = "machines"
 TEMPLATE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "snr"}
 OTHER_TEMPLATE = TEMPLATE | {"kind": "FenceAgentsRemediationTemplate", "name": "far"}
 
@@ -45,30 +43,16 @@ DIALECTS = (NHC, OPENSHIFT, FIRST, SECOND)
 
 
 def a_machine_check(dialect: str, name: str) -> Json:
-    group = "machine.openshift.io" if dialect == OPENSHIFT else "cluster.x-k8s.io"
-    timed = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}, {"type": "Ready", "status": "False", "timeout": "300s"}]
-    spec: Json = {"selector": {"matchLabels": {"pool": "a"}}}
-    match dialect:
-        case "OpenShift":
-            spec |= {"unhealthyConditions": timed, "maxUnhealthy": "60%", "nodeStartupTimeout": "10m"}
-        case "v1beta1":
-            spec |= {"clusterName": "prod", "unhealthyConditions": timed, "maxUnhealthy": "60%", "nodeStartupTimeout": "10m"}
-            spec["unhealthyMachineConditions"] = [{"type": "DrainFailed", "status": "True", "timeout": "300s"}]
-        case _:
-            listed = [{"type": each["type"], "status": each["status"], "timeoutSeconds": 300} for each in timed]
-            spec["clusterName"] = "prod"
-            spec["checks"] = {
-                "nodeStartupTimeoutSeconds": 600,
-                "unhealthyNodeConditions": listed,
-                "unhealthyMachineConditions": [{"type": "DrainFailed", "status": "True", "timeoutSeconds": 300}],
-            }
-            spec["remediation"] = {"triggerIf": {"unhealthyLessThanOrEqualTo": "60%"}}
-    return {
-        "apiVersion": f"{group}/{'v1beta1' if dialect == OPENSHIFT else dialect}",
-        "kind": "MachineHealthCheck",
-        "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-of-{name}", "generation": 1},
-        "spec": spec,
-    }
+    listed = [{"type": "Ready", "status": status, "timeout_s": 300} for status in ("Unknown", "False")]
+    spec: Json = {"selector": {"matchLabels": {"pool": "a"}}, "max_unhealthy": "60%", "node_startup_timeout_s": 600}
+    if dialect == OPENSHIFT:
+        check = objects.openshift_check(spec | {"unhealthy_conditions": listed})
+    else:
+        drains = [{"type": "DrainFailed", "status": "True", "timeout_s": 300}]
+        spec |= {"cluster_name": "prod", "unhealthy_node_conditions": listed, "unhealthy_machine_conditions": drains}
+        check = objects.cluster_api_check(spec, version=dialect)
+    check["metadata"] |= {"name": name, "uid": f"uid-of-{name}", "generation": 1}
+    return check
 
 
 def a_good_check(dialect: str, name: str = "good") -> Json:
@@ -78,7 +62,7 @@ def a_good_check(dialect: str, name: str = "good") -> Json:
     return a_machine_check(dialect, name)
 
 
-def changed(obj: Json, changes: dict[str, object]) -> Json:
+def changed(obj: Json, changes: Mapping[str, object]) -> Json:
     """The object with other values at these paths; a number is an index of a list."""
     found = copy.deepcopy(obj)
     for path, value in changes.items():
@@ -94,45 +78,21 @@ def changed(obj: Json, changes: dict[str, object]) -> Json:
 
 
 def a_node_object(name: str, *, ready: str = "True") -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": f"uid-{name}", "labels": {WORKER: ""}},
-        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-03-01T11:00:00Z"}]},
-    }
+    conditions = [{"type": "Ready", "status": ready, "age_s": 3600}]
+    return objects.node({"name": name, "labels": {WORKER: ""}, "conditions": conditions})
 
 
 def a_machine_object(dialect: str, name: str) -> Json:
     """The Machine of the Node of the same name."""
-    group = "machine.openshift.io/v1beta1" if dialect == OPENSHIFT else f"cluster.x-k8s.io/{dialect}"
-    return {
-        "apiVersion": group,
-        "kind": "Machine",
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "uid": f"uid-{name}",
-            "labels": {"pool": "a"},
-            "ownerReferences": [{"kind": "MachineSet", "name": "set", "uid": "uid-set", "controller": True}],
-            "creationTimestamp": "2026-03-01T08:00:00Z",
-        },
-        "spec": {"clusterName": "prod"} if dialect != OPENSHIFT else {},
-        "status": {"nodeRef": {"name": name}, "lastUpdated": "2026-03-01T08:00:00Z"},
-    }
+    given = {"name": name, "labels": {"pool": "a"}, "node_ref": name, "cluster": "prod", "controller_owner": True}
+    if dialect == OPENSHIFT:
+        return objects.openshift_machine(given | {"last_updated_age_s": 9999})
+    return objects.cluster_api_machine(given | {"created_age_s": 9999}, version=dialect)
 
 
 def a_cluster_object(dialect: str) -> Json:
-    return {
-        "apiVersion": f"cluster.x-k8s.io/{dialect}",
-        "kind": "Cluster",
-        "metadata": {"name": "prod", "namespace": NAMESPACE},
-        "status": {
-            "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": "2026-03-01T08:00:00Z"}
-                for kind in ("ControlPlaneInitialized", "InfrastructureReady")
-            ]
-        },
-    }
+    ages = {"control_plane_initialized_age_s": 9999, "infrastructure_ready_age_s": 9999}
+    return objects.workload_cluster(ages | {"paused": False}, "prod", version=dialect)
 
 
 def a_world(dialect: str) -> list[Json]:
@@ -149,8 +109,8 @@ ACTIONS = {NHC: "create-remediation", OPENSHIFT: "delete-machine", FIRST: "reque
 ACTIONS[SECOND] = ACTIONS[FIRST]
 
 
-def loaded(objects: list[Json]) -> OfflineCluster:
-    return load([(obj, "cluster.yaml") for obj in objects], NOW)
+def loaded(found: list[Json]) -> OfflineCluster:
+    return load([(obj, "cluster.yaml") for obj in found], NOW)
 
 
 def answer_of(cluster: OfflineCluster) -> Json:
@@ -177,7 +137,7 @@ class Bad:
     """One mistake. changes: paths (steps apart by blanks) with what stands there. name: what the error calls the object."""
 
     dialect: str
-    changes: dict[str, object]
+    changes: Mapping[str, object]
     field: str
     expectation: str
     name: str
@@ -187,7 +147,7 @@ class Bad:
         return changed(a_good_check(self.dialect, "bad"), self.changes)
 
 
-Listed = tuple[dict[str, object], str] | tuple[dict[str, object], str, str]
+Listed = tuple[Mapping[str, object], str] | tuple[Mapping[str, object], str, str]
 
 
 def rows(dialects: Iterable[str], *listed: Listed, name: str = "bad") -> list[Bad]:
@@ -299,11 +259,8 @@ OF_NODES = rows(
     ({"spec maxUnhealthy": 1}, "expected only one of minHealthy and maxUnhealthy, got both"),
     ({"spec minHealthy": ABSENT, "spec maxUnhealthy": -1}, "got -1"),
     ({"spec minHealthy": -1}, "must not be negative"),
-    ({"spec minHealthy": "-1%"}, "must not be negative"),
     ({"spec minHealthy": "101%"}, 'a percentage from "0%" to "100%", got \'101%\''),
-    ({"spec minHealthy": 1.5}, "expected a whole number of at least 0"),
     ({"spec minHealthy": 10**9}, "got 1000000000"),
-    ({"spec minHealthy": ["51%"]}, "got ['51%']"),
     ({"spec minhealthy": "51%"}, "is not a known field"),
     ({"spec remediationTemplate": DELETES, "spec minHealthy": ABSENT}, "maxUnhealthy can't be used"),
     (
@@ -371,7 +328,6 @@ OF_OPENSHIFT = rows(
     ({CONDITIONS: []}, "expected at least one condition"),
     ({"spec maxUnhealthy": "many"}, "expected a whole number of at least 0"),
     ({"spec maxUnhealthy": "101%"}, "got '101%'"),
-    ({"spec maxUnhealthy": {"percent": 40}}, "expected a whole number"),
     ({"spec minHealthy": 1}, "is not a known field"),
     ({"spec nodeStartupTimeout": 600}, "expected a duration"),
     ({"spec nodeStartupTimeout": "-10m"}, "of at least 0s, got '-10m'"),
@@ -395,7 +351,6 @@ OF_FIRST = rows(
     [FIRST],
     ({"spec maxUnhealthy": "10"}, "a number must not be quoted, got '10'"),
     ({"spec maxUnhealthy": "101%"}, "got '101%'"),
-    ({"spec maxUnhealthy": []}, "got []"),
     ({"spec nodeStartupTimeout": "29s"}, "expected 0 or at least 30s, got '29s'"),
     ({"spec nodeStartupTimeout": "1ns"}, "expected 0 or at least 30s, got '1ns'"),
     ({"spec nodeStartupTimeout": "-30s"}, "of at least 0s, got '-30s'"),
@@ -425,7 +380,6 @@ OF_SECOND = rows(
     ({STARTUP: -30}, "at least 0 and at most 2147483647, got -30"),
     ({STARTUP: 2**31}, "at most 2147483647, got 2147483648"),
     ({STARTUP: "600"}, "expected a whole number of at least 0"),
-    ({STARTUP: 600.0}, "expected a whole number of at least 0"),
     ({OF_NODE: []}, "at least one condition"),
     ({OF_NODE: {}}, "expected a list, got {}"),
     ({OF_MACHINE: []}, "at least one"),

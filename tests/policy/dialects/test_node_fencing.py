@@ -53,12 +53,6 @@ def test_what_is_not_written_has_the_proposals_defaults() -> None:
     assert (config.grace, config.names, config.own) == (timedelta(minutes=5), (), FencePolicies())
 
 
-def test_other_entries_of_the_configuration_are_for_other_readers() -> None:
-    """Parameters common to all nodes live beside config.properties."""
-    obj = config_map("fence-cluster-config", "grace_timeout=5", **{"fence-method-x": "address=10.0.0.1"})
-    assert parse_cluster_config(obj).grace == timedelta(seconds=5)
-
-
 def test_other_config_maps_are_no_health_checks() -> None:
     assert not is_health_check(config_map("fence-cluster-configs", "grace_timeout=5"))
     assert not is_health_check({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "fence-cluster-config"}})
@@ -193,13 +187,6 @@ def test_a_policy_that_cannot_be_used_is_refused_with_all_that_it_was_to_hold_wi
     with pytest.raises(PolicyError) as refusal:
         named(obj, a_policy("good", percentage=50), policies="good one")
     assert problem in str(refusal.value)
-
-
-def test_all_that_is_wrong_is_told_at_once() -> None:
-    with pytest.raises(PolicyError) as refusal:
-        parse(a_cluster_config(grace_timeout="5m", giveup_retries="x"))
-    assert "grace_timeout" in refusal.value.problem
-    assert "giveup_retries" in refusal.value.problem
 
 
 def test_more_scopes_than_can_be_counted_are_refused() -> None:

@@ -34,22 +34,14 @@ ZOO = {
 K05 = VECTORS["K05"]
 
 
-def test_k05_every_kind_of_pod_is_here() -> None:
+@pytest.mark.parametrize(("options", "fates"), [(DEFAULT, K05["default_flags"]), (ALL, K05["all_flags"])], ids=["none", "all"])
+def test_k05_what_becomes_of_every_kind_of_pod(options: DrainOptions, fates: list[str]) -> None:
+    """And the warnings that kubectl loses are told, too."""
     assert list(ZOO) == K05["pods"]
-
-
-@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, K05["default_flags"], strict=True)))
-def test_without_flags(kind: str, fate: str) -> None:
-    """K05."""
-    assert rule(ZOO[kind], DEFAULT, NOW).fate.value == fate
-
-
-@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, K05["all_flags"], strict=True)))
-def test_with_all_flags(kind: str, fate: str) -> None:
-    """K05: and the warnings that kubectl loses are told, too."""
-    ruling = rule(ZOO[kind], ALL, NOW)
-    assert ruling.fate.value == fate
-    assert bool(ruling.warnings) is (kind in K05["warned_under_all_flags"])
+    rulings = {kind: rule(each, options, NOW) for kind, each in ZOO.items()}
+    assert [ruling.fate.value for ruling in rulings.values()] == fates
+    if options is ALL:
+        assert [kind for kind, ruling in rulings.items() if ruling.warnings] == K05["warned_under_all_flags"]
 
 
 def test_every_filter_s_warning_is_told() -> None:

@@ -16,7 +16,7 @@ from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate
 from policy.values.machine_apis import OPENSHIFT
-from tests.policy.builders import NOW, a_check, a_node
+from tests.policy.builders import NOW, a_check, a_node, ledger_of
 
 NODE = "node-1"
 SICK = a_node(NODE, "Unknown", 60)
@@ -72,13 +72,8 @@ def test_a_deletion_of_our_own_is_nobody_else_s() -> None:
     assert "autoscaler" in going(tainted("ToBeDeletedByClusterAutoscaler"), deleting, ours=True)
 
 
-def ledger_of(node: NodeView, machine: MachineView | None) -> Ledger:
-    ledger = Ledger()
-    ledger.put_check(a_check(minHealthy=0))
-    ledger.put_node(node, NOW)
-    if machine is not None:
-        ledger.put_machine(machine, NOW)
-    return ledger
+def seen(node: NodeView, machine: MachineView | None = None) -> Ledger:
+    return ledger_of(a_check(minHealthy=0), node, *((machine,) if machine is not None else ()))
 
 
 def candidate(ledger: Ledger) -> Candidate:
@@ -90,7 +85,7 @@ class TestCandidates:
     @pytest.mark.parametrize(("node", "machine", "who"), [each for each in TAKEN if not each[0].deleting])  # that is skipped
     def test_it_is_left_alone_and_told_by_whom_it_is_held(self, node: NodeView, machine: MachineView | None, who: str) -> None:
         """S20: two systems that act on one machine are worse than either; status, Events and `explain` name the other one."""
-        ledger = ledger_of(node, machine)
+        ledger = seen(node, machine)
         assert who in candidate(ledger).refused
         assert failing(ledger.known(NOW), frozenset()) == {}
         (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
@@ -98,14 +93,14 @@ class TestCandidates:
 
     @pytest.mark.parametrize(("node", "machine"), NOT_TAKEN)
     def test_all_others_are_acted_on(self, node: NodeView, machine: MachineView | None) -> None:
-        ledger = ledger_of(node, machine)
+        ledger = seen(node, machine)
         assert candidate(ledger).refused == ""
         assert failing(ledger.known(NOW), frozenset()) != {}
 
     @pytest.mark.parametrize("held", ["", "ada looks at it"])
     def test_a_node_that_a_person_holds_is_not_offered_again_and_again(self, held: str) -> None:
         """S20, S44: the last look would veto it each time; who scans says so first, with how to end it."""
-        ledger = ledger_of(replace(SICK, annotations={HOLD_ANNOTATION: held}), None)
+        ledger = seen(replace(SICK, annotations={HOLD_ANNOTATION: held}))
         assert HOLD_ANNOTATION in candidate(ledger).refused
         assert failing(ledger.known(NOW), frozenset()) == {}
         (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
@@ -113,14 +108,14 @@ class TestCandidates:
         assert opinion.unblock == (f"remove the annotation {HOLD_ANNOTATION} from the node",)
 
     def test_the_end_of_a_hold_is_news(self) -> None:
-        ledger = ledger_of(replace(SICK, annotations={HOLD_ANNOTATION: "not now"}), None)
+        ledger = seen(replace(SICK, annotations={HOLD_ANNOTATION: "not now"}))
         version = ledger.version
         ledger.put_node(replace(SICK, annotations={HOLD_ANNOTATION: "false"}), NOW)
         assert ledger.version != version
         assert candidate(ledger).refused == ""
 
     def test_the_taint_is_news_as_soon_as_it_is_there(self) -> None:
-        ledger = ledger_of(SICK, None)
+        ledger = seen(SICK)
         version = ledger.version
         ledger.put_node(tainted("ToBeDeletedByClusterAutoscaler"), NOW)
         assert ledger.version != version
@@ -129,7 +124,7 @@ class TestCandidates:
         assert candidate(ledger).refused == ""
 
     def test_a_word_on_its_machine_is_news_too(self) -> None:
-        ledger = ledger_of(SICK, MACHINE)
+        ledger = seen(SICK, MACHINE)
         version = ledger.version
         ledger.put_machine(chosen("cluster.x-k8s.io/delete-machine"), NOW)
         assert ledger.version != version

@@ -100,12 +100,6 @@ def test_what_lies_behind_a_path_is_what_may_be_freed_for_it() -> None:
     assert found.warnings == ()
 
 
-def test_a_path_that_is_cut_may_be_all_there_is() -> None:
-    cut, mend = (lines(template="switch", plug="2", action=action) for action in ("off", "on"))
-    found = plan("cut free-pods", "", "mend", cut=cut, mend=mend)
-    assert (found.levels, found.power_on) == ((), True)
-
-
 def test_a_quarantine_is_lifted_with_what_it_was_imposed_with() -> None:
     found = plan("quarantine", recovery="lift-quarantine", quarantine="quarantine-group=sg-0123456789abcdef0")
     assert found.recovery[0].device == found.isolation[0].device

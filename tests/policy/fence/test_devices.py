@@ -22,23 +22,21 @@ def power(found: FenceConfig) -> Method:
 
 
 @pytest.mark.parametrize(
-    "method",
-    [ipmi(action="reboot"), lines(template="bmc", action="reboot"), lines(template="bmc", cipher="17", action="reboot")],
+    ("name", "method"),
+    [
+        ("fence-config-type-compute", ipmi(action="reboot")),
+        ("fence-config-type-compute", lines(template="bmc", action="reboot")),
+        ("fence-config-type-compute", lines(template="bmc", cipher="17", action="reboot")),
+        ("fence-config-node-n1", lines(template="bmc", action="reboot")),
+    ],
 )
-def test_no_device_is_touched_that_only_a_shared_object_names(method: str) -> None:
-    """S10: the address of a type's object or of a template is everybody's."""
+def test_no_device_is_touched_that_only_a_shared_object_names(name: str, method: str) -> None:
+    """S10: the address of a type's object or of a template is everybody's, whichever object names the template."""
     template = {"fence-method-template-bmc": {"template.properties": ipmi()}}
-    found = read({"fence-config-type-compute": config("", "bmc", bmc=method)} | template, of=node(type="compute"))
+    found = read({name: config("", "bmc", bmc=method)} | template, of=node(type="compute"))
     assert found.power_management == ()
     (error,) = found.errors
     assert "nothing identifies the device of Node/n1: expected one of ip, ipport" in error
-
-
-def test_a_nodes_own_object_that_only_names_a_shared_template_identifies_nothing() -> None:
-    """S10."""
-    template = {"fence-method-template-bmc": {"template.properties": ipmi()}}
-    found = read({"fence-config-node-n1": config("", "bmc", bmc=lines(template="bmc", action="reboot"))} | template)
-    assert "nothing identifies" in only_error(found)
 
 
 @pytest.mark.parametrize("ip", ["{{ .NodeName }}.bmc", "bmc-{{.NodeName}}"])
@@ -74,23 +72,6 @@ def test_a_plug_that_contradicts_the_provider_id_is_refused() -> None:
 
 
 # Drivers and agents ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("agent", "driver"),
-    [
-        ("fence_eaton_snmp", "fence_eaton_snmp"),
-        ("fence-eaton-snmp", "fence_eaton_snmp"),
-        ("ipmi", "ipmi"),
-        ("fence_ipmilan", "fence_ipmilan"),
-    ],
-)
-def test_an_agents_name_leads_to_its_driver(agent: str, driver: str) -> None:
-    parameters = {"ip": "10.0.0.1", "username": "env:NODEWARDEN_CREDENTIAL_USER", "password": "file:bmc/pass"}
-    if "eaton" in agent:
-        parameters["plug"] = "3"
-    method = power(of_node("", "bmc", bmc=lines(agent_name=agent, action="reboot", **parameters)))
-    assert (method.driver, method.device is not None and method.device.driver) == (driver, driver)
 
 
 @pytest.mark.parametrize("agent", ["fence-gce", "fence_gce", "gce"])

@@ -37,11 +37,6 @@ def test_the_first_of_node_type_and_default_holds(objects: dict[str, dict[str, o
     assert names(read(objects, of=node(type="compute", provider_id=EC2))) == expected
 
 
-def test_another_type_or_none_is_not_that_type() -> None:
-    assert read(TYPE, of=node(type="storage", provider_id=EC2)).source == "default"
-    assert read(TYPE, of=node(provider_id=EC2)).source == "default"
-
-
 def test_the_winning_object_holds_as_a_whole() -> None:
     """S11: nothing is mixed in from an object that did not win, not even what the winner leaves out."""
     objects = {"fence-config-node-n1": {"config.properties": "power_management=off", "fence-method-off": ipmi(action="off")}}

@@ -17,6 +17,7 @@ from policy.values.errors import PolicyError
 from tests.documents import document
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
+from tests.vectors.fencing import VECTORS
 
 DEVICE: dict[str, Any] = {
     "driver": "ipmi",
@@ -105,20 +106,6 @@ def test_values_with_the_nodes_name_or_provider_id_identify_its_device(parameter
 
 
 @pytest.mark.parametrize(
-    ("ip", "port", "endpoint"),
-    [
-        ("BMC-1.Example.org", "0623", "ipmi://bmc-1.example.org:623"),
-        ("FD00:0::0:7", 623, "ipmi://[fd00::7]:623"),
-        ("fd00::7", None, "ipmi://[fd00::7]:623"),
-    ],
-)
-def test_an_endpoint_is_pinned_in_its_one_spelling(ip: str, port: object, endpoint: str) -> None:
-    """S9."""
-    (device,) = a_plan(DEVICE | {"parameters": {}, "nodeParameters": {"node-1": {"ip": ip, "ipport": port or "623"}}}).devices
-    assert device.endpoint == endpoint
-
-
-@pytest.mark.parametrize(
     "power",
     [
         {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}},
@@ -136,20 +123,18 @@ def test_a_device_that_nothing_ties_to_the_node_is_refused(power: dict[str, obje
 
 
 @pytest.mark.parametrize(
-    "others",
-    [{"node-2": {"ip": "10.0.0.1"}}, {"node-2": {"ip": "10.0.0.1", "ipport": "6230"}}],
+    ("own", "neighbours", "endpoint"),
+    [
+        ({"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}, "ipmi://10.0.0.1:6230"),
+        ({"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "ipport": "6230"}, "ipmi://10.0.0.1:6230"),
+        ({"ip": "bmc-1.lan"}, {"ip": "BMC-1.lan", "ipport": "06230"}, "ipmi://bmc-1.lan:6230"),
+        ({"ip": "fd00::7", "ipport": "623"}, {"ip": "FD00:0:0::7", "ipport": "0623"}, "ipmi://[fd00::7]:623"),
+    ],
 )
-def test_a_device_that_another_node_has_too_is_refused(others: dict[str, object]) -> None:
-    """S10: a copying mistake would switch off the neighbour."""
-    with pytest.raises(PolicyError, match=r"ipmi://10.0.0.1:6230 is the device of node node-1 too"):
-        a_plan(DEVICE | {"nodeParameters": {"node-1": {"ip": "10.0.0.1"}} | others})
-
-
-def test_a_neighbours_device_is_found_however_it_is_spelled() -> None:
-    """S9, S10."""
-    both = {"node-1": {"ip": "fd00::7", "ipport": "623"}, "node-2": {"ip": "FD00:0:0::7", "ipport": "0623"}}
-    with pytest.raises(PolicyError, match=r"is the device of node node-1 too"):
-        a_plan(DEVICE | {"parameters": {}, "nodeParameters": both})
+def test_a_device_that_another_node_has_too_is_refused(own: dict[str, str], neighbours: dict[str, str], endpoint: str) -> None:
+    """S9, S10: a copying mistake would switch off the neighbour, however it is spelled."""
+    with pytest.raises(PolicyError, match=re.escape(f"{endpoint} is the device of node node-1 too")):
+        a_plan(DEVICE | {"nodeParameters": {"node-1": own, "node-2": neighbours}})
 
 
 def test_a_neighbours_parameters_that_are_wrong_or_unknown_yet_hold_up_nobody_else() -> None:
@@ -201,7 +186,7 @@ def of_all(**parameters: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "field", "problem"),
     [
-        ({"tries": 0}, "tries", "whole number of at least 1"),
+        *(({"tries": tries}, "tries", "whole number of at least 1") for tries in VECTORS["A05"]["retries"]),
         ({"tries": True}, "tries", "whole number of at least 1"),
         ({"tries": 11}, "tries", "at most 10, got 11"),
         ({"restarts": -1}, "restarts", "at least 0"),
@@ -241,7 +226,7 @@ def of_all(**parameters: object) -> dict[str, Any]:
 def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(
     spec: dict[str, Any], field: str, problem: str
 ) -> None:
-    """S7, and never a fallback to defaults for a bad fence configuration."""
+    """S7, A05, and never a fallback to defaults for a bad fence configuration."""
     with pytest.raises(PolicyError) as refusal:
         plan_of_template(template(**spec), a_node("node-1"))
     assert (refusal.value.subject, refusal.value.field) == ("FencingTemplate/nodewarden/bmc", f"spec.template.spec.{field}")

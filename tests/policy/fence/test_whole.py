@@ -235,10 +235,3 @@ def test_each_bad_key_of_the_clusters_configuration_is_named(written: str, expec
     assert len(found.errors) == len(expected)
     for error, words in zip(found.errors, expected, strict=True):
         assert f"ConfigMap/default/fence-cluster-config: data[config.properties].{words}" in error
-
-
-def test_an_error_is_never_half_applied() -> None:
-    """One bad method, and no plan: also not of the methods that could be read."""
-    found = of_node("cordon", "off nonsense", "uncordon")
-    assert [method.name for method in found.power_management] == ["off"]
-    assert len(found.errors) == 1

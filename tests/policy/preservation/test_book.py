@@ -75,17 +75,19 @@ class Fleet:
         ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=machine.name, namespace="shoot")
         self.book.put_machine(ref, replace(machine, **changes), now)  # type: ignore[arg-type]
 
-    def kept(self, number: int, *, expiry: datetime = LATER) -> None:
-        """Preserved on request, with everything written."""
-        stamp = expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
-        said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"Machine preserved until {stamp}.")
-        words = {PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
-        self.node(number, conditions=(said,), **words)
-        self.machine(
-            number,
-            expiry=expiry,
-            annotations=WRITTEN,
-        )
+    def kept(self, number: int, *, expiry: datetime = LATER, word: str | None = "now", **annotations: str) -> None:
+        """Preserved on request, with everything written; word: what its Node asks for by now."""
+        self.told_by_node(number, expiry=expiry, **({PRESERVE_ANNOTATION: word} if word else {}), **annotations)
+        self.machine(number, expiry=expiry, annotations=WRITTEN)
+
+    def told_by_node(
+        self, number: int, *, expiry: datetime = LATER, reason: str = BY_A_USER, drained: bool = False, **annotations: str
+    ) -> None:
+        """The Node of a machine that is kept, once everything is written. drained: as is one that failed."""
+        message = f"Machine preserved until {expiry.strftime('%Y-%m-%dT%H:%M:%SZ')}."
+        said = Condition(type=CONDITION, status="True", reason=reason, message=f"{DRAINED} {message}" if drained else message)
+        ours = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        self.node(number, conditions=(said,), tainted=drained, **ours, **annotations)
 
     def needs(self, now: datetime = NOW) -> list[PreservationNeed]:
         found, _ = self.book.needs(now, lambda node: self.said.get(node, ""), self.said)
@@ -174,10 +176,7 @@ def test_a_changed_word_on_a_quiet_machine_is_heard(value: str | None, action: s
     fleet = Fleet()
     fleet.kept(1)
     assert fleet.actions() == {}
-    words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
-    stamp = LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"Machine preserved until {stamp}.")
-    fleet.node(1, conditions=(said,), **(words | ({PRESERVE_ANNOTATION: value} if value else {})))
+    fleet.kept(1, word=value)
     assert fleet.actions() == ({"n-1": action} if action else {})
 
 
@@ -197,32 +196,20 @@ def test_a_quiet_machine_that_fails_is_to_be_drained() -> None:
     fleet = Fleet()
     fleet.kept(1)
     assert fleet.actions() == {}
-    fleet.machine(
-        1,
-        failed=True,
-        expiry=LATER,
-        annotations=WRITTEN,
-    )
+    fleet.machine(1, failed=True, expiry=LATER, annotations=WRITTEN)
     assert fleet.actions() == {"n-1": "drain"}
 
 
 def test_a_wish_to_cut_off_a_quiet_machine_that_failed_is_heard_once() -> None:
     fleet = Fleet()
-    stamp = LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"{DRAINED} Machine preserved until {stamp}.")
-    words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true", PRESERVE_ANNOTATION: "now"}
-    fleet.machine(
-        1,
-        failed=True,
-        expiry=LATER,
-        annotations=WRITTEN,
-    )
-    fleet.node(1, conditions=(said,), tainted=True, **words)
-    assert fleet.actions() == {}
-    fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true"})
-    assert fleet.actions() == {"n-1": "none"}
-    fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true", ISOLATION_ANNOTATION: "asked"})
-    assert fleet.actions() == {}
+    fleet.machine(1, failed=True, expiry=LATER, annotations=WRITTEN)
+    for words, heard in (
+        ({}, {}),
+        ({ISOLATE_ANNOTATION: "true"}, {"n-1": "none"}),
+        ({ISOLATE_ANNOTATION: "true", ISOLATION_ANNOTATION: "asked"}, {}),
+    ):
+        fleet.told_by_node(1, drained=True, **{PRESERVE_ANNOTATION: "now"}, **words)
+        assert fleet.actions() == heard
 
 
 def test_a_quiet_machine_that_a_health_check_calls_unhealthy_is_to_be_drained() -> None:
@@ -240,11 +227,8 @@ def test_a_lower_cap_releases_the_surplus_by_name() -> None:
     """S24: the earliest expiry."""
     fleet = Fleet(pool(1))
     for number in (1, 2):
-        stamp = (LATER + timedelta(hours=number)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        said = Condition(type=CONDITION, status="True", reason=BY_US, message=f"{DRAINED} Machine preserved until {stamp}.")
-        words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
-        fleet.node(number, conditions=(said,), tainted=True, **words)
         expiry = LATER + timedelta(hours=number)
+        fleet.told_by_node(number, expiry=expiry, reason=BY_US, drained=True)
         fleet.machine(number, failed=True, expiry=expiry, annotations={PRESERVE_ANNOTATION: "auto-preserved"} | LAST)
     (need,) = fleet.needs(NOW + SETTLED)
     assert (need.victim, need.action, bool(need.released)) == ("n-1", "terminate", True)

@@ -22,7 +22,7 @@ from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTA
 from policy.preservation.book import PreservationBook, PreservationNeed
 from policy.preservation.deciding import Automatic, decide
 from policy.preservation.effects import effects
-from policy.preservation.held import BY_US, CONDITION, ENDED_ANNOTATION, EXPIRY_ANNOTATION, Held
+from policy.preservation.held import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
 from policy.preservation.pools import Pool
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
@@ -254,27 +254,6 @@ def test_the_place_of_one_that_is_released_early_is_free_for_another() -> None:
     found = fleet.settle()
     assert fleet.nodes["n-2"].annotations[PRESERVE_ANNOTATION] == "auto-preserved"
     assert found.admitted == {"n-1"}
-
-
-def test_when_the_cap_falls_the_surplus_is_released_and_then_fenced() -> None:
-    """S24, S25: the earliest expiry goes; while its release is not written nobody is let at it, and it is never kept again."""
-    fleet = fleet_of(4, cap=2)
-    for name in ("n-2", "n-1"):
-        failed(fleet, name)
-        fleet.settle()
-    fleet.set_cap(1)
-    found = fleet.scan()
-    assert {name for name, need in found.needs.items() if need.released} == {"n-2"}
-    assert found.admitted == set(), "S21: not before it is released"
-    found = fleet.settle()
-    assert (found.keeps, found.admitted) == (set(), {"n-2"})
-    assert ENDED_ANNOTATION in fleet.nodes["n-2"].annotations
-    fleet.set_cap(2)
-    failed(fleet, "n-3")
-    fleet.turn("n-2", "False")
-    fleet.wait((LIMIT + SETTLE).total_seconds())
-    found = fleet.scan()
-    assert (found.keeps, found.admitted) == ({"n-3"}, {"n-2"}), "S25: nor does it take the place of another"
 
 
 def test_one_that_gets_well_is_let_go_and_a_new_failure_is_kept_anew() -> None:

@@ -93,16 +93,6 @@ def test_of_machine_and_node_the_later_one_counts() -> None:
     assert turn_of(both, (CHECK,), NOW).retry == 3
 
 
-def test_steps_that_have_failed_are_not_tried_again_in_the_same_sequence() -> None:
-    assert turn_of(target(node=a_node(annotations=remembering(60, 0, ("fence",)))), (CHECK,), NOW).failed == ("fence",)
-    assert turn_of(target(node=a_node(annotations=remembering(7200, 0, ("fence",)))), (CHECK,), NOW).failed == ()
-
-
-def test_what_cant_be_read_is_a_persons_case_and_never_a_fresh_start() -> None:
-    found = target(node=a_node(annotations={LAST_REMEDIATION_ANNOTATION: "{"}))
-    assert LAST_REMEDIATION_ANNOTATION in turn_of(found, (CHECK,), NOW).exhausted
-
-
 @pytest.mark.parametrize("retry", [0, 7])
 def test_a_kubeadm_control_plane_remembers_by_itself(retry: int) -> None:
     """Its own remediationStrategy is carried out by it, and never twice."""

@@ -82,12 +82,6 @@ def test_who_was_well_for_an_hour_begins_a_new_sequence() -> None:
     assert (after.retry, after.exhausted, after.failed) == (0, "", ())
 
 
-def test_a_new_sequence_is_no_retry_and_waits_for_no_retry_period() -> None:
-    rules = RetryRules(retry_period=2 * HOUR, min_healthy_period=HOUR)
-    assert next_turn(LAST, rules, NOW + MINUTE).not_before == NOW + HOUR
-    assert next_turn(LAST, rules, NOW + HOUR).not_before is None
-
-
 def test_a_backoff_is_waited_out_also_where_everything_is_forgotten_at_once() -> None:
     """The failing MachineSet of the autoscaler's scenarios: nobody sets a loop going by a short minHealthyPeriod."""
     rules = RetryRules(min_healthy_period=timedelta(0), backoff=RetryBackoff())

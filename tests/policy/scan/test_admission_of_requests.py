@@ -16,7 +16,7 @@ from policy.scan.admission import Because, Refused, admit
 from policy.scan.candidates import answer_without_trying
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
-from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago
+from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago, ledger_of
 from tests.policy.episode.test_fence_agents_remediations import remediation
 
 SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"node-1": "10.0.0.1"}}}
@@ -89,14 +89,8 @@ def test_of_a_check_and_a_wish_for_one_node_only_one_is_admitted() -> None:
 # What a report says of them ----------------------------------------------------------------------------------------------
 
 
-def parts(request: FencingRequest, *nodes: NodeView, held: str = "") -> ReportParts:
-    ledger = Ledger()
-    for each in nodes:
-        ledger.put_node(each, NOW)
-    ledger.put_check(a_check())
-    ledger.put_request(request)
-    ledger.hold_requests(held)
-    return ledger.report_parts(NOW)
+def parts(request: FencingRequest, node: NodeView) -> ReportParts:
+    return ledger_of(node, a_check(), request).report_parts(NOW)
 
 
 def a_request(**changes: Any) -> FencingRequest:
@@ -136,17 +130,16 @@ def test_why_a_wish_is_not_carried_out_and_whether_that_is_final(
     changes: dict[str, Any], node: NodeView, held: str, words: str | None, answer: Stage | None
 ) -> None:
     """Only what nothing but another object could mend is final: its operator then goes on to something else."""
-    request, ledger = a_request(**changes), Ledger()
-    found = [each.refused for each in parts(request, node, held=held).candidates]
+    request = a_request(**changes)
+    ledger = ledger_of(node, a_check(), request)
+    ledger.hold_requests(held)
+    found = [each.refused for each in ledger.report_parts(NOW).candidates]
     if words is None:
         assert found == []
     else:
         assert len(found) == 1
         assert words in found[0]
         assert bool(found[0]) is bool(words)
-    ledger.put_node(node, NOW)
-    ledger.put_request(request)
-    ledger.hold_requests(held)
     assert answer_without_trying(ledger.known(NOW), request) is answer
 
 

@@ -50,6 +50,9 @@ def with_one_down(**options: object) -> DataAtRisk:
     return risks
 
 
+SHARED = frozenset({"default/data"})
+
+
 def pod(uid: str, **fields: object) -> PodStay:
     return PodStay(uid=uid, **({"volumes": frozenset({uid})} | fields))  # type: ignore[arg-type]
 
@@ -239,21 +242,46 @@ class TestCancelling:
         assert risks.next_due is None
 
 
+def due_of(risks: DataAtRisk) -> float | None:
+    """Seconds after the beginning at which people are told of the nearest."""
+    due = risks.report().nearest[0].due
+    return None if due is None else (due - T0).total_seconds()
+
+
 class TestLooking:
     def test_unknown_after_false_is_no_new_beginning(self) -> None:
         """The taint manager counts on when one taint takes the place of the other."""
         risks = with_one_down()
         risks.put_node(node(since=T0 + seconds(200)), T0 + seconds(200))
         looked(risks, pod("a"), at=T0 + seconds(200))
-        assert risks.report().nearest[0].due == T0 + seconds(600)
+        assert due_of(risks) == 600
 
     def test_what_is_attached_later_counts_from_when_the_node_went_down(self) -> None:
         risks = DataAtRisk(margin=MARGIN)
         risks.put_node(node(ready="False"), T0)
-        risks.put_node(node(since=T0 + seconds(200)), T0 + seconds(200))
         risks.put_attachment("va-1", "node-7", T0 + seconds(201))
         looked(risks, pod("a"), at=T0 + seconds(201))
-        assert risks.report().nearest[0].due == T0 + seconds(600)
+        assert due_of(risks) == 600
+
+    @pytest.mark.parametrize(
+        ("attached", "pods", "due"),
+        [
+            pytest.param(1, [], 300, id="no pod wants its volumes"),
+            pytest.param(1, [pod("a")], 600, id="a pod goes after its patience"),
+            pytest.param(1, [pod("a", patience=None)], None, id="a pod stays for ever"),
+            pytest.param(2, [pod("a", patience=None)], 300, id="more is attached than its pods have"),
+            pytest.param(2, [pod("a", volumes=SHARED, patience=None), pod("b", volumes=SHARED, patience=None)], 300, id="shared"),
+        ],
+    )
+    def test_volumes_that_no_pod_wants_have_been_unwanted_since_the_node_went_down(
+        self, attached: int, pods: list[PodStay], due: float | None
+    ) -> None:
+        """A claim that two pods share is one."""
+        risks = with_one_down()
+        for number in range(1, attached):
+            risks.put_attachment(f"va-{number + 1}", "node-7", T0)
+        looked(risks, *pods)
+        assert due_of(risks) == due
 
     def test_a_deletion_that_was_seen_is_never_forgotten(self) -> None:
         """Though the pod is gone by the next look, and nobody could be told meanwhile."""
@@ -262,12 +290,11 @@ class TestLooking:
         assert risks.to_tell(T0 + seconds(200), 9)
         risks.not_told("node-7", T0 + seconds(290))
         looked(risks, at=T0 + seconds(300))
-        assert risks.report().nearest[0].due == T0 + seconds(200)
+        assert due_of(risks) == 200
 
     def test_pods_that_stay_for_ever_are_looked_at_again_before_any_deletion_could_tell(self) -> None:
         risks = with_one_down()
         looked(risks, pod("a", patience=None))
-        assert risks.report().nearest[0].due is None
         assert risks.next_due == T0 + FORCE_DETACH_AFTER - MARGIN
         looked(risks, pod("a", patience=None, requested=T0 + seconds(20)), at=T0 + seconds(300))
         assert risks.next_due == T0 + seconds(320)
@@ -278,26 +305,14 @@ class TestLooking:
         looked(risks, pod("b", patience=None), at=T0 + seconds(300))
         assert [each.node for each in risks.to_tell(T0 + seconds(300), 9)] == ["node-7"]
 
-    def test_volumes_that_no_pod_wants_have_been_unwanted_since_the_node_went_down(self) -> None:
-        risks = with_one_down()
-        looked(risks)
-        assert risks.report().nearest[0].due == T0 + seconds(300)
-
-    def test_more_attached_than_its_pods_have_is_unwanted_and_a_shared_claim_is_one(self) -> None:
-        risks = with_one_down()
-        risks.put_attachment("va-2", "node-7", T0)
-        shared = frozenset({"default/data"})
-        looked(risks, pod("a", volumes=shared, patience=None), pod("b", volumes=shared, patience=None))
-        assert risks.report().nearest[0].due == T0 + seconds(300)
-
     def test_where_the_pods_cannot_be_read_the_default_is_taken_and_they_are_asked_for_again(self) -> None:
         risks = with_one_down()
         assert risks.to_look_at(T0, 9)
         risks.not_looked("node-7", T0)
-        assert risks.report().nearest[0].due == T0 + seconds(600)
+        assert due_of(risks) == 600
         assert risks.next_due == T0 + seconds(30)
         looked(risks, pod("a", patience=seconds(0)), at=T0 + seconds(30))
-        assert risks.report().nearest[0].due == T0 + seconds(300)
+        assert due_of(risks) == 300
 
     def test_a_flapping_node_leaves_no_pile_behind(self) -> None:
         risks = with_one_down()

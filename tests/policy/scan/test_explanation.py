@@ -11,11 +11,10 @@ from policy.objects.machines import SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, Condition
 from policy.remediation.remedies import Action
 from policy.scan.explanation import explain
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ago
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, ledger_of
 from tests.policy.fencing_builders import RACK, in_rack, racks
 from tests.policy.fencing_builders import ledger_of as tolerant_ledger_of
 from tests.policy.pools import PROD, a_machine
-from tests.policy.scan.test_ledger import ledger_of
 
 SICK = a_node("n1", "Unknown", 60)
 
@@ -60,9 +59,7 @@ def test_a_persons_word_is_to_be_taken_back() -> None:
     assert unblocking(a_check(minHealthy=1), excluded, a_node("n2"))["workers"][1] == (
         f"remove the label {EXCLUDE_LABEL} from the node",
     )
-    ledger = ledger_of(a_check(minHealthy=1), SICK, a_node("n2"))
-    ledger.put_cluster(PROD, NOW)
-    ledger.put_machine(a_machine(annotations={SKIP_ANNOTATION: ""}), NOW)
+    ledger = ledger_of(a_check(minHealthy=1), SICK, a_node("n2"), PROD, a_machine(annotations={SKIP_ANNOTATION: ""}))
     (opinion,) = explain(ledger.known(NOW), "n1").opinions
     assert SKIP_ANNOTATION in opinion.target.held_by
     assert SKIP_ANNOTATION in opinion.unblock[0]

@@ -5,24 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import pytest
-
-from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.objects.nodes import CONTROL_PLANE_LABELS, MARK_ANNOTATION, Condition, NodeView
+from policy.objects.nodes import CONTROL_PLANE_LABELS, Condition
 from policy.scan.ledger import Ledger
 from policy.scan.report import CheckReport
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, check_ref, mark_text
-
-
-def ledger_of(*things: HealthCheck | NodeView, now: datetime = NOW) -> Ledger:
-    ledger = Ledger()
-    for thing in things:
-        if isinstance(thing, HealthCheck):
-            ledger.put_check(thing)
-        else:
-            ledger.put_node(thing, now)
-    return ledger
+from tests.policy.builders import NOW, WORKER, a_check, a_node, check_ref, ledger_of
 
 
 def only_check(ledger: Ledger, now: datetime = NOW) -> CheckReport:
@@ -55,16 +42,6 @@ def test_selection_follows_the_labels_of_nodes() -> None:
     assert only_check(ledger).total == 2
     ledger.put_node(a_node("a", "Unknown", 99, labels={}), NOW)
     assert numbers(only_check(ledger)) == (1, 1, 0, 0, 0, 0)
-
-
-def test_selection_follows_the_check() -> None:
-    ledger = ledger_of(a_check(), a_node("a", labels={"foo": "bar"}), a_node("b", "Unknown", 99))
-    assert only_check(ledger).unhealthy == 1
-    ledger.put_check(a_check(selector={"matchLabels": {"foo": "bar"}}))
-    assert numbers(only_check(ledger)) == (1, 1, 0, 0, 0, 0)
-    ledger.remove_check("NodeHealthCheck/workers")
-    assert ledger.report_parts(NOW).checks == ()
-    assert ledger.next_due is None
 
 
 def test_a_check_that_becomes_bad_admits_nothing_and_the_others_go_on() -> None:
@@ -157,27 +134,3 @@ def test_heartbeats_and_what_nobody_decides_by_leave_the_version_alone() -> None
     ledger.advance(NOW + timedelta(days=1))
     ledger.report_parts(NOW + timedelta(days=1))
     assert ledger.version == before
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"uid": "another"},
-        {"boot_id": "another"},
-        {"provider_id": "another"},
-        {"system_uuid": "another"},
-        {"unschedulable": True},
-        {"deleting": True},
-        {"labels": {WORKER: "", "topology.kubernetes.io/zone": "z"}},
-        {"labels": {}},
-        {"annotations": {MARK_ANNOTATION: mark_text("i")}},
-        {"conditions": (Condition(type="Ready", status="False", since=ago(99)),)},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_whatever_a_report_may_show_changes_the_version(change: dict[str, object]) -> None:
-    node = a_node("a", "Unknown", 99)
-    ledger = ledger_of(a_check(), node)
-    before = ledger.version
-    ledger.put_node(replace(node, **change), NOW)  # type: ignore[arg-type]
-    assert ledger.version != before

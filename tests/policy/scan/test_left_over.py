@@ -10,10 +10,9 @@ import pytest
 from policy.objects.nodes import Condition
 from policy.objects.remediations import Owner, RemediationObject
 from policy.remediation.escalation import Strategy
-from policy.scan.ledger import Ledger
 from policy.scan.report import LeftOver
 from policy.values.object_refs import Dialect, ObjectRef
-from tests.policy.builders import NOW, a_check, a_node
+from tests.policy.builders import NOW, a_check, a_node, ledger_of
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 CHECK = a_check(remediationTemplate=FOREIGN | {"namespace": "ops"})
@@ -27,12 +26,7 @@ OF_NODE = RemediationObject(
 def found(
     *nodes: Any, made: RemediationObject = OF_NODE, watching: tuple[str, ...] = (), check: Any = CHECK
 ) -> tuple[LeftOver, ...]:
-    ledger = Ledger()
-    ledger.put_check(check)
-    for node in nodes:
-        ledger.put_node(node, NOW)
-    ledger.put_remediation(made, NOW)
-    return ledger.report_parts(NOW, watching).left_over
+    return ledger_of(check, *nodes, made).report_parts(NOW, watching).left_over
 
 
 def test_of_a_node_that_is_well_and_in_no_episode_it_is_to_be_taken_back() -> None:
@@ -69,12 +63,7 @@ def test_of_a_machine_that_is_well_where_the_machine_owns_it() -> None:
     ref = ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="m1", namespace=NAMESPACE)
     made = RemediationObject(ref=ref, target="m1", owners=(Owner(kind="Machine", name="m1"),))
     for owned, expected in ((made, ["n1"]), (replace(made, owners=()), [])):
-        ledger = Ledger()
-        ledger.put_check(check)
-        ledger.put_node(a_node("n1"), NOW)
-        ledger.put_machine(a_machine("m1", Dialect.OPENSHIFT), NOW)
-        ledger.put_remediation(owned, NOW)
-        left = ledger.report_parts(NOW).left_over
+        left = ledger_of(check, a_node("n1"), a_machine("m1", Dialect.OPENSHIFT), owned).report_parts(NOW).left_over
         assert [each.node for each in left] == expected
         assert all(each.machine_ref is not None and each.machine_ref.name == "m1" for each in left)
 
@@ -82,13 +71,8 @@ def test_of_a_machine_that_is_well_where_the_machine_owns_it() -> None:
 def asked(**fields: Any) -> tuple[LeftOver, ...]:
     """A Machine whose owner is still asked to remediate it."""
     node = fields.pop("node", a_node("n1"))
-    ledger = Ledger()
-    ledger.put_cluster(PROD, NOW)
-    ledger.put_check(cluster_api("m"))
-    ledger.put_node(node, NOW)
     given = {"uid": "uid-m1", "conditions": (Condition(type="OwnerRemediated", status="False"),)} | fields
-    ledger.put_machine(a_machine("m1", **given), NOW)
-    return ledger.report_parts(NOW).left_over
+    return ledger_of(PROD, cluster_api("m"), node, a_machine("m1", **given)).report_parts(NOW).left_over
 
 
 def test_a_wish_to_the_owner_of_a_machine_that_is_well_is_to_be_taken_back() -> None:

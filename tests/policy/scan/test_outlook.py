@@ -20,7 +20,7 @@ from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.outlook import Outlook, OwnersRules, outlook, outlook_by_hand
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, TEMPLATE, a_check, a_node, ago, check_object
+from tests.policy.builders import NOW, TEMPLATE, a_check, a_node, ago, check_object, ledger_of, put
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 
 SELF_NODE = {
@@ -59,21 +59,10 @@ def remembers(*failed: str, age: float = 30, retry: int = 0) -> dict[str, str]:
     return {LAST_REMEDIATION_ANNOTATION: written_memory(last)}
 
 
-def ledger_of(*objects: HealthCheck | NodeView | MachineView, retries: RetryRules | None = None) -> Ledger:
-    ledger = Ledger() if retries is None else Ledger(retries=retries)
-    ledger.put_cluster(PROD, NOW)
-    for each in objects:
-        if isinstance(each, HealthCheck):
-            ledger.put_check(each)
-        elif isinstance(each, NodeView):
-            ledger.put_node(each, NOW)
-        else:
-            ledger.put_machine(each, NOW)
-    return ledger
-
-
 def looked(*objects: HealthCheck | NodeView | MachineView, **given: OwnersRules) -> Outlook:
-    found = outlook(ledger_of(*objects).known(NOW), "n1", {f"{a_machine().namespace}/{name}": own for name, own in given.items()})
+    found = outlook(
+        ledger_of(PROD, *objects).known(NOW), "n1", {f"{a_machine().namespace}/{name}": own for name, own in given.items()}
+    )
     assert found is not None
     return found
 
@@ -110,7 +99,9 @@ def test_what_has_failed_is_passed_over_and_put_off_as_the_scanner_puts_it_off()
 
 def test_a_check_that_says_nothing_of_retries_has_those_of_the_settings() -> None:
     rules = RetryRules(max_retry=0, min_healthy_period=timedelta(hours=2))
-    ledger = ledger_of(climbing(), a_node("n1", "Unknown", 60, annotations=remembers()), a_node("n2"), retries=rules)
+    ledger = Ledger(retries=rules)
+    for each in (climbing(), a_node("n1", "Unknown", 60, annotations=remembers()), a_node("n2")):
+        put(ledger, each)
     found = outlook(ledger.known(NOW), "n1")
     (candidate,) = ledger.report_parts(NOW).candidates
     assert found is not None
@@ -174,7 +165,7 @@ def test_a_persons_wish_begins_with_the_first_step_whatever_has_failed() -> None
 
 def test_a_machine_without_a_node_is_found_by_the_name_of_its_episode() -> None:
     machine = a_machine("m9", node_name="")
-    known = ledger_of(cluster_api("pool", limit=1), machine).known(NOW)
+    known = ledger_of(PROD, cluster_api("pool", limit=1), machine).known(NOW)
     victim = f"machine/{machine.namespace}/m9"
     for name in ("m9", victim):
         found = outlook(known, name)
@@ -216,6 +207,6 @@ def test_a_template_of_ours_makes_no_object(template: dict[str, str], action: Ac
 )
 def test_strategies_by_annotation_go_before_the_dialects_own(words: str, controller: str, action: Action) -> None:
     check = replace(cluster_api("pool", limit=1), escalation=words)
-    ledger = ledger_of(check, a_machine(controller=controller), a_node("n1", "Unknown", 600))
+    ledger = ledger_of(PROD, check, a_machine(controller=controller), a_node("n1", "Unknown", 600))
     (found,) = evaluate(ledger.known(NOW))
     assert [each.action for each in found.verdicts] == [action]

@@ -11,16 +11,14 @@ from policy.checks.verdicts import Health
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.preservation.held import CONDITION
-from policy.remediation.escalation import Strategy
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.scan.reporting import NOT_COVERED
 from policy.scan.urgency import stamp_of
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, mark_text
+from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
-from tests.policy.scan.test_ledger import ledger_of
 
 FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
 
@@ -66,9 +64,7 @@ def test_candidates_come_oldest_first_and_the_rest_is_counted() -> None:
 )
 def test_what_nobody_dates_waits_no_longer_than_what_fails_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
     """One permit at a time, and one newly sick node at each look: the Machine's turn comes before theirs."""
-    ledger = ledger_of(a_check(), check, a_node("n1"), *fleet(40))
-    ledger.put_cluster(PROD, NOW)
-    ledger.put_machine(a_machine(**ailing), NOW)  # type: ignore[arg-type]
+    ledger = ledger_of(a_check(), check, a_node("n1"), *fleet(40), PROD, a_machine(**ailing))  # type: ignore[arg-type]
     served = list[str]()
     for look in range(5):
         moment = NOW + timedelta(minutes=look)
@@ -102,17 +98,6 @@ def test_an_excluded_node_is_listed_with_the_reason() -> None:
         sick_ledger(a_node("a", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"})).report_parts(NOW).candidates
     )
     assert EXCLUDE_LABEL in candidate.refused
-
-
-def test_a_template_of_another_controller_is_a_step_of_its_own() -> None:
-    ledger = ledger_of(a_check(remediationTemplate=FOREIGN), a_node("a", "Unknown", 60), *fleet(4))
-    (candidate,) = ledger.report_parts(NOW).candidates
-    assert (candidate.refused, [step.strategy for step in candidate.ladder]) == ("", [Strategy.EXTERNAL])
-
-
-def test_a_single_template_of_ours_is_a_plain_fencing() -> None:
-    (candidate,) = ledger_of(a_check(), a_node("a", "Unknown", 60), *fleet(4)).report_parts(NOW).candidates
-    assert (candidate.refused, candidate.ladder) == ("", ())
 
 
 def test_of_two_checks_the_one_whose_deadline_expired_first_gives_the_remedy() -> None:
@@ -156,9 +141,7 @@ def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_nod
     slow = cluster_api(
         "prod", limit="100%", unhealthyNodeConditions=[{"type": "Ready", "status": "Unknown", "timeoutSeconds": 3000}]
     )
-    ledger = ledger_of(a_check(), slow, a_node("n1", "Unknown", 60), *fleet(4))
-    ledger.put_cluster(PROD, NOW)
-    ledger.put_machine(a_machine(control_plane=True), NOW)
+    ledger = ledger_of(a_check(), slow, a_node("n1", "Unknown", 60), *fleet(4), PROD, a_machine(control_plane=True))
     (candidate,) = ledger.report_parts(NOW).candidates
     assert (candidate.check.kind, candidate.control_plane) == ("NodeHealthCheck", True)
     ledger.put_machine(a_machine(control_plane=False), NOW)
@@ -171,9 +154,7 @@ def test_a_machine_that_people_keep_out_keeps_its_node_out_of_every_check(
     annotation: str, checks: tuple[HealthCheck, ...]
 ) -> None:
     """S20: the annotation is Cluster API's, the person's wish is not."""
-    ledger = ledger_of(a_check(), *checks, a_node("n1", "Unknown", 60), *fleet(4))
-    ledger.put_cluster(PROD, NOW)
-    ledger.put_machine(a_machine(), NOW)
+    ledger = ledger_of(a_check(), *checks, a_node("n1", "Unknown", 60), *fleet(4), PROD, a_machine())
     assert [each.refused for each in ledger.report_parts(NOW).candidates if each.check.kind == "NodeHealthCheck"] == [""]
     version = ledger.version
     ledger.put_machine(a_machine(annotations={annotation: ""}), NOW)
@@ -183,22 +164,21 @@ def test_a_machine_that_people_keep_out_keeps_its_node_out_of_every_check(
 
 
 def test_the_exclude_label_of_a_node_that_only_machines_checks_cover_is_noticed_at_once() -> None:
-    ledger = ledger_of(openshift("pool"), a_node("n1", "Unknown", 60), *fleet(4))
-    ledger.put_machine(a_machine(dialect=Dialect.OPENSHIFT), NOW)
+    ledger = ledger_of(openshift("pool"), a_node("n1", "Unknown", 60), *fleet(4), a_machine(dialect=Dialect.OPENSHIFT))
     version = ledger.version
     ledger.put_node(a_node("n1", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}), NOW)
     assert ledger.version != version
 
 
 def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
-    ledger = ledger_of(cluster_api("prod"), a_node("n1"), a_node("n2"))
-    ledger.put_cluster(PROD, NOW)
-    ledger.put_machine(a_machine(), NOW)
-    ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True), NOW)
+    member = a_machine("m2", node_name="n2", control_plane=True)
+    ledger = ledger_of(cluster_api("prod"), a_node("n1"), a_node("n2"), PROD, a_machine(), member)
     assert ledger.report_parts(NOW).checks[0].mixed_control_plane
     ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True, annotations={SKIP_ANNOTATION: ""}), NOW)
     assert not ledger.report_parts(NOW).checks[0].mixed_control_plane
 
+
+MUCH = 200_000
 
 # Observations -------------------------------------------------------------------------------------------------------
 
@@ -218,19 +198,20 @@ def test_an_observed_node_is_unhealthy_whether_or_not_we_may_act_on_it(labels: d
     assert (found.unhealthy, found.soon) == (True, False)
 
 
-def test_a_mark_that_cannot_be_read_is_a_problem_not_an_absence() -> None:
-    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: "scribble"})).report_parts(NOW).observations
-    assert found.incident == ""
-    assert "expected the JSON of a mark, got 'scribble'" in found.mark_problem
-
-
 @pytest.mark.parametrize(
     "value",
-    ["x" * 200_000, "[" * 200_000, "9" * 200_000, '{"incident": 1, "note": "' + "x" * 200_000 + '"}', mark_text("i" * 200_000)],
-    ids=["text", "brackets", "number", "object", "incident"],
+    [
+        "scribble",
+        "x" * 200_000,
+        "[" * 200_000,
+        "9" * 200_000,
+        '{"incident": 1, "note": "' + "x" * 200_000 + '"}',
+        mark_text("i" * 200_000),
+    ],
+    ids=["short", "text", "brackets", "number", "object", "incident"],
 )
-def test_a_mark_of_any_size_leaves_a_report_small(value: str) -> None:
-    """An annotation may be 256 KB, and fifty of them in one report would be more than a history takes."""
+def test_a_mark_that_cannot_be_read_is_a_problem_and_leaves_a_report_small(value: str) -> None:
+    """It is no absence. An annotation may be 256 KB, and fifty of them in one report would be more than a history takes."""
     (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: value})).report_parts(NOW).observations
     assert found.incident == ""
     assert f"{value[:20]}" in found.mark_problem
@@ -310,10 +291,3 @@ def test_rows_are_bounded_and_stay_in_order_as_nodes_come_and_go() -> None:
         "healthy-003",
         "healthy-004",
     ]
-
-
-def test_a_node_that_has_recovered_goes_back_among_the_rest() -> None:
-    ledger = ledger_of(a_check(), a_node("z", "Unknown", 60), a_node("m", mark="i"), a_node("a"))
-    assert [row.node for row in ledger.report_parts(NOW).rows] == ["z", "m", "a"]
-    ledger.put_node(a_node("z"), NOW)
-    assert [row.node for row in ledger.report_parts(NOW).rows] == ["m", "a", "z"]

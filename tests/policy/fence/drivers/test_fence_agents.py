@@ -14,11 +14,9 @@ from policy.fence.drivers.agent_metadata import FALSE, TRUE, AgentMetadata, Agen
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.drivers.fence_agents import FABRIC_AGENTS, PUBLISHED, SINGLE_MACHINE_AGENTS
 from policy.fence.power_devices import DeviceReader
-from policy.values.credential_names import names_a_credential
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 from tests.policy.builders import a_node
-from tests.policy.fencing_builders import plan_of_template
 from tests.vectors.fencing import VECTORS
 
 
@@ -233,21 +231,6 @@ def test_a_plan_refuses_a_device_that_is_not_the_nodes_own_or_no_power_device(po
         read(power)
 
 
-@pytest.mark.parametrize("tries", VECTORS["A05"]["retries"])
-def test_a05_fewer_than_one_try_is_refused(tries: int) -> None:
-    """S7: nothing executed is never success."""
-    power = {"driver": "fence_ipmilan", "nodeParameters": {"node-1": {"ip": "bmc"}}}
-    template = {
-        "apiVersion": "nodewarden.io/v1alpha1",
-        "kind": "FencingTemplate",
-        "metadata": {"name": "bmc", "namespace": "nodewarden"},
-        "spec": {"template": {"spec": {"power": [power], "tries": tries}}},
-    }
-    assert VECTORS["A05"]["refused"]
-    with pytest.raises(PolicyError, match="of at least 1"):
-        plan_of_template(template, a_node("node-1"))
-
-
 def test_fabric_agents_are_known_as_such_and_no_agent_is_two_things() -> None:
     for agent in FABRIC_AGENTS:
         takes = parameters_of(agent)
@@ -256,12 +239,3 @@ def test_fabric_agents_are_known_as_such_and_no_agent_is_two_things() -> None:
     assert FABRIC_AGENTS <= PUBLISHED
     assert not FABRIC_AGENTS & SINGLE_MACHINE_AGENTS
     assert all(fence_agents.refusal(agent) is None for agent in PUBLISHED)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("snmp-priv-passwd", True), ("Community", True), ("api_key", True), ("token_file", True), ("plug", False), ("ip", False)],
-)
-def test_credentials_are_known_by_their_names(name: str, expected: bool) -> None:
-    """S12."""
-    assert names_a_credential(name) is expected
