@@ -1,8 +1,9 @@
-"""A server that is no cloud at all: it reads one request on each connection and answers what a test makes it."""
+"""A server that is no cloud and no BMC: it reads one request on each connection and answers what a test makes it."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(slots=True, kw_only=True)
 class RawServer:
-    """requests: the heads of what arrived. gone: set when the other side has closed a connection that was not answered."""
+    """requests: what arrived. gone: set when the other side has closed a connection that was not answered."""
 
     url: str = ""
     requests: list[bytes] = field(default_factory=list)
@@ -25,9 +26,11 @@ async def raw_server(answer: Answer) -> AsyncIterator[RawServer]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            running.requests.append(head)
-            answering = asyncio.ensure_future(answer(head, writer))
+            request = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: *(\d+)", request, re.IGNORECASE)
+            request += await reader.readexactly(int(length[1])) if length else b""
+            running.requests.append(request)
+            answering = asyncio.ensure_future(answer(request, writer))
             try:
                 await reader.read()
             finally:
@@ -56,9 +59,9 @@ async def raw_server(answer: Answer) -> AsyncIterator[RawServer]:
         await asyncio.gather(*connections, return_exceptions=True)
 
 
-def saying(status: str, body: str, *headers: str) -> Answer:
+def saying(status: str, body: str | bytes, *headers: str) -> Answer:
     """One answer for everything."""
-    content = body.encode()
+    content = body.encode() if isinstance(body, str) else body
     head = "\r\n".join((f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(content)}", "", ""))
 
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:

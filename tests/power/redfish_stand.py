@@ -21,6 +21,7 @@ from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.redfish.service import RedfishService, start_redfish
 from tests.power.conftest import PASSWORD, USERNAME, fails
+from tests.power.raw_server import raw_server, saying
 from tests.power.targets import endpoint_of
 
 SYSTEM = "/redfish/v1/Systems/1"
@@ -76,7 +77,6 @@ class Heard:
 
 
 Reply = tuple[int, Mapping[str, str], bytes]
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(slots=True)
@@ -115,45 +115,28 @@ class ScriptedService:
     def driver(self, system: str | None = "1") -> PowerDriver:
         return redfish_driver(self.port, scheme="http", **({"system": system} if system else {}))
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            heard = await self._hear(reader)
-            self.heard.append(heard)
-            default = as_json(self.system) if (heard.method, heard.path) == ("GET", SYSTEM) else (404, {}, b"")
-            reply = self.replies.get((heard.method, heard.path), default)
-            if callable(reply):
-                await reply(writer)
-                return
-            status, headers, body = reply
-            lines = [
-                f"HTTP/1.1 {status} Said",
-                f"Content-Length: {len(body)}",
-                *(f"{name}: {text}" for name, text in headers.items()),
-            ]
-            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
-            await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            return  # the client was killed
-        finally:
+    async def answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
+        head, _, body = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode().splitlines()
+        method, path, _ = first.split()
+        headers = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+        self.heard.append(Heard(method=method, path=path, headers=headers, body=body))
+        default = as_json(self.system) if (method, path) == ("GET", SYSTEM) else (404, {}, b"")
+        reply = self.replies.get((method, path), default)
+        if callable(reply):
+            await reply(writer)
             writer.close()
-
-    async def _hear(self, reader: asyncio.StreamReader) -> Heard:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-        method, path, _ = head[0].split()
-        headers = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in head[1:] if line)}
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-        return Heard(method=method, path=path, headers=headers, body=body)
+            return
+        status, told, content = reply
+        await saying(f"{status} Said", content, *(f"{name}: {text}" for name, text in told.items()))(request, writer)
 
 
 @asynccontextmanager
 async def scripted_service() -> AsyncIterator[ScriptedService]:
     service = ScriptedService()
-    server = await asyncio.start_server(service.answer, "127.0.0.1", 0)
-    service.port = server.sockets[0].getsockname()[1]
-    try:
+    async with raw_server(service.answer) as server:
+        service.port = int(server.url.rpartition(":")[2])
         yield service
-    finally:
-        server.close()
 
 
 def as_json(document: Any, status: int = 200) -> Reply:

@@ -26,7 +26,7 @@ from simulator.api.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
 from tests.power.conftest import fails, within
 from tests.power.ec2 import Ec2Stand, stand_in
-from tests.power.raw_server import dripping, raw_server, saying
+from tests.power.raw_server import raw_server, saying
 
 XML = "Content-Type: text/xml"
 BRIEF = 0.4
@@ -362,14 +362,6 @@ async def test_an_answer_that_is_not_ec2s_proves_nothing(stand: Ec2Stand, body: 
         await fails(driver.on(within(5)), ErrorType.AMBIGUOUS)
         await fails(driver.read(within(5)), ErrorType.TRANSIENT)
         await fails(driver.read_volume("vol-0abc", within(5)), ErrorType.TRANSIENT)
-
-
-async def test_an_answer_that_trickles_in_is_over_by_the_deadline(stand: Ec2Stand) -> None:
-    """S34: each byte would start a socket's time-out anew."""
-    async with raw_server(dripping) as server:
-        began = time.monotonic()
-        await fails(stand.driver(endpoint_url=server.url).off(within(BRIEF)), ErrorType.AMBIGUOUS)
-        assert time.monotonic() - began < BRIEF + 2
 
 
 async def test_an_endless_answer_is_not_kept_in_memory(stand: Ec2Stand) -> None:

@@ -163,27 +163,20 @@ async def test_an_interface_that_was_detached_meanwhile_gets_its_groups_back_too
     assert {group.id for group in backend.enis[second].group_set} == ward.before[second]
 
 
-async def test_as_many_groups_as_an_interface_can_have_are_remembered(ward: Ward) -> None:
-    """A tag holds 256 characters."""
+@pytest.mark.parametrize("fewer_later", [False, True])
+async def test_as_many_groups_as_an_interface_can_have_are_remembered(ward: Ward, *, fewer_later: bool) -> None:
+    """A tag holds 256 characters. A shorter memory replaces a longer one."""
     many = [await ward.stand.ec2.security_group(f"group-{number}") for number in range(16)]
     first = min(ward.before)
     await by_hand(ward, first, *many)
     await ward.driver().quarantine(within(5))
     assert all(len(text) <= TAG_LENGTH for text in ward.memory.values())
+    if fewer_later:
+        await by_hand(ward, first, *many[:1])
+        await ward.driver().quarantine(within(5))
     await ward.driver().lift_quarantine(None, within(5))
-    assert ward.now[first] == set(many)
+    assert ward.now[first] == set(many[:1] if fewer_later else many)
     assert ward.memory == {}
-
-
-async def test_a_shorter_memory_replaces_a_longer_one(ward: Ward) -> None:
-    many = [await ward.stand.ec2.security_group(f"group-{number}") for number in range(16)]
-    first = min(ward.before)
-    await by_hand(ward, first, *many)
-    await ward.driver().quarantine(within(5))
-    await by_hand(ward, first, many[0])
-    await ward.driver().quarantine(within(5))
-    await ward.driver().lift_quarantine(None, within(5))
-    assert ward.now[first] == {many[0]}
 
 
 async def test_what_nobody_remembers_is_said_and_left(ward: Ward) -> None:

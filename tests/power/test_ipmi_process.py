@@ -8,13 +8,11 @@ import os
 import signal
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.driver import Deadline
 from activities.power.errors import PowerError
 from activities.power.ipmi import SERVER
 from simulator.bmc.machine import Machine
@@ -148,15 +146,6 @@ async def test_a_command_is_not_sent_after_its_wall_clock_time_whatever_the_othe
     assert b'"stage": "logged-in"' in said
     assert b'"stage": "sent"' not in said
     assert python_stand.machine.log == []
-
-
-async def test_the_driver_hands_the_wall_clock_time_on_to_the_process_that_sends(python_stand: Stand) -> None:
-    """S20."""
-    late = Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) - timedelta(seconds=1))
-    await fails(python_stand.driver().off(late), ErrorType.EXPIRED, "was not sent")
-    assert python_stand.machine.log == []
-    await python_stand.driver().off(Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) + timedelta(seconds=10)))
-    assert len(python_stand.machine.log) == 1
 
 
 async def test_an_operation_that_crashes_after_the_command_was_sent_is_ambiguous(python_stand: Stand) -> None:

@@ -133,26 +133,6 @@ async def test_https_is_not_spoken_down_to_http(stand: RedfishStand) -> None:
     assert b"HTTP" not in heard
 
 
-async def test_one_of_several_systems_must_be_named(stand: RedfishStand) -> None:
-    """S10: none of them is taken for the node's."""
-    await failure_of(
-        redfish_driver(stand.service.port, ca_file=str(stand.service.authority)).off(within(PATIENCE)),
-        ErrorType.INVALID_CONFIG,
-        "expected one system only, or parameter 'system'; there are 24: /redfish/v1/Systems/node-0",
-    )
-
-
-async def test_a_system_under_another_name_is_not_followed(stand: RedfishStand) -> None:
-    """S9: the emulator sends who asks by UUID on to the machine's name, and what is pinned is not what would be switched."""
-    machine = stand.machine()
-    await failure_of(
-        stand.driver(str(stand.service.system_uuids[machine.name])).off(within(PATIENCE)),
-        ErrorType.INVALID_CONFIG,
-        f"with /redfish/v1/Systems/{machine.name}",
-    )
-    assert machine.log == []
-
-
 async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_other_is_none(stand: RedfishStand) -> None:
     machine = stand.machine()
     machine.set_faults(refuse=True)

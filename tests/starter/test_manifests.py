@@ -283,16 +283,6 @@ def test_a_megabyte_of_garbage_is_told_in_a_few_words(text: str) -> None:
     only_problem(text)
 
 
-def test_a_megabyte_of_random_bytes_is_told_in_a_few_words(tmp_path: Path) -> None:
-    file = tmp_path / "core.yaml"
-    file.write_bytes(bytes(range(256)) * 4096)
-    (found,) = read_files([str(file)])
-    assert isinstance(found, Unreadable)
-    assert found.source == str(file)
-    assert found.problem.startswith("expected a readable text file: ")
-    assert len(found.problem) < LONGEST_MESSAGE
-
-
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -347,13 +337,6 @@ def test_a_file_that_is_not_utf_8_is_one_error(content: bytes, tmp_path: Path) -
     assert isinstance(found, Unreadable)
     assert found.source == str(file)
     assert "'utf-8' codec can't decode byte" in found.problem
-
-
-def test_a_mistake_of_a_file_names_the_file_and_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "a.yaml"
-    file.write_text(f"{node('a')} labels: {{}}\n", encoding="utf-8")
-    (found,) = read_files([str(file)])
-    assert found.source == f"{file}, line 5"
 
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

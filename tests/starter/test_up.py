@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 from collections.abc import AsyncIterator
@@ -133,23 +132,6 @@ async def test_killed_and_started_again_it_goes_on_where_it_was(place: Place) ->
         assert address(await second.says("Temporal 127.0.0.1")) == where
         await second.says("view live, cluster Lease held")
         assert await lease_holder(place) == holder
-        second.tell(signal.SIGTERM)
-        assert await second.ended() == 0
-    assert running_endpoint(place.state) is None
-
-
-async def test_a_second_up_in_the_same_place_joins_instead_of_fighting(place: Place) -> None:
-    await apply_check(place)
-    async with nodewarden("up", **place.environment()) as first, nodewarden("up", **place.environment()) as second:
-        where = address(await first.says("Temporal 127.0.0.1"))
-        assert address(await second.says("Temporal 127.0.0.1")) == where
-        for each in (first, second):
-            await each.says("cluster Lease held")
-        first.tell(signal.SIGTERM)
-        assert await first.ended() == 0
-        async with asyncio.timeout(60):
-            while running_endpoint(place.state) is None:  # the second brings the server back, and looks after it from now on
-                await asyncio.sleep(0.1)
         second.tell(signal.SIGTERM)
         assert await second.ended() == 0
     assert running_endpoint(place.state) is None

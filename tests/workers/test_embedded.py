@@ -90,16 +90,6 @@ async def test_its_web_ui_is_there(tmp_path: Path) -> None:
         assert shown == ["episode/prod/node-7"]
 
 
-async def test_history_and_ports_are_found_again_on_the_next_start(tmp_path: Path) -> None:
-    async with server(tmp_path) as first:
-        client = await client_of(first.endpoint)
-        await client.start_workflow("Anything", id="kept", task_queue="none")
-        endpoint = first.endpoint
-    async with server(tmp_path) as second:
-        assert second.endpoint == endpoint
-        assert await status_of(endpoint, "kept") is WorkflowExecutionStatus.RUNNING
-
-
 async def test_a_killed_server_comes_back_at_the_same_address_with_its_history(tmp_path: Path) -> None:
     """S37: what was running goes on when Temporal is back."""
     async with server(tmp_path) as running:

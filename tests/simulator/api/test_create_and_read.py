@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.api.client import NAMESPACES, NODES, PODS, Client, config_map, named, node, pod
+from tests.simulator.api.client import NODES, PODS, Client, named, node, pod
 
 
 async def test_a_new_node_is_tainted_as_not_ready_by_admission_and_a_second_one_of_its_name_refused(client: Client) -> None:
@@ -44,11 +44,6 @@ async def test_a_bad_node_is_refused(client: Client, document: Any, status: int)
     assert (await client.get(f"{NODES}/n1")).status == 404
 
 
-async def test_nothing_is_created_in_a_namespace_that_is_not_there(client: Client) -> None:
-    answer = await client.post(f"{NAMESPACES}/nowhere/configmaps", config_map("a"))
-    assert (answer.status, answer.document["details"]["kind"]) == (404, "namespaces")
-
-
 async def test_a_new_pod_is_pending_with_defaults_and_eviction_tolerations(client: Client) -> None:
     made = await client.made(PODS, {**pod("p1"), "status": {"phase": "Running"}})
     assert made["status"]["phase"] == "Pending"
@@ -56,3 +51,26 @@ async def test_a_new_pod_is_pending_with_defaults_and_eviction_tolerations(clien
     assert made["spec"]["terminationGracePeriodSeconds"] == 30
     seconds = {each["key"].rpartition("/")[2]: each["tolerationSeconds"] for each in made["spec"]["tolerations"]}
     assert seconds == {"not-ready": 300, "unreachable": 300}
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+async def test_without_a_known_token_nothing_is_shown(client: Client, token: str) -> None:
+    stranger = Client(client.url, client.session, token)
+    for path in (NODES, "/api/v1", "/version"):
+        answer = await stranger.get(path)
+        assert (answer.status, answer.reason) == (401, "Unauthorized")
+    assert (await stranger.get("/livez")).status == 200
+
+
+async def test_others_than_the_admin_have_what_a_role_grants(client: Client) -> None:
+    """How roles are bound to accounts and namespaces is asked with the shipped ones, in `tests/deploy`."""
+    low, group = Client(client.url, client.session, "low"), "rbac.authorization.k8s.io"
+    refused = await low.get(NODES)
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+    assert 'User "lowuser" cannot list resource "nodes"' in refused.document["message"]
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    await client.made(f"/apis/{group}/v1/clusterroles", {**named("ClusterRole", "r", f"{group}/v1"), "rules": rules})
+    subjects = [{"kind": "User", "name": "lowuser", "apiGroup": group}]
+    bound = {"roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "r"}, "subjects": subjects}
+    await client.made(f"/apis/{group}/v1/clusterrolebindings", {**named("ClusterRoleBinding", "r", f"{group}/v1"), **bound})
+    assert ((await low.get(NODES)).status, (await low.get(f"{NODES}/n1")).status) == (200, 403)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.api.client import CONFIG_MAPS, NAMESPACES, NODES, PODS, Client, config_map, named, node, pod
+from tests.simulator.api.client import CONFIG_MAPS, NODES, PODS, Client, config_map, node, pod
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
@@ -55,14 +55,6 @@ async def test_a_pod_on_a_node_terminates_until_somebody_confirms(client: Client
     assert (await client.get(f"{PODS}/p1")).status == 404
 
 
-@pytest.mark.parametrize(("on", "phase"), [(None, "Pending"), ("n1", "Succeeded"), ("n1", "Failed")])
-async def test_a_pod_that_runs_nowhere_goes_at_once(client: Client, on: str | None, phase: str) -> None:
-    await client.made(PODS, pod("p1", on))
-    await client.patch(f"{PODS}/p1/status", {"status": {"phase": phase}})
-    await client.delete(f"{PODS}/p1")
-    assert (await client.get(f"{PODS}/p1")).status == 404
-
-
 def _owned(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
     references = [
         {
@@ -89,29 +81,6 @@ async def test_dependents_go_with_their_last_owner(client: Client) -> None:
         return names == ["both", "second"] and [owner["name"] for owner in owners] == ["second"]
 
     await until(only_second_owns)
-
-
-async def test_a_namespace_empties_and_then_goes(client: Client) -> None:
-    await client.made(NAMESPACES, named("Namespace", "doomed"))
-    inside = f"{NAMESPACES}/doomed/configmaps"
-    await client.made(inside, config_map("free"))
-    await client.made(inside, config_map("held", finalizers=["example.org/hold"]))
-    answer = await client.delete(f"{NAMESPACES}/doomed")
-    assert answer.document["status"]["phase"] == "Terminating"
-    refused = await client.post(inside, config_map("late"))
-    assert (refused.status, refused.reason) == (403, "Forbidden")
-
-    async def only_held() -> bool:
-        return (await client.get(inside)).names == ["held"]
-
-    await until(only_held)
-    assert (await client.get(f"{NAMESPACES}/doomed")).status == 200
-    await client.patch(f"{inside}/held", {"metadata": {"finalizers": None}})
-
-    async def gone() -> bool:
-        return (await client.get(f"{NAMESPACES}/doomed")).status == 404
-
-    await until(gone)
 
 
 async def test_a_collection_is_deleted_by_selector(client: Client) -> None:

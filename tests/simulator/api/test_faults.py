@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import aiohttp
 import pytest
 
 from simulator.api.faults import Accident, Fault, restarting
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import CONFIG_MAPS, DEFINITIONS, GADGETS, NODES, Client, Events, config_map, definition, node
+from tests.simulator.api.client import CONFIG_MAPS, DEFINITIONS, GADGETS, NODES, Client, config_map, definition, node
 
 
 async def test_a_refused_request_is_not_carried_out(api: ApiServer, client: Client) -> None:
@@ -30,59 +28,12 @@ async def test_a_lost_answer_was_carried_out(api: ApiServer, client: Client) -> 
     assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 409
 
 
-@pytest.mark.parametrize(("status", "reason"), [(429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable")])
-async def test_a_status_is_answered_in_place_of_the_work(api: ApiServer, client: Client, status: int, reason: str) -> None:
-    api.faults.add(Fault(accident=Accident.STATUS, status=status, retry_after=7, count=2))
-    for _ in range(2):
-        answer = await client.post(CONFIG_MAPS, config_map("a"))
-        assert (answer.status, answer.reason, answer.headers["Retry-After"]) == (status, reason, "7")
-        assert answer.document["details"]["retryAfterSeconds"] == 7
-    assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 201
-
-
 async def test_faults_name_their_requests(api: ApiServer, client: Client) -> None:
     api.faults.add(Fault(accident=Accident.STATUS, user_agent="^scanner/", path="/nodes", verb="list"))
     assert (await client.get(NODES)).status == 200
     assert (await client.ask("GET", NODES, agent="a scanner/1")).status == 200
     assert (await client.ask("GET", f"{NODES}/n1", agent="scanner/1")).status == 404
     assert (await client.ask("GET", NODES, agent="scanner/1")).status == 503
-
-
-async def _silent(events: Events, seconds: float) -> bool:
-    """True when nothing comes any more, not even the end; bookmarks that were on their way do not count."""
-    try:
-        while (await events.next(seconds))["type"] == "BOOKMARK":
-            continue
-    except TimeoutError:
-        return True
-    return False
-
-
-async def test_a_half_open_watch_is_silent_for_ever(api: ApiServer, client: Client) -> None:
-    """S18: only the client's own clock can notice this."""
-    query = "&timeoutSeconds=1&allowWatchBookmarks=true"
-    async with client.watch(CONFIG_MAPS, query) as before:
-        await client.made(CONFIG_MAPS, config_map("a"))
-        assert ("ADDED", "a") in await before.told(1)
-        api.faults.add(Fault(accident=Accident.HALF_OPEN))
-        async with client.watch(CONFIG_MAPS, query) as after:
-            await client.made(CONFIG_MAPS, config_map("b"))
-            # Longer than the watch's own time-out: not even its end is told.
-            silences = await asyncio.gather(_silent(before, 1.2), _silent(after, 1.2))
-            assert silences == [True, True]
-            api.faults.clear()
-            async with client.watch(CONFIG_MAPS) as healthy:
-                assert await healthy.told(2) == [("ADDED", "a"), ("ADDED", "b")]
-
-
-async def test_expired_lists_and_watches(api: ApiServer, client: Client) -> None:
-    api.faults.add(Fault(accident=Accident.EXPIRE, count=2))
-    answer = await client.get(CONFIG_MAPS)
-    assert (answer.status, answer.reason) == (410, "Expired")
-    async with client.watch(CONFIG_MAPS) as events:
-        error = await events.next()
-        assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
-    assert (await client.get(CONFIG_MAPS)).status == 200
 
 
 async def test_a_server_that_comes_back_knows_no_rights_and_then_no_kinds_of_definitions(api: ApiServer, client: Client) -> None:

@@ -113,15 +113,3 @@ def test_the_past_is_what_the_present_was(steps: list[tuple[str, str, str]]) -> 
     for revision, state in history.items():
         then = collection.at(revision)
         assert {key[1]: str(record.revision) for key, record in then.items()} == state
-
-
-@settings(deadline=None)
-@given(STEPS)
-def test_stored_bytes_are_the_stored_document(steps: list[tuple[str, str, str]]) -> None:
-    world = _World()
-    for step in steps:
-        world.step(*step)
-    for record in world.store.collection(world.resource.storage).records.values():
-        assert orjson.loads(record.body) == record.document
-        assert record.body.startswith(world.resource.prefix)
-        assert str(record.revision) == record.document["metadata"]["resourceVersion"]

@@ -20,14 +20,6 @@ async def nodes(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-async def test_a_list_is_in_order_with_bare_items(client: Client) -> None:
-    answer = await client.get(NODES)
-    assert answer.names == ["a", "b", "c"]
-    assert (answer.document["kind"], answer.document["apiVersion"]) == ("NodeList", "v1")
-    assert not {"kind", "apiVersion"} & set(answer.document["items"][0])
-
-
-@pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [
@@ -98,14 +90,6 @@ async def test_a_page_whose_snapshot_is_forgotten_has_expired(api: ApiServer, cl
     answer = await client.get(f"{CONFIG_MAPS}?limit=1&continue={token}")
     assert (answer.status, answer.reason) == (410, "Expired")
     assert (await client.get(f"{CONFIG_MAPS}?continue=nonsense")).status == 400
-
-
-@pytest.mark.parametrize("path", [NODES, f"{NODES}/a"])
-async def test_a_version_of_the_future_is_too_large(client: Client, path: str) -> None:
-    """What a client meets after etcd was restored from a backup."""
-    answer = await client.get(f"{path}?resourceVersion=999999999")
-    assert (answer.status, answer.reason) == (504, "Timeout")
-    assert answer.document["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
 async def test_large_answers_are_compressed_for_those_who_can_read_it(client: Client, api: ApiServer) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulator.api.errors import ApiError
 from simulator.api.patch import json_patch, merge_patch, strategic_merge_patch
-from tests.simulator.api.client import CONFIG_MAPS, JSON_PATCH, MERGE, NODES, STRATEGIC, Client, config_map, node
+from tests.simulator.api.client import CONFIG_MAPS, JSON_PATCH, NODES, Client, config_map, node
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2),
@@ -119,16 +119,6 @@ def test_json_patch_operations_that_fail(operation: dict[str, Any]) -> None:
 )
 def test_strategic_merge_of_a_node(current: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]) -> None:
     assert strategic_merge_patch("Node", current, patch) == expected
-
-
-async def test_each_patch_type_over_http(client: Client) -> None:
-    await client.made(NODES, node("n1", labels={"a": "1", "b": "2"}))
-    path = f"{NODES}/n1"
-    assert (await client.patch(path, {"metadata": {"labels": {"a": None}}}, MERGE)).metadata["labels"] == {"b": "2"}
-    added = [{"op": "add", "path": "/metadata/labels/c", "value": "3"}]
-    assert (await client.patch(path, added, JSON_PATCH)).metadata["labels"] == {"b": "2", "c": "3"}
-    taint = {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
-    assert (await client.patch(path, taint, STRATEGIC)).document["spec"]["taints"] == taint["spec"]["taints"]
 
 
 async def test_a_failed_test_operation_changes_nothing(client: Client) -> None:

@@ -41,15 +41,6 @@ async def test_an_update_that_changes_nothing_writes_nothing(client: Client) -> 
     assert (await client.patch(f"{CONFIG_MAPS}/a", {"data": {"key": "value"}})).document == made
 
 
-async def test_what_the_server_owns_cannot_be_changed(client: Client) -> None:
-    made = await client.made(CONFIG_MAPS, config_map("a"))
-    stolen = {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "labels": {"b": "c"}}
-    changed = (await client.patch(f"{CONFIG_MAPS}/a", {"metadata": stolen})).document["metadata"]
-    assert changed["creationTimestamp"] == made["metadata"]["creationTimestamp"]
-    assert "generation" not in changed
-    assert changed["labels"] == {"b": "c"}
-
-
 async def test_a_patch_of_the_status_leaves_the_spec(client: Client) -> None:
     await client.made(NODES, node("n1"))
     conditions = [{"type": "Ready", "status": "Unknown"}]

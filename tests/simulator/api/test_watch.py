@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import CONFIG_MAPS, NODES, PODS, Client, config_map, node, pod
+from tests.simulator.api.client import CONFIG_MAPS, PODS, Client, config_map, pod
 
 
 async def version(client: Client, path: str = CONFIG_MAPS) -> str:
     return (await client.get(f"{path}?limit=1")).version
-
-
-async def test_a_watch_resumes_with_exactly_what_was_missed(client: Client) -> None:
-    await client.made(CONFIG_MAPS, config_map("before"))
-    since = await version(client)
-    await client.made(CONFIG_MAPS, config_map("a"))
-    await client.patch(f"{CONFIG_MAPS}/a", {"data": {"key": "new"}})
-    deleted = await client.delete(f"{CONFIG_MAPS}/a")
-    async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
-        assert await events.told(2) == [("ADDED", "a"), ("MODIFIED", "a")]
-        last = await events.next()
-        assert last["type"] == "DELETED"
-        assert deleted.document["status"] == "Success"
-        assert last["object"]["data"] == {"key": "new"}
-        assert int(last["object"]["metadata"]["resourceVersion"]) == int(await version(client))
 
 
 @pytest.mark.parametrize("query", ["", "&resourceVersion=0", "&resourceVersion="])
@@ -48,30 +31,6 @@ async def test_a_streamed_list_ends_with_its_bookmark(client: Client) -> None:
         assert end["type"] == "BOOKMARK"
         assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
         assert end["object"]["metadata"]["resourceVersion"] == await version(client)
-
-
-async def test_bookmarks_move_on_while_nothing_of_the_kind_happens(client: Client) -> None:
-    since = await version(client)
-    async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}&allowWatchBookmarks=true") as events:
-        await client.made(NODES, node("n1"))
-        now = await version(client)
-        told = since
-        while told != now:
-            event = await events.next()
-            assert (event["type"], event["object"]["kind"]) == ("BOOKMARK", "ConfigMap")
-            told = event["object"]["metadata"]["resourceVersion"]
-
-
-async def test_a_forgotten_version_has_expired(api: ApiServer, client: Client) -> None:
-    since = await version(client)
-    await client.made(CONFIG_MAPS, config_map("a"))
-    api.store.compact()
-    async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
-        assert events.response.status == 200
-        error = await events.next()
-        assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 410, "Expired")
-        with pytest.raises(EOFError):
-            await events.next()
 
 
 async def test_the_log_is_bounded(client: Client) -> None:
@@ -115,14 +74,3 @@ async def test_field_selectors_names_and_namespaces_narrow_a_watch(client: Clien
         assert await on_node.told(2) == [("ADDED", "p1"), ("ADDED", "p4")]
         assert await of_one.told(1) == [("ADDED", "p3")]
         assert await elsewhere.told(1) == [("ADDED", "p4")]
-
-
-async def test_a_client_that_leaves_is_forgotten(api: ApiServer, client: Client) -> None:
-    async with client.watch(CONFIG_MAPS):
-        async with asyncio.timeout(5):
-            while api.open_watches != 1:
-                await asyncio.sleep(0.005)
-    async with asyncio.timeout(5):
-        while api.open_watches:
-            await asyncio.sleep(0.005)
-    assert not api.store.collection(("", "configmaps")).watchers

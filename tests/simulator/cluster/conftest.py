@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from typing import Any
 
 import pytest
 
-from simulator.client import ApiClient, ApiError
+from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.controllers import ControllerTimings
 from simulator.kubelet import NodeTimings
@@ -106,20 +105,6 @@ class Observer:
         version = node["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}
         await self.client.patch(NODES.path(name), patch)
-
-    async def remove_taint(self, name: str, key: str) -> None:
-        while True:
-            node = await self.client.get(NODES.path(name))
-            taints = [taint for taint in taints_of(node) if taint["key"] != key]
-            version = node["metadata"]["resourceVersion"]
-            patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}
-            try:
-                await self.client.patch(NODES.path(name), patch)
-            except ApiError as error:  # the controllers write this Node, too
-                if error.status != HTTPStatus.CONFLICT:
-                    raise
-            else:
-                return
 
     async def force_delete(self, key: str) -> None:
         pod = self.pod(key)

@@ -42,27 +42,6 @@ async def test_an_api_server_that_was_away_for_longer_than_the_grace_makes_no_no
     assert unknown == []
 
 
-async def test_a_restored_backup_is_brought_up_to_date_by_the_cluster(observer: Observer) -> None:
-    api = observer.cluster.api
-    assert api is not None
-    backup = api.store.snapshot()
-    path = "/apis/apps/v1/namespaces/demo/deployments/web"
-    await observer.client.patch(path, {"spec": {"replicas": 6}})
-
-    def running() -> int:
-        pods = [pod for pod in observer.cluster.view.pods if pod["metadata"]["name"].startswith("web-")]
-        return sum(1 for pod in pods if is_ready(pod))
-
-    await observer.until(lambda: running() == 6, "six run")
-    api.store.restore(backup)
-    await observer.until(lambda: running() == 4, "the two that the backup does not know are gone", seconds=30)
-    await observer.until(
-        lambda: sum(len(list(node.containers)) for node in observer.cluster.nodes.values()) == 7, "their containers too"
-    )
-    await observer.until(lambda: all(observer.ready(name) == "True" for name in observer.cluster.nodes), "all are Ready")
-    assert observer.cluster.storage.violations == []
-
-
 async def test_a_kubelet_that_alone_cannot_reach_the_api_loses_its_node(observer: Observer) -> None:
     api = observer.cluster.api
     assert api is not None

@@ -15,20 +15,6 @@ from tests.simulator.cluster.conftest import FAST, Observer
 pytestmark = pytest.mark.timeout(40)
 
 
-async def test_a_node_says_who_it_is(observer: Observer) -> None:
-    node = observer.node("node-2")
-    machine = observer.cluster.node("node-2")
-    labels = node["metadata"]["labels"]
-    assert labels["topology.kubernetes.io/zone"] == "zone-b"
-    assert labels["kubernetes.io/hostname"] == "node-2"
-    assert "node-role.kubernetes.io/worker" in labels
-    assert node["spec"]["providerID"] == "simulated:///zone-b/node-2"
-    assert node["status"]["nodeInfo"]["systemUUID"] == machine.identity.system_uuid
-    assert observer.boot_id("node-2") == machine.boot_id
-    assert {"InternalIP", "Hostname"} == {each["type"] for each in node["status"]["addresses"]}
-    assert node["status"]["capacity"]["pods"] == "110"
-
-
 async def test_a_node_leaves_its_volumes_to_the_controller_and_says_so_again_after_each_boot(observer: Observer) -> None:
     """Without this annotation the attach/detach controller of a real cluster leaves a node alone."""
     managed = "volumes.kubernetes.io/controller-managed-attach-detach"

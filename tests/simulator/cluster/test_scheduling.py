@@ -19,22 +19,6 @@ def running(observer: Observer, name: str) -> list[str]:
     return [node_of(pod) for pod in pods if is_ready(pod)]
 
 
-async def test_cordoned_nodes_get_no_pods_and_keep_those_they_have(observer: Observer) -> None:
-    cordoned = observer.cluster.node_of_pod("demo/database-1")
-    before = observer.pods_on(cordoned)
-    await observer.client.patch(NODES.path(cordoned), {"spec": {"unschedulable": True}})
-    await observer.until(
-        lambda: observer.taint_keys(cordoned, "NoSchedule") == {"node.kubernetes.io/unschedulable"}, "the cordon's taint"
-    )
-    await observer.client.patch(WEB, {"spec": {"replicas": 16}})
-    await observer.until(lambda: len(running(observer, "web")) == 16, "sixteen pods run")
-    assert observer.pods_on(cordoned) == before
-    await observer.client.patch(NODES.path(cordoned), {"spec": {"unschedulable": None}})
-    await observer.until(lambda: not observer.taint_keys(cordoned), "the cordon's taint is gone")
-    await observer.client.patch(WEB, {"spec": {"replicas": 24}})
-    await observer.until(lambda: observer.pods_on(cordoned) > before, "it takes pods again")
-
-
 async def test_a_pod_waits_when_no_node_fits_and_is_bound_when_one_does(observer: Observer) -> None:
     for name in observer.cluster.nodes:
         await observer.client.patch(NODES.path(name), {"spec": {"unschedulable": True}})

@@ -136,23 +136,6 @@ async def test_a_machine_of_gardener_whose_node_dies_is_unknown_then_failed_and_
         assert [each.machine for each in fleet.deletions()] == ["machine-2"], "nobody deletes what is Failed by itself"
 
 
-async def test_where_gardener_deletes_what_failed_a_machine_whose_node_is_annotated_survives() -> None:
-    async with with_machines("gardener", options={"deletes_failed": True}) as cluster:
-        fleet = cluster.machines
-        await cluster.client.patch(
-            NODES.path("node-1"), {"metadata": {"annotations": {"node.machine.sapcloud.io/preserve": "when-failed"}}}
-        )
-        cluster.break_node("node-2", "runtime-down")
-        await until_replaced(cluster, "machine-2")
-        cluster.break_node("node-1", "runtime-down")
-        await cluster.wait_until(lambda: fleet.phase("machine-1") == "Failed", what="Failed")
-        await cluster.client.patch(
-            NODES.path("node-1"), {"metadata": {"annotations": {"node.machine.sapcloud.io/preserve": "false"}}}
-        )
-        await until_replaced(cluster, "machine-1")
-        assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-2", True), ("machine-1", True)]
-
-
 async def test_a_failed_machine_of_openshift_stays_failed_whatever_its_node_does() -> None:
     async with with_machines("openshift") as cluster:
         fleet = cluster.machines
