@@ -25,6 +25,7 @@ from policy.scan.evaluation import evaluate
 from starter.evaluation import as_json
 from starter.manifests import Manifest, Unreadable, read_files, read_text
 from tests.offline import load
+from tests.vectors import objects
 from tests.vectors.objects import NOW, Json, moment
 
 SEEDS = Path(__file__).with_name("seeds")
@@ -50,13 +51,13 @@ def with_spec(check: Json, **fields: object) -> Json:
     return copy.deepcopy(check) | {"spec": spec}
 
 
-def evaluated(objects: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
-    cluster = load([(obj, "seed") for obj in objects], NOW, overlap=overlap)
+def evaluated(found: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
+    cluster = load([(obj, "seed") for obj in found], NOW, overlap=overlap)
     return as_json(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)
 
 
-def the_check(objects: list[Json]) -> Json:
-    answer = evaluated(objects)
+def the_check(found: list[Json]) -> Json:
+    answer = evaluated(found)
     assert answer["errors"] == []
     (check,) = answer["checks"]
     return dict(check)
@@ -68,12 +69,12 @@ def acted_on(check: Json) -> list[str]:
 
 
 def node(name: str, ready: str = "True", age: float = 3600, role: str = "worker") -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": f"uid-{name}", "labels": {f"node-role.kubernetes.io/{role}": ""}},
-        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": moment(age)}]},
-    }
+    conditions = [{"type": "Ready", "status": ready, "age_s": age}]
+    return objects.node({"name": name, "labels": {f"node-role.kubernetes.io/{role}": ""}, "conditions": conditions})
+
+
+def in_namespace(namespace: str, found: Json) -> Json:
+    return found | {"metadata": found["metadata"] | {"namespace": namespace}}
 
 
 def names(kind: str, number: int) -> list[str]:
@@ -83,23 +84,11 @@ def names(kind: str, number: int) -> list[str]:
 # 000: OpenShift -------------------------------------------------------------------------------------------------------
 
 
-def openshift_machine(
-    name: str, *, node_name: str | None = None, role: str = "worker", labels: Json | None = None, **status: object
-) -> Json:
+def openshift_machine(name: str, *, node_name: str | None = None, role: str = "worker", **more: object) -> Json:
     """A Machine of a MachineSet; without another name its Node is called as itself."""
-    owner = {"kind": "MachineSet", "name": "workers", "uid": "uid-workers", "controller": True}
-    referred = name if node_name is None else node_name
-    return {
-        "apiVersion": "machine.openshift.io/v1beta1",
-        "kind": "Machine",
-        "metadata": {
-            "name": name,
-            "namespace": "openshift-machine-api",
-            "labels": {"role": role} if labels is None else labels,
-            "ownerReferences": [owner] if role == "worker" else [],
-        },
-        "status": {"phase": "Running", **({"nodeRef": {"name": referred}} if referred else {}), **status},
-    }
+    given: Json = {"name": name, "node_ref": name if node_name is None else node_name, "labels": {"role": role}}
+    given |= {"controller_owner": role == "worker", "phase": "Running"} | more
+    return in_namespace("openshift-machine-api", objects.openshift_machine(given))
 
 
 def openshift_pool(total: int, sick: int, ready: str = "Unknown") -> list[Json]:
@@ -126,10 +115,10 @@ def test_every_criterion_of_000_makes_a_machine_unhealthy() -> None:
     """Its list: a condition of the node, no nodeRef (10 minutes), a node that is not found, the phase Failed."""
     machines = [
         openshift_machine("condition"),
-        openshift_machine("no-node", node_name="", lastUpdated=moment(601)),
+        openshift_machine("no-node", node_name="", last_updated_age_s=601),
         openshift_machine("node-gone", node_name="was-here"),
         openshift_machine("failed", phase="Failed", node_name=""),
-        openshift_machine("joining", node_name="", lastUpdated=moment(599)),
+        openshift_machine("joining", node_name="", last_updated_age_s=599),
         openshift_machine("well"),
     ]
     check = the_check([with_spec(OPENSHIFT, maxUnhealthy=None), *machines, node("condition", "False", 301), node("well")])
@@ -178,9 +167,9 @@ def test_of_two_checks_of_one_machine_the_looser_does_not_undercut_the_stricter(
     """The text warns that it would; here it does only where somebody asked for independent checks."""
     loose = with_spec(OPENSHIFT, maxUnhealthy="100%")
     loose["metadata"]["name"] = "loose"
-    objects = [OPENSHIFT, loose, *openshift_pool(5, 3)]
+    found = [OPENSHIFT, loose, *openshift_pool(5, 3)]
     for overlap, acting in ((Overlap.STRICTEST, []), (Overlap.INDEPENDENT, names("machine", 3))):
-        strict_check, loose_check = evaluated(objects, overlap=overlap)["checks"]
+        strict_check, loose_check = evaluated(found, overlap=overlap)["checks"]
         assert (strict_check["allowed"], loose_check["allowed"]) == (False, True)
         assert (acted_on(strict_check), acted_on(loose_check)) == ([], acting)
 
@@ -258,26 +247,14 @@ def test_the_disruption_budget_that_000_decided_against_is_passed_over() -> None
 WORKERS = the_object("003-workers")
 CONTROL_PLANE = the_object("003-control-plane")
 
-CLUSTER: Json = {
-    "apiVersion": "cluster.x-k8s.io/v1beta1",
-    "kind": "Cluster",
-    "metadata": {"name": "capi-quickstart"},
-    "status": {
-        "infrastructureReady": True,
-        "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "lastTransitionTime": moment(9000)}],
-    },
-}
+AGES: Json = {"control_plane_initialized_age_s": 9000, "infrastructure_ready_age_s": 9000, "paused": False}
+CLUSTER = in_namespace("default", objects.workload_cluster(AGES, "capi-quickstart", version="v1beta1"))
 
 
-def capi_machine(name: str, labels: Json, *, node_name: str | None = None, created: float = 9000, **metadata: object) -> Json:
-    referred = name if node_name is None else node_name
-    return {
-        "apiVersion": "cluster.x-k8s.io/v1beta1",
-        "kind": "Machine",
-        "metadata": {"name": name, "labels": labels, "creationTimestamp": moment(created), **metadata},
-        "spec": {"clusterName": "capi-quickstart"},
-        "status": {"nodeRef": {"name": referred}} if referred else {},
-    }
+def capi_machine(name: str, labels: Json, *, node_name: str | None = None, created: float = 9000) -> Json:
+    given: Json = {"name": name, "node_ref": name if node_name is None else node_name, "labels": labels}
+    given |= {"cluster": "capi-quickstart", "created_age_s": created}
+    return in_namespace("default", objects.cluster_api_machine(given, version="v1beta1"))
 
 
 POOL = {"nodepool": "nodepool-0"}
@@ -501,8 +478,8 @@ def test_what_004_only_sketches_is_refused_with_its_place(name: str, field: str)
 
 @pytest.mark.parametrize("ready", ["Unknown", "False"])
 def test_the_defaults_of_004_judge_workers_by_five_minutes(ready: str) -> None:
-    objects = [*workers(5, 1, ready), node("late", ready, 300), node("master", ready, 9999, "control-plane")]
-    check = the_check([TEMPLATE_ONLY, *objects])
+    found = [*workers(5, 1, ready), node("late", ready, 300), node("master", ready, 9999, "control-plane")]
+    check = the_check([TEMPLATE_ONLY, *found])
     assert check["targets"] == 6, "no node without the worker's role"
     assert [(each["target"], each["verdict"]) for each in check["verdicts"] if each["verdict"] != "healthy"] == [
         ("late", "soon"),
@@ -582,8 +559,8 @@ def test_the_objects_of_all_three_texts_are_evaluated_side_by_side() -> None:
     unreadable = {Path(each.source.partition(", line ")[0]).stem for each in found if isinstance(each, Unreadable)}
     parts = {"004-backoff", "004-conditions", "004-max-unhealthy", "004-defaults"}
     assert unreadable == {"003-kubeadm-control-plane", "004-node-health-check", *parts}
-    objects = [each.document for each in found if isinstance(each, Manifest)]
-    answer = evaluated([*objects, mended(), *openshift_pool(5, 1), *capi_pool(6, 0)])
+    whole = [each.document for each in found if isinstance(each, Manifest)]
+    answer = evaluated([*whole, mended(), *openshift_pool(5, 1), *capi_pool(6, 0)])
     assert answer["errors"] == []
     assert [check["name"] for check in answer["checks"]] == [
         "capi-quickstart-kcp-unhealthy-5m",

@@ -134,18 +134,6 @@ def test_a_cooldown_does_not_run_out_while_nothing_is_heard_and_begins_anew_afte
     assert (parts.checks[0].reason, [each.node for each in parts.candidates]) == ("", ["n0"])
 
 
-def test_the_state_is_taken_over_from_the_status_of_the_object() -> None:
-    """Another process has seen the storm begin."""
-    told = [
-        {"type": "StormActive", "status": "True", "lastTransitionTime": "2026-03-01T11:50:00Z"},
-        {"type": "StormCooldownActive", "status": "True", "lastTransitionTime": "2026-03-01T11:59:30Z"},
-    ]
-    check = parse(check_object(stormCooldownDuration="60s") | {"status": {"conditions": told}})
-    assert check.storm == Storm(active=ago(600), cooling=ago(30))
-    report = watched(check, sick=1).report_parts(NOW).checks[0]
-    assert (report.allowed, report.reason) == (False, Closed.STORM)
-
-
 def test_the_sentence_says_since_when_and_until_when() -> None:
     found = brake(stormy(), Counts(healthy=4), Circumstances(storm=WELL_AGAIN))
     assert found.message == (

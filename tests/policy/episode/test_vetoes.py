@@ -16,7 +16,7 @@ from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate
 from policy.values.machine_apis import OPENSHIFT
-from tests.policy.builders import NOW, a_check, a_node, ledger_of
+from tests.policy.builders import NOW, a_check, a_node, ledger_of, put
 
 NODE = "node-1"
 SICK = a_node(NODE, "Unknown", 60)
@@ -72,6 +72,10 @@ def test_a_deletion_of_our_own_is_nobody_else_s() -> None:
     assert "autoscaler" in going(tainted("ToBeDeletedByClusterAutoscaler"), deleting, ours=True)
 
 
+def on_hold(word: str) -> NodeView:
+    return replace(SICK, annotations={HOLD_ANNOTATION: word})
+
+
 def seen(node: NodeView, machine: MachineView | None = None) -> Ledger:
     return ledger_of(a_check(minHealthy=0), node, *((machine,) if machine is not None else ()))
 
@@ -100,31 +104,30 @@ class TestCandidates:
     @pytest.mark.parametrize("held", ["", "ada looks at it"])
     def test_a_node_that_a_person_holds_is_not_offered_again_and_again(self, held: str) -> None:
         """S20, S44: the last look would veto it each time; who scans says so first, with how to end it."""
-        ledger = seen(replace(SICK, annotations={HOLD_ANNOTATION: held}))
+        ledger = seen(on_hold(held))
         assert HOLD_ANNOTATION in candidate(ledger).refused
         assert failing(ledger.known(NOW), frozenset()) == {}
         (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
         assert HOLD_ANNOTATION in opinion.target.held_by
         assert opinion.unblock == (f"remove the annotation {HOLD_ANNOTATION} from the node",)
 
-    def test_the_end_of_a_hold_is_news(self) -> None:
-        ledger = seen(replace(SICK, annotations={HOLD_ANNOTATION: "not now"}))
+    @pytest.mark.parametrize(
+        ("before", "after", "word"),
+        [
+            (on_hold("not now"), on_hold("false"), ""),
+            (SICK, tainted("ToBeDeletedByClusterAutoscaler"), "autoscaler"),
+            (tainted("ToBeDeletedByClusterAutoscaler"), SICK, ""),
+            (MACHINE, chosen("cluster.x-k8s.io/delete-machine"), "cluster.x-k8s.io/delete-machine"),
+        ],
+        ids=["the end of a hold", "a taint", "its end", "a word on its machine"],
+    )
+    def test_what_is_said_of_it_is_news_as_soon_as_it_is_there(
+        self, before: NodeView | MachineView, after: NodeView | MachineView, word: str
+    ) -> None:
+        ledger = ledger_of(a_check(minHealthy=0), SICK, before)
         version = ledger.version
-        ledger.put_node(replace(SICK, annotations={HOLD_ANNOTATION: "false"}), NOW)
+        put(ledger, after)
         assert ledger.version != version
-        assert candidate(ledger).refused == ""
-
-    def test_the_taint_is_news_as_soon_as_it_is_there(self) -> None:
-        ledger = seen(SICK)
-        version = ledger.version
-        ledger.put_node(tainted("ToBeDeletedByClusterAutoscaler"), NOW)
-        assert ledger.version != version
-        assert "autoscaler" in candidate(ledger).refused
-        ledger.put_node(SICK, NOW)
-        assert candidate(ledger).refused == ""
-
-    def test_a_word_on_its_machine_is_news_too(self) -> None:
-        ledger = seen(SICK, MACHINE)
-        version = ledger.version
-        ledger.put_machine(chosen("cluster.x-k8s.io/delete-machine"), NOW)
-        assert ledger.version != version
+        refused = candidate(ledger).refused
+        assert word in refused
+        assert bool(refused) is bool(word)
