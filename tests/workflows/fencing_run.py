@@ -173,6 +173,7 @@ async def told(
     at: str = "",
     then: Mapping[str, Any] = NOTHING,
     sees: Mapping[str, Any] = NOTHING,
+    abort: str = "",
     ends: Outcome | None = Outcome.RECOVERED,
     says: str = "",
     did: Mapping[str, int] = NOTHING,
@@ -185,7 +186,8 @@ async def told(
 ) -> tuple[World, Any]:
     """Play a row of a table of stories: a fencing in a world that is so, and what comes of it.
 
-    at, then, sees: in the middle of that act the world changes, and the scanner tells of what it sees. ends: with which outcome;
+    at, then, sees: in the middle of that act the world changes, and the scanner tells of what it sees; then a person
+    aborts, leaving the power "off" or switching it "on". ends: with which outcome;
     None: it waits for a person. says: part of what people are told by then. did: how often acts are done. order: acts that come
     one after the other. only: all there is of those acts. freed: by which acts. leaves: the world at the end. given: what
     the workflow is told.
@@ -196,6 +198,8 @@ async def told(
             setattr(played, name, value)
         if sees:
             await run.sees(**sees)
+        if abort:
+            await run.abort(power_on=abort == "on")
         ended: Any = await run.parked() if ends is None else await run.result(ends)
     assert says in (ended.problem if ends is None else ended.message)
     assert {act: played.count(act) for act in did} == did

@@ -426,20 +426,6 @@ async def test_a_long_history_is_left_behind_with_nothing_forgotten(env: Workflo
     assert row_of(report, "node-1").last_success is not None
 
 
-async def test_a_device_that_left_the_configuration_and_a_node_that_is_gone_are_forgotten(env: WorkflowEnvironment) -> None:
-    devices = Devices()
-    devices.put("node-1", devices=2)
-    devices.put("node-2")
-    async with checking(env, devices) as check:
-        await check.asked()
-        del devices.nodes["node-2"]
-        cut = devices.nodes["node-1"].devices[:1]
-        devices.nodes["node-1"] = NodeToCheck(node="node-1", uid="uid-node-1", devices=cut)
-        await check.asked()
-        memory = (await check.handle.result()).memory
-    assert {node: list(endpoints) for node, endpoints in memory.answered.items()} == {"node-1": ["ipmi://node-1-1:623"]}
-
-
 @pytest.fixture
 async def measured(env: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
     """Another client of the same server, whose metrics can be read."""

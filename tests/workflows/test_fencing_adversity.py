@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from policy.episode.messages import Outcome
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Freeing
@@ -45,9 +47,10 @@ def test_a_second_cancellation_does_not_end_an_episode_in_mid_air() -> None:
     assert play.result.outcome is Outcome.ABORTED
 
 
-def test_a_hold_that_comes_while_the_proof_is_read_is_obeyed_before_the_consequence() -> None:
+@pytest.mark.parametrize("freeing", [Freeing.DELETION, Freeing.OUT_OF_SERVICE_TAINT])
+def test_a_hold_that_comes_while_the_proof_is_read_is_obeyed_before_the_consequence(freeing: Freeing) -> None:
     """S20: whoever was told that the episode is held may rely on it."""
-    play = played(arranged(plan(freeing=Freeing.DELETION), at("read_power", Mishap.HOLD, number=2), reactions=("resume",)))
+    play = played(arranged(plan(freeing=freeing), at("read_power", Mishap.HOLD, number=2), reactions=("resume",)))
     assert [each.what for each in play.adversary.referee.said if each.word.taken] == ["hold", "resume"]
     assert play.result.outcome is Outcome.RECOVERED
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
@@ -13,14 +15,61 @@ from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark
 from tests.workflows.contract import LookVerdict
-from tests.workflows.fencing_run import fencing
+from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.world import World, plan
-from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 WRONG = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.8:623")
 RIGHT = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
-RESUME = PersonRequest(who="ada", reason="the plug is mended")
-ASKED = Need(kind=NeedKind.PERSON, reason="drill")
+CUT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-a/7")
+OFF_AND_ON = {WRONG.endpoint: PowerState.OFF, RIGHT.endpoint: PowerState.ON}
+SUPPLIES = (RIGHT.endpoint, WRONG.endpoint, CUT.endpoint)
+ANEW = {"uid": "uid-2", "mark": None}
+
+STORIES: dict[str, dict[str, Any]] = {
+    "S35: a mark that is gone after the off, as by a backup, is written again: the node is ours while we are open": story(
+        at="event NodePoweredOff",
+        then={"mark": None},
+        did={"off": 1, "event PartlySwitchedOn": 0},
+        leaves={"pods": 0, "marked": ""},
+    ),
+    "S9: restoring compares the machine, not the Node object that was made anew; what needs the old one is dropped": story(
+        at="event NodePoweredOff", then=ANEW, did={"off": 1, "on": 1}, order="event WorkloadsLeft", freed=[]
+    ),
+    "S9, S35: a machine whose Node was made anew is not given up, as each look before that would say no, and comes back": story(
+        plan=plan(terminate_instance=True),
+        at="event NodePoweredOff",
+        then=ANEW,
+        did={"off": 1, "on": 1, "terminate": 0},
+        order="event MachineKept",
+    ),
+    "S9: the same machine by its providerID is marked and cordoned anew under its new uid, and nobody is asked": story(
+        at="event NodeIsolated", then=ANEW | {"cordoned": False}, did={"cordon": 2, "off": 1, "on": 1}, leaves={"pods": 0}
+    ),
+    "S1, S9: what the pinned device says may be of another machine; it is waited until the configuration is read": story(
+        plan=plan(levels=((WRONG,),)),
+        at="event NodePoweredOff",
+        then={"glances": [LookVerdict.NOT_LICENSED], "plan": plan(levels=((RIGHT,),)), "power": OFF_AND_ON},
+        ends=None,
+        says="target-changed",
+        freed=[],
+    ),
+    "S17: the template is gone and nothing names another device, which strands no machine that we switched off": story(
+        enough=1, at="note-on", then={"plan": plan(levels=())}, did={"off": 1, "on": 1}
+    ),
+    "S4, S9: each supply is compared for itself: one that was moved is told, and the other one brings the machine back": story(
+        plan=plan(levels=((RIGHT, WRONG),), tries=1),
+        enough=1,
+        at="note-on",
+        then={"plan": plan(levels=((RIGHT, CUT),)), "power": dict.fromkeys(SUPPLIES, PowerState.OFF)},
+        order="event PartlySwitchedOn",
+        leaves={"commands": [f"off {RIGHT.endpoint}", f"off {WRONG.endpoint}", f"on {RIGHT.endpoint}"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
+    await told(env, **STORIES[story])
 
 
 def _mend(world: World) -> None:
@@ -84,18 +133,6 @@ async def test_what_was_switched_off_by_the_old_device_is_switched_on_by_it(env:
     assert world.consequences == []  # what another machine's device says is no proof
 
 
-async def test_a_mark_that_is_gone_after_the_off_is_written_again(env: WorkflowEnvironment) -> None:
-    """S35: a backup from before our mark was restored. While we are open the node is nobody else's: it is freed and is back."""
-    world = World()
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.mark = None
-        await run.result(Outcome.RECOVERED)
-    assert world.pods == 0
-    assert world.count("off") == 1
-    assert "PartlySwitchedOn" not in world.warnings
-    assert not world.marked
-
-
 async def test_a_mark_that_is_written_again_says_what_we_have_added(env: WorkflowEnvironment) -> None:
     """S35, S28: else our cordon would stay for ever, and nobody would know of the path that an abort leaves cut."""
     switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
@@ -109,39 +146,6 @@ async def test_a_mark_that_is_written_again_says_what_we_have_added(env: Workflo
         mark: Mark | None = world.mark
         await run.result()
     assert (mark.cordoned, mark.taints, mark.paths) == (True, ("example.com/sick:NoSchedule",), (switch.endpoint,))
-
-
-async def test_a_machine_whose_node_was_made_anew_while_it_was_off_comes_back(env: WorkflowEnvironment) -> None:
-    """S9: restoring compares the machine, not the Node object. What needs the old one is dropped."""
-    world = World()
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.uid, world.mark = "uid-2", None
-        await run.result(Outcome.RECOVERED)
-    assert world.consequences == []
-    assert world.count("off") == world.count("on") == 1
-    assert "event WorkloadsLeft" in world.acts
-
-
-async def test_a_machine_whose_node_was_made_anew_is_not_given_up_and_comes_back(env: WorkflowEnvironment) -> None:
-    """S9, S35: nobody's `resume` could help, as each look before giving it up says that the Node is another one."""
-    world = World(plan=plan(terminate_instance=True))
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.uid, world.mark = "uid-2", None
-        await run.result(Outcome.RECOVERED)
-    assert world.count("off") == world.count("on") == 1
-    assert world.count("terminate") == 0
-    assert "event MachineKept" in world.acts
-
-
-async def test_a_node_that_is_made_anew_before_the_off_is_fenced_under_its_new_uid(env: WorkflowEnvironment) -> None:
-    """S9: the same machine by its providerID. It is marked and cordoned anew, and nobody is asked."""
-    world = World()
-    async with fencing(env, world, at="event NodeIsolated") as run:
-        world.uid, world.mark, world.cordoned = "uid-2", None, False
-        await run.result(Outcome.RECOVERED)
-    assert world.count("cordon") == 2
-    assert world.count("off") == world.count("on") == 1
-    assert world.pods == 0
 
 
 async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: WorkflowEnvironment) -> None:
@@ -158,20 +162,7 @@ async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: Workflo
     assert "PartlySwitchedOn" not in world.warnings
 
 
-async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured(env: WorkflowEnvironment) -> None:
-    """S1, S9: what the pinned device says may be said of another machine; it is waited until the configuration is read."""
-    world = World(plan=plan(levels=((WRONG,),)))
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.glances.append(LookVerdict.NOT_LICENSED)  # seen down, and the doubt
-        _mend(world)
-        assert "target-changed" in (await run.parked()).problem
-    assert world.consequences == []
-
-
 # What was switched off, and a configuration that names another device by then -----------------------------------------
-
-CUT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-a/7")
-OFF_SEEN = AcknowledgeRequest(who="ada", reason="pulled the plug")
 
 
 def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
@@ -254,25 +245,6 @@ async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_dev
         await run.resume()
         await run.result(Outcome.RECOVERED)
     assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
-
-
-async def test_what_was_switched_off_comes_back_where_nothing_is_configured_any_more(env: WorkflowEnvironment) -> None:
-    """S17: the template is gone, and nothing names another device. That strands no machine that we switched off."""
-    world = World(enough=1)
-    async with fencing(env, world, at="note-on") as run:
-        world.plan = replace(world.plan, levels=())
-        await run.result(Outcome.RECOVERED)
-    assert world.count("off") == world.count("on") == 1
-
-
-async def test_a_supply_that_was_moved_is_told_and_the_other_one_brings_the_machine_back(env: WorkflowEnvironment) -> None:
-    """S4, S9: each device is compared for itself."""
-    world = World(plan=plan(levels=((RIGHT, WRONG),), tries=1), enough=1)
-    async with fencing(env, world, at="note-on") as run:
-        world.plan, world.power[CUT.endpoint] = replace(world.plan, levels=((RIGHT, CUT),)), PowerState.OFF
-        await run.result(Outcome.RECOVERED)
-    assert "PartlySwitchedOn" in world.warnings
-    assert world.commands[2:] == [f"on {RIGHT.endpoint}"]
 
 
 async def test_a_device_that_is_on_again_is_not_called_another_machines_once_its_template_is_deleted(

@@ -15,67 +15,48 @@ from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fenced, fencing
+from tests.workflows.fencing_run import fencing, told
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, PersonRequest
 
+QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
+SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+
 
 async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
     """S35: every end runs its compensation."""
-    world = World(plan=plan(wait_before_power=timedelta(days=3650)))
-    async with fencing(env, world, at="event NodeIsolated") as run:
-        await run.abort()
-        result = await run.result(Outcome.ABORTED)
-    assert "ada (drill)" in result.message
-    assert world.count("off") == 0
-    assert not world.cordoned
+    patient, ends = plan(wait_before_power=timedelta(days=3650)), {"ends": Outcome.ABORTED, "says": "ada (drill)"}
+    at = {"at": "event NodeIsolated", "abort": "off"}
+    _, result = await told(env, plan=patient, **at, **ends, did={"off": 0}, leaves={"cordoned": False})
     assert not result.left_off
 
 
 async def test_an_abort_after_off_finishes_consequences_and_leaves_the_power_off(env: WorkflowEnvironment) -> None:
     """S35: power-on after an abort is a decision of its own, and the result says that the machine was left off."""
-    world = World()
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        await run.abort()
-        result = await run.result(Outcome.ABORTED)
+    left = {"pods": 0, "tainted": False, "cordoned": False}
+    _, result = await told(env, at="event NodePoweredOff", abort="off", ends=Outcome.ABORTED, did={"on": 0}, leaves=left)
     assert result.left_off
-    assert world.pods == 0
-    assert world.count("on") == 0
-    assert not world.tainted
-    assert not world.cordoned
 
 
 async def test_an_abort_with_power_on_brings_the_node_back(env: WorkflowEnvironment) -> None:
     """S35: asked for, power comes back."""
-    world = World()
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        await run.abort(power_on=True)
-        result = await run.result(Outcome.ABORTED)
+    on = {"abort": "on", "ends": Outcome.ABORTED, "did": {"on": 1}, "leaves": {"ready": True}}
+    _, result = await told(env, at="event NodePoweredOff", **on)
     assert not result.left_off
-    assert world.count("on") == 1
-    assert world.ready
-
-
-async def test_an_abort_reaches_a_parked_episode(env: WorkflowEnvironment) -> None:
-    """needs-human is an open state: a person can end it."""
-    world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
-        await run.abort()
-        await run.result(Outcome.ABORTED)
-    assert world.consequences == []
-    assert not world.cordoned
 
 
 async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> None:
-    """S8: with who and why, and nothing less."""
+    """S8: with who and why, and nothing less; as an abort."""
     world = World(ignores_off=True)
     async with fencing(env, world) as run:
         await run.parked()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.acknowledge(" ")
         assert "reason" in str(refused.value.cause)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.abort, AbortRequest(who="", reason="x"))
+        assert "who" in str(refused.value.cause)
         world.power = dict.fromkeys(world.power, PowerState.OFF)
         await run.acknowledge("pulled the plug")
         result = await run.result(Outcome.RECOVERED)
@@ -125,7 +106,7 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
     world = World(
         need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"),
         ready=True,
-        answers=[PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100_000,
+        answers=[QUEUED] * 100_000,
     )
     async with fencing(env, world, permit_granted=False, holder="") as run:
         status = await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
@@ -139,7 +120,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
     env: WorkflowEnvironment,
 ) -> None:
     """S14, S20: whoever starts the workflow may say that it was granted, and a scanner may have been replaced since."""
-    queued = [PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 3
+    queued = [QUEUED] * 3
     world = World(permitted=False, answers=queued)
     async with fencing(env, world, permit_granted=True) as run:
         status = await run.until(lambda status: bool(status.queued))
@@ -150,7 +131,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
 
 async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_lost(env: WorkflowEnvironment) -> None:
     """S17, S20: the way back needs no permit, and no brake holds it up."""
-    queued = [PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100
+    queued = [QUEUED] * 100
     world = World(permitted=False, answers=queued)
     async with fencing(env, world, permit_granted=True) as run:
         await run.until(lambda status: bool(status.queued))
@@ -163,18 +144,14 @@ async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_
 
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
     """S17, S18: refused with the reason."""
-    refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
-    world = World(answers=[refusal])
-    result = await fenced(env, world, permit_granted=False, outcome=Outcome.REFUSED)
-    assert "short circuit" in result.message
-    assert world.acts == ["pin", "ask-permit"]
+    ends = {"ends": Outcome.REFUSED, "says": "short circuit", "leaves": {"acts": ["pin", "ask-permit"]}}
+    await told(env, answers=[SHORT_CIRCUIT], given={"permit_granted": False}, **ends)
 
 
 async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowEnvironment) -> None:
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""
-    refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
-    world = World(on_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500, answers=[refusal] * 500)
+    world = World(on_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500, answers=[SHORT_CIRCUIT] * 500)
     async with fencing(env, world) as run:
         await run.parked()
         assert world.pods == 0
@@ -186,8 +163,7 @@ async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowE
 
 async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: WorkflowEnvironment) -> None:
     """S14: freed, but what is left destroys the machine."""
-    plain = plan()
-    given_up = replace(plain, terminate_instance=True, power_on=False)
+    given_up = plan(terminate_instance=True, power_on=False)
     world = World(plan=given_up, terminate_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500)
     async with fencing(env, world) as run:
         await run.parked()
@@ -196,16 +172,6 @@ async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: Wor
         await run.resume("the cloud answers again")
         await run.result(Outcome.FENCED_OFF)
     assert world.count("ask-permit") == 1
-
-
-async def test_an_abort_needs_a_name_and_a_reason(env: WorkflowEnvironment) -> None:
-    """Bad input is refused with what was expected, and leaves no trace in history."""
-    world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(Fencing.abort, AbortRequest(who="", reason="x"))
-        assert "who" in str(refused.value.cause)
 
 
 async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:
@@ -259,22 +225,14 @@ async def test_abort_with_power_on_switches_on_even_if_freeing_fails(env: Workfl
     assert not result.left_off
 
 
-async def test_a_person_is_asked_in_a_parked_episode_whatever_a_look_answers(env: WorkflowEnvironment) -> None:
-    """S35: a look that fails for good must not wedge the episode; abort still reaches it."""
-    world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
-        world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
-        await run.sees(ready=True)
-        await run.abort()
-        await run.result(Outcome.ABORTED)
-
-
-async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment) -> None:
-    """S8, S6: a word stands against a silent device, not against one that has been switched on since."""
+@pytest.mark.parametrize("heard", [False, True], ids=["silent from the first", "it had said on before any off"])
+async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment, *, heard: bool) -> None:
+    """S6, S8: a word stands against a silent device, not against one that says on since. The first reading of all is older than
+    everything that the word is about."""
     silent = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(off_errors=[silent] * 9, read_errors=[silent] * 400)
-    async with fencing(env, world) as run:
+    world = World(off_errors=[silent] * 9, read_errors=[] if heard else [silent] * 400)
+    async with fencing(env, world, at="cordon" if heard else "") as run:
+        world.read_errors = [silent] * 400
         await run.parked()
         world.read_errors.clear()  # it answers again, and the machine is on
         await run.acknowledge("I think so")
@@ -311,22 +269,6 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
         assert world.consequences == []
         record = await run.record()
     assert any((entry.act, entry.outcome) == ("acknowledge-off", "taken back") for entry in record)
-
-
-async def test_an_acknowledgement_ends_though_the_device_had_said_on_before_any_off(env: WorkflowEnvironment) -> None:
-    """S8: the first reading of all is older than everything that a person's word is about."""
-    silent = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(off_errors=[silent] * 9)
-    world.gates["cordon"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.did("cordon")  # it has said on by now
-        world.read_errors.extend([silent] * 400)
-        world.gates["cordon"].set()
-        await run.parked()
-        world.read_errors.clear()
-        await run.acknowledge("I think so")
-        await run.until(lambda status: "did not when a person said off" in status.problem)
-        assert world.consequences == []
 
 
 async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env: WorkflowEnvironment) -> None:

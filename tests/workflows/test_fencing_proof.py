@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import Run, fenced, fencing
+from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
 from workflows.kit.messages import PersonRequest
@@ -19,24 +19,12 @@ ADA = PersonRequest(who="ada", reason="drill")
 BMC = "ipmi://10.0.0.7:623"
 
 
-async def _proven(run: Run) -> None:
-    """Off is proven, and nothing is freed yet."""
-    await run.did("event NodePoweredOff")
-
-
-def _goes_on(world: World) -> None:
-    world.gates["event NodePoweredOff"].set()
-
-
 @pytest.mark.parametrize("honoured", [True, False], ids=["taint", "deletion"])
 async def test_a_device_that_is_silent_before_a_consequence_licenses_none(env: WorkflowEnvironment, honoured: bool) -> None:
     """S2: what it said a moment ago is no reading right before the act. Once it speaks again the rest follows."""
     world = World(plan=plan(tries=1, restarts=0, taint_honoured=honoured))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await _proven(run)
+    async with fencing(env, world, at="event NodePoweredOff") as run:
         world.silent.add(BMC)
-        _goes_on(world)
         await run.parked()
         assert world.consequences == []
         world.silent.clear()
@@ -55,28 +43,8 @@ async def test_an_off_that_was_refused_is_none_that_a_reading_could_follow(env: 
     assert world.acts.index("off") < world.acts.index("taint")
 
 
-@pytest.mark.parametrize("honoured", [True, False], ids=["taint", "deletion"])
-async def test_a_hold_that_comes_while_power_is_read_is_obeyed(env: WorkflowEnvironment, honoured: bool) -> None:
-    """S20: the reading before the consequence takes its time, and a person's word comes in it."""
-    world = World(plan=plan(taint_honoured=honoured))
-    world.gates["event NodePoweredOff"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await _proven(run)
-        before, world.gates["read"] = world.count("read"), asyncio.Event()
-        _goes_on(world)
-        await eventually(env, lambda: world.count("read") > before)
-        await run.hold()
-        world.gates["read"].set()
-        await run.until(lambda status: "held by" in status.doing)
-        assert world.consequences == []
-        await run.resume()
-        await run.result(Outcome.RECOVERED)
-    assert world.consequences
-
-
-async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for_also_where_the_next_is_not_ready(
-    env: WorkflowEnvironment,
-) -> None:
+@pytest.mark.parametrize("ready", [True, False], ids=["and hangs again", "and is not Ready"])
+async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: WorkflowEnvironment, *, ready: bool) -> None:
     """S6, S8: the node has started anew while the word waited for its permit. It need not be Ready to write to its volumes."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
     async with fencing(env, world) as run:
@@ -84,7 +52,8 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for_also_wher
         world.gates["ask-permit"] = asyncio.Event()
         await run.acknowledge("pulled the plug")
         await run.did("ask-permit")
-        await run.sees(boot_id="boot-2")
+        await run.sees(boot_id="boot-2", ready=ready)
+        await run.sees(ready=False)
         world.gates["ask-permit"].set()
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
         assert world.consequences == []

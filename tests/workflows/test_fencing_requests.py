@@ -13,7 +13,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.values.object_refs import ObjectRef
-from tests.workflows.fencing_run import fenced, fencing
+from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.world import World, plan
 
 ABOUT = ObjectRef(
@@ -36,6 +36,51 @@ def world(**changes: Any) -> World:
     return World(need=NEED, **({"plan": plan(restarts=0)} | changes))
 
 
+STORIES: dict[str, dict[str, Any]] = {
+    "S13: the lease that its operator holds on the node is held for what it has asked us to do": story(lease_holder=OPERATOR),
+    "S13: a stranger's lease is a veto, and no failure: the operator waits as long as it is used to": story(
+        lease_holder="NodeHealthCheck-others",
+        ends=Outcome.RELEASED,
+        did={"off": 0},
+        leaves={"answers_given": [STARTED, HELD_BACK]},
+    ),
+    "S20: a wish that is withdrawn at the last look stops the power-off": story(
+        looks=[LookVerdict.NEED_GONE], did={"off": 0, "uncordon": 1}
+    ),
+    "S6, S35: a wish that is withdrawn after off frees nothing; its object may be gone, and the machine comes back": story(
+        at=f"answer {FENCED}", then={"withdrawn": "was deleted"}, did={"off": 1, "on": 1, "uncordon": 1}, freed=[]
+    ),
+    "a machine that is to be left off is a success": story(
+        plan=plan(restarts=0, power_on=False),
+        ends=Outcome.FENCED_OFF,
+        did={"on": 0},
+        leaves={"answers_given": [STARTED, FENCED, FINISHED, FINISHED]},
+    ),
+    "S33: an object that never hears that it has been served would be served again and again: it is not acted for": story(
+        answer_errors=[failure(ErrorType.FORBIDDEN, "may not patch its status")] * 50,
+        ends=Outcome.REFUSED,
+        says="may not patch its status",
+        did={"cordon": 0, "off": 0},
+        leaves={"marked": ""},
+    ),
+    "a wish that is gone before the beginning begins nothing": story(
+        withdrawn="was deleted", ends=Outcome.REFUSED, did={"cordon": 0}, leaves={"marked": ""}
+    ),
+    "an abort is no failure of the agent": story(
+        plan=plan(wait_before_power=timedelta(days=3650)),
+        at="event NodeIsolated",
+        abort="off",
+        ends=Outcome.ABORTED,
+        leaves={"answers_given": [STARTED, HELD_BACK]},
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
+    await told(env, **({"need": NEED, "plan": plan(restarts=0)} | STORIES[story]))
+
+
 async def test_the_wish_is_answered_from_the_beginning_to_the_end(env: WorkflowEnvironment) -> None:
     """S1, S35. Its success is told once the machine is switched on again, before the node is back, as its operator is used to."""
     there = world(boots=False)
@@ -49,16 +94,6 @@ async def test_the_wish_is_answered_from_the_beginning_to_the_end(env: WorkflowE
     assert acts == ["mark", words[0], "off", words[1], "taint", "on", words[2], "uncordon", words[2]]
 
 
-async def test_its_operators_lease_on_the_node_is_no_veto(env: WorkflowEnvironment) -> None:
-    """S13: it is held for what it has asked us to do."""
-    there = world(lease_holder=OPERATOR)
-    await fenced(env, there)
-    stranger = world(lease_holder="NodeHealthCheck-others")
-    await fenced(env, stranger, Outcome.RELEASED)
-    assert stranger.count("off") == 0
-    assert stranger.answers_given == [STARTED, HELD_BACK], "a veto is no failure: its operator waits as long as it is used to"
-
-
 @pytest.mark.parametrize("why", ["was deleted", "has timed out"])
 async def test_a_wish_that_is_withdrawn_during_the_wait_is_the_way_back(env: WorkflowEnvironment, why: str) -> None:
     """S20: a hint of the scanner is confirmed by a look, and nothing is switched off."""
@@ -69,23 +104,6 @@ async def test_a_wish_that_is_withdrawn_during_the_wait_is_the_way_back(env: Wor
         await run.result(Outcome.RECOVERED)
     assert (there.count("off"), there.count("uncordon")) == (0, 1)
     assert not there.marked
-
-
-async def test_a_wish_that_is_withdrawn_at_the_last_look_stops_the_power_off(env: WorkflowEnvironment) -> None:
-    """S20."""
-    there = world(looks=[LookVerdict.NEED_GONE])
-    await fenced(env, there)
-    assert (there.count("off"), there.count("uncordon")) == (0, 1)
-
-
-async def test_a_wish_that_is_withdrawn_after_off_frees_nothing_and_the_machine_comes_back(env: WorkflowEnvironment) -> None:
-    """S6, S35: its object may be gone at once; what we did is undone all the same."""
-    there = world()
-    async with fencing(env, there, at=f"answer {FENCED}") as run:
-        there.withdrawn = "was deleted"
-        await run.result(Outcome.RECOVERED)
-    assert there.consequences == []
-    assert (there.count("off"), there.count("on"), there.count("uncordon")) == (1, 1, 1)
 
 
 async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_with_the_wish(env: WorkflowEnvironment) -> None:
@@ -112,36 +130,6 @@ async def test_a_success_that_is_told_after_a_resume_is_the_last_word(env: Workf
         await run.sees(boot_id="boot-2", ready=True)
         await run.result()
     assert there.answers_given == [STARTED, FAILED, FENCED, FINISHED, FINISHED]
-
-
-async def test_an_abort_is_no_failure_of_the_agent(env: WorkflowEnvironment) -> None:
-    there = world(plan=plan(wait_before_power=timedelta(days=3650)))
-    async with fencing(env, there) as run:
-        await run.until(lambda status: status.doing == "waits before power-management")
-        await run.abort()
-        await run.result(Outcome.ABORTED)
-    assert there.answers_given == [STARTED, HELD_BACK]
-
-
-async def test_a_machine_that_is_to_be_left_off_is_a_success(env: WorkflowEnvironment) -> None:
-    there = world(plan=plan(restarts=0, power_on=False))
-    await fenced(env, there, Outcome.FENCED_OFF)
-    assert there.answers_given == [STARTED, FENCED, FINISHED, FINISHED]
-    assert there.count("on") == 0
-
-
-async def test_whoever_can_not_be_answered_is_not_acted_for(env: WorkflowEnvironment) -> None:
-    """S33: an object that never hears that it has been served would be served again and again."""
-    there = world(answer_errors=[failure(ErrorType.FORBIDDEN, "may not patch its status")] * 50)
-    assert "may not patch its status" in (await fenced(env, there, Outcome.REFUSED)).message
-    assert (there.count("cordon"), there.count("off")) == (0, 0)
-    assert not there.marked
-
-
-async def test_a_wish_that_is_gone_before_the_beginning_begins_nothing(env: WorkflowEnvironment) -> None:
-    there = world(withdrawn="was deleted")
-    await fenced(env, there, Outcome.REFUSED)
-    assert (there.count("cordon"), there.marked) == (0, "")
 
 
 async def test_words_in_between_hold_nothing_up_and_the_last_one_is_tried_until_it_is_written(env: WorkflowEnvironment) -> None:

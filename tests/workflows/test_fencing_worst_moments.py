@@ -10,12 +10,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fenced, fencing
-from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
-from workflows.definitions.fencing import Fencing
 
 
 async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnvironment) -> None:
@@ -34,24 +31,6 @@ async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnviron
     assert world.broken == []
     assert "terminate" not in world.acts
     assert "switched it on" in status.problem
-
-
-async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit(env: WorkflowEnvironment) -> None:
-    """S6, S8: ada saw boot-1 off. While the episode queues somebody switches the machine on; it hangs again as boot-2."""
-    world = World(plan=plan(tries=1, restarts=0))
-    world.read_errors = [failure(ErrorType.UNAUTHORIZED, "wrong password")] * 1000
-    world.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")]
-    async with fencing(env, world) as run:
-        await run.parked()
-        await run.acknowledge("pulled the plug")
-        await run.until(lambda status: "waits for a permit" in status.doing)
-        world.boot_id, world.ready = "boot-2", True  # plugged in again
-        await run.tell(world.observation())
-        world.ready = False  # and it hangs again
-        await run.tell(world.observation())
-        await run.handle.signal(Fencing.permit_granted)
-        await let_pass(env, run.handle, timedelta(hours=1))
-        assert world.consequences == []
 
 
 async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: WorkflowEnvironment) -> None:

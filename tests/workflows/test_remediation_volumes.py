@@ -84,12 +84,3 @@ def test_a_worker_that_is_lost_before_it_has_detached_is_followed_by_one_more_tr
     world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed(), errors={DETACHING: ["before"]})
     remediated(world, Outcome.RECOVERED)
     assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
-
-
-def test_a_step_whose_volume_stays_is_followed_by_the_next_one_and_touches_no_power() -> None:
-    node = instance()
-    node.stuck = {"vol-1"}
-    world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed())
-    remediated(world, Outcome.REPLACED)
-    assert node.commands == []
-    assert node.consequences == []

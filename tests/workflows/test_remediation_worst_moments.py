@@ -446,22 +446,6 @@ def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> Non
     assert world.count("restore-path") == 1
 
 
-def test_a_machine_that_a_step_of_an_earlier_history_left_off_is_told_of() -> None:
-    """S35: switching it on again is a person's decision, who has to know."""
-    node = SickNode(plan=plan(tries=1, restarts=0))
-    node.on_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 9
-    world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        for _ in range(2):
-            play.roll()
-            play.skip(2 * MINUTE)
-        assert len(play.runs) == 3
-        play.abort()
-        result = play.result(Outcome.ABORTED)
-    assert "the machine may be off" in result.message
-
-
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) -> None:
     """S34: nothing was under way when the history ended; of another incident's nobody knows, and its last act is waited out."""
