@@ -11,44 +11,22 @@ from policy.remediation.escalation import Strategy
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import ASKS, MINUTE, step
 
+
+def _theme(mishaps: str) -> tuple[Mishap, ...]:
+    return tuple(map(Mishap, mishaps.split(", ")))
+
+
 THEMES = (
     tuple(Mishap),
-    (
-        Mishap.STUCK,
-        Mishap.ONE_STUCK,
-        Mishap.SILENT,
-        Mishap.SLOW,
-        Mishap.LATE,
-        Mishap.UNSURE,
-        Mishap.LOCKED,
-        Mishap.UNREACHABLE,
-        Mishap.HEAL,
-    ),
-    (Mishap.OTHERS_ON, Mishap.OTHERS_OFF, Mishap.REBOOT, Mishap.FLAP, Mishap.STUBBORN, Mishap.PATH_OPENED, Mishap.ATTACHED_AGAIN),
-    (Mishap.NODE_GONE, Mishap.NODE_ANEW, Mishap.NODE_REPLACED, Mishap.UNMARKED, Mishap.NEED_GONE, Mishap.NEED_BACK, Mishap.FLAP),
-    (Mishap.LOST_BEFORE, Mishap.LOST_AFTER, Mishap.LATE, Mishap.OWN_NODE, Mishap.TERMINATE, Mishap.UNSURE, Mishap.REFUSED),
-    (Mishap.HOLD, Mishap.ABORT, Mishap.ABORT_ON, Mishap.CANCEL, Mishap.VETO, Mishap.LEASED, Mishap.STUBBORN, Mishap.OTHERS_ON),
-    (Mishap.FIRST_SILENT, Mishap.SPEAKS, Mishap.ONE_DEAD, Mishap.UNREACHABLE, Mishap.RECONFIGURED, Mishap.LOCKED, Mishap.HEAL),
-    (Mishap.BACKUP, Mishap.UNMARKED, Mishap.NODE_ANEW, Mishap.TERMINATE, Mishap.STUBBORN, Mishap.OTHERS_ON, Mishap.ROLL),
-    (
-        Mishap.FORBIDDEN,
-        Mishap.BUSY,
-        Mishap.UNLICENSED_LONG,
-        Mishap.LICENSED_AGAIN,
-        Mishap.BREAKER,
-        Mishap.REFUSED,
-        Mishap.TERMINATE,
-    ),
-    (
-        Mishap.PRESERVED,
-        Mishap.NO_VETO,
-        Mishap.VETO,
-        Mishap.BUSY,
-        Mishap.HOLD,
-        Mishap.TAKEN_OVER,
-        Mishap.LICENSED_AGAIN,
-        Mishap.ROLL,
-    ),
+    _theme("stuck, one stuck, silent, slow, late, unsure, locked, unreachable, heal"),
+    _theme("others on, others off, reboot, flap, stubborn, path opened, attached again"),
+    _theme("node gone, node anew, node replaced, unmarked, need gone, need back, flap"),
+    _theme("lost before, lost after, late, own node, terminate, unsure, refused"),
+    _theme("hold, abort, abort and power on, cancel, veto, leased, stubborn, others on"),
+    _theme("first level silent, speaks, one dead, unreachable, reconfigured, locked, heal"),
+    _theme("backup, unmarked, node anew, terminate, stubborn, others on, roll"),
+    _theme("forbidden, busy, licence lost, licence back, breaker, refused, terminate"),
+    _theme("preserved, no veto, veto, busy, hold, taken over, licence back, roll"),
 )
 """What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
 remembered, the API server and leave, who else has a say."""

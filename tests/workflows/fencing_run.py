@@ -108,11 +108,18 @@ STICKY = timedelta(milliseconds=500)
 
 @asynccontextmanager
 async def fencing(
-    env: WorkflowEnvironment, world: World, *, at: str = "", client: Client | None = None, id_ends: str = "", **changes: object
+    env: WorkflowEnvironment,
+    world: World,
+    *,
+    at: str = "",
+    parks: bool = False,
+    client: Client | None = None,
+    id_ends: str = "",
+    **changes: object,
 ) -> AsyncIterator[Run]:
     """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side. at: the act in whose middle it is
-    stopped, until it is to go on. client: of its workers, where it is not the environment's. id_ends: what follows the node's
-    name in the workflow id."""
+    stopped, until it is to go on. parks: it waits for a person before the test begins. client: of its workers, where it is not
+    the environment's. id_ends: what follows the node's name in the workflow id."""
     stopped = asyncio.Event()
     if at:
         world.gates[at] = stopped
@@ -142,6 +149,8 @@ async def fencing(
         try:
             if at:
                 await run.did(at)
+            if parks:
+                await run.parked()
             yield run
         finally:
             for gate in world.gates.values():

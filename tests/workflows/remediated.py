@@ -31,7 +31,6 @@ from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
 from policy.episode.permits import Release
 from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
@@ -98,22 +97,12 @@ class Made:
     """It is being deleted, until then."""
 
 
-class SickNode(World):
-    """The node of the machine, which a person may have confirmed to be well."""
-
-    confirmed_well = False
-
-    def observation(self) -> Observation:
-        seen = super().observation()
-        return Observation(**{name: getattr(seen, name) for name in seen.__slots__} | {"confirmed_well": self.confirmed_well})
-
-
 @dataclass
 class Remediated:
     """The world. `acts` is what was done, in order; `broken` what should never have been."""
 
     ladder: tuple[EscalationStep, ...]
-    node: SickNode = field(default_factory=SickNode)
+    node: World = field(default_factory=World)
     need: Need = field(default_factory=lambda: Need(kind=NeedKind.CHECK, reason="workers: Ready is Unknown", check=CHECK))
     of_machines: bool = False
     """Its check judges Machines: one that goes is left alone by it, one that is gone is selected no more."""
@@ -207,9 +196,9 @@ class Remediated:
         return next(each for each in self.siblings if each.name == "w-8")
 
 
-def silent(**changes: Any) -> SickNode:
+def silent(**changes: Any) -> World:
     """A node whose BMC answers nobody."""
-    node = SickNode(plan=scripted.plan(**changes))
+    node = World(plan=scripted.plan(**changes))
     node.silent = set(node.power)
     return node
 

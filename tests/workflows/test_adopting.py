@@ -16,7 +16,7 @@ from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK, CUT, FREE, PORT
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, SELF, Remediated, SickNode, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, SELF, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
@@ -31,9 +31,9 @@ def switched(*isolation: PlannedMethod, **changes: object) -> FencingPlan:
     return plan(**({"tries": 1, "restarts": 0, "isolation": isolation, "recovery": (BACK,)} | changes))
 
 
-def tainted(**changes: object) -> SickNode:
+def tainted(**changes: object) -> World:
     """A node on which the out-of-service taint of an episode that was terminated still stands."""
-    return SickNode(mark=left_by("old", out_of_service=True), tainted=True, **changes)  # type: ignore[arg-type]
+    return World(mark=left_by("old", out_of_service=True), tainted=True, **changes)  # type: ignore[arg-type]
 
 
 # In flight ------------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def test_no_step_of_a_remediation_begins_while_an_act_of_a_terminated_episode_ma
     first: EscalationStep, act: str
 ) -> None:
     """S34: the off of a predecessor may still be on its way to the device, whatever this one does."""
-    world = Remediated(ladder=(first,), node=SickNode(mark=left_by("old")))
+    world = Remediated(ladder=(first,), node=World(mark=left_by("old")))
     with Play(world) as play:
         play.did(act)
         assert play.passed >= IN_FLIGHT
@@ -119,7 +119,7 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_i
 
 def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_a_persons_word() -> None:
     """S1, S35: what was freed behind it is not known, and no restart is proven."""
-    node = SickNode(plan=switched(CUT, wait_before_power=10 * MINUTE), mark=left_by("old", paths=(PORT.endpoint,)), ready=False)
+    node = World(plan=switched(CUT, wait_before_power=10 * MINUTE), mark=left_by("old", paths=(PORT.endpoint,)), ready=False)
     node.paths[PORT.endpoint] = PowerState.OFF
     world = Remediated(ladder=(FENCE,), node=node)
     with Play(world) as play:
@@ -136,7 +136,7 @@ def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_
 
 def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_terminated_episode_cut() -> None:
     """S35: whoever cleans up after it knows of the path by that alone."""
-    node = SickNode(plan=switched(CUT), mark=left_by("old", paths=(PORT.endpoint,)))
+    node = World(plan=switched(CUT), mark=left_by("old", paths=(PORT.endpoint,)))
     world = Remediated(ladder=(SELF,), node=node, has_machine=False)
     with Play(world) as play:
         play.did(f"create {OBJECT}")
@@ -150,7 +150,7 @@ def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_termin
 def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_it(freeing: str) -> None:
     """S1, S35: the path is one, whichever step has cut it and whichever has freed."""
     plans = [switched(CUT, FREE), switched(CUT)]
-    node = SickNode(plan=plans.pop(0 if freeing == "first" else 1))
+    node = World(plan=plans.pop(0 if freeing == "first" else 1))
     node.silent = {"ipmi://10.0.0.7:623"}
     world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
     with Play(world) as play:
@@ -166,7 +166,7 @@ def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_
 
 def test_a_path_behind_which_no_step_has_freed_anything_is_given_back_once() -> None:
     """S35: also where two fencings of the ladder have cut it, and neither could go on."""
-    node = SickNode(plan=switched(CUT))
+    node = World(plan=switched(CUT))
     node.silent = {"ipmi://10.0.0.7:623"}
     world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
     with Play(world) as play:

@@ -269,8 +269,7 @@ async def test_a_node_that_is_back_before_the_lost_answer_to_on_is_known_of_need
 async def test_a_parked_node_that_is_back_but_cannot_be_switched_on_waits_for_a_person_once(env: WorkflowEnvironment) -> None:
     """S35: no second parking inside the first one, and a word that comes while power-on is tried is heard."""
     world = World(ignores_off=True, on_errors=[SILENT] * 50)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         await run.sees(ready=True)
         await run.until(lambda status: "came back by itself; but" in status.problem)
         assert (await run.status()).phase is Phase.NEEDS_HUMAN
@@ -291,8 +290,7 @@ async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserve
 async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironment) -> None:
     """S6, S1: the machine was asked on since; that the next off could not be sent does not make the old one count again."""
     world = World(plan=plan(tries=2, restarts=0), ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         offs = world.count("off")
         world.ready, world.boots = True, False  # back by itself: it is asked on, and stays as it is
         world.gates["on"] = asyncio.Event()
@@ -314,8 +312,7 @@ async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironm
 async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
     """S35: what a signal says is believed only once it was read."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
         await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
         failed = ("look", "failed")

@@ -81,8 +81,7 @@ async def test_a_resume_acts_by_the_configuration_that_was_mended(env: WorkflowE
     """S9: nothing was touched yet, so that the new plug is the one that goes off, and the old one never does."""
     world = World(plan=plan(levels=((WRONG,),)))
     world.read_errors.append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         _mend(world)
         del world.power[WRONG.endpoint]
         await run.resume()
@@ -107,8 +106,7 @@ async def test_a_resume_under_a_configuration_that_is_still_wrong_asks_again(env
     """S9: what can't be looked up is told, and an abort still ends it."""
     world = World(plan=plan(levels=((WRONG,),)))
     world.read_errors.append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.pin_errors.append(failure(ErrorType.INVALID_CONFIG, "there is no such template"))
         await run.resume()
         await run.until(lambda status: "there is no such template" in status.problem)
@@ -121,8 +119,7 @@ async def test_a_resume_under_a_configuration_that_is_still_wrong_asks_again(env
 async def test_what_was_switched_off_by_the_old_device_is_switched_on_by_it(env: WorkflowEnvironment) -> None:
     """S9: once a device was touched, a mended configuration sends no other one an off, and the way back is the old one's."""
     world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         _mend(world)
         await run.resume()
         await run.until(lambda status: "target-changed" in status.problem)
@@ -175,8 +172,7 @@ def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
 async def test_a_word_for_off_is_followed_by_an_on_of_the_device_that_was_mended(env: WorkflowEnvironment) -> None:
     """S8, S9: the word is about the machine. No device was touched, so that the configuration of now is the one that acts."""
     world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint}, enough=1)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         _rewired(world, PowerState.OFF)
         await run.acknowledge("pulled the plug")
         result = await run.result(Outcome.RECOVERED)
@@ -188,8 +184,7 @@ async def test_a_word_for_off_is_followed_by_an_on_of_the_device_that_was_mended
 async def test_a_word_does_not_outlast_a_mended_device_that_says_on(env: WorkflowEnvironment) -> None:
     """S6, S8: nobody had heard that device before the word. It is switched off itself, and proves off."""
     world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=1), silent={WRONG.endpoint}, enough=1)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         _rewired(world)
         await run.acknowledge("pulled the plug")
         result = await run.result(Outcome.RECOVERED)
@@ -201,8 +196,7 @@ async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: W
     """S9: its Node is gone, so that nobody can tell which device is configured for it; the pinned one was never switched off by
     us. A person hears what to do."""
     world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint})
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         _rewired(world)
         world.present, world.mark = False, None
         world.pin_errors.append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
@@ -219,8 +213,7 @@ async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: Workfl
     """S9: what is cut can only be given back as it was pinned, and the plug of then is not the node's any more."""
     isolation = (CORDON, PlannedMethod(name="cut", act=Act.CUT_PATH, device=CUT))
     world = World(plan=plan(levels=((WRONG,),), isolation=isolation, tries=1, restarts=0), silent={WRONG.endpoint})
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         _rewired(world)
         await run.acknowledge("pulled the plug")
         await run.until(lambda status: "target-changed" in status.problem)

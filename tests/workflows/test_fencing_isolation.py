@@ -237,8 +237,7 @@ async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_
 ) -> None:
     """S9: as after the first queue, as long as nothing has been done to it."""
     world = World(plan=fabric_only(tries=1, restarts=0), silent={PORT.endpoint})
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.silent, world.boot_id = set(), "boot-2"
         await run.resume("the switch answers again")
         await run.did("free-cut-pods")
@@ -422,8 +421,7 @@ async def test_a_machine_that_nobody_wants_given_up_any_more_is_switched_on_by_a
 async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: WorkflowEnvironment) -> None:
     """S1: what counts is a word about this path, after its pods were freed."""
     world = World(plan=fabric_only(tries=1, restarts=0), silent={PORT.endpoint})
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.silent.clear()
         await run.resume("the switch answers again")
         await run.did("free-cut-pods")

@@ -121,8 +121,7 @@ async def test_an_off_waits_its_delay_and_a_node_that_comes_back_meanwhile_is_le
 async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_recovered(env: WorkflowEnvironment) -> None:
     """S8, S35: the word is what the restart is counted from, where no off was ever carried out."""
     world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.power[BMC.endpoint] = PowerState.OFF
         await run.acknowledge("pulled both plugs")
         await run.did("taint")

@@ -49,8 +49,7 @@ async def test_an_abort_with_power_on_brings_the_node_back(env: WorkflowEnvironm
 async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> None:
     """S8: with who and why, and nothing less; as an abort."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.acknowledge(" ")
         assert "reason" in str(refused.value.cause)
@@ -76,8 +75,7 @@ async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironme
 async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_be_removed(env: WorkflowEnvironment) -> None:
     """S8: a word that nothing would be done with is refused; the person would believe that it had been of use."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.unmark_errors.extend(failure(ErrorType.FORBIDDEN, "may not patch nodes") for _ in range(500))
         await run.abort()
         await run.until(lambda status: "our marks can't be removed" in status.problem and status.phase is Phase.NEEDS_HUMAN)
@@ -152,8 +150,7 @@ async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowE
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""
     world = World(on_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500, answers=[SHORT_CIRCUIT] * 500)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         assert world.pods == 0
         world.on_errors.clear()
         await run.resume("the BMC answers again")
@@ -165,8 +162,7 @@ async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: Wor
     """S14: freed, but what is left destroys the machine."""
     given_up = plan(terminate_instance=True, power_on=False)
     world = World(plan=given_up, terminate_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         assert world.pods == 0
         world.terminate_errors.clear()
         await run.resume("the cloud answers again")
@@ -177,8 +173,7 @@ async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: Wor
 async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:
     """Search attributes, details and the record are there for whoever looks."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         description = await run.handle.describe()
         found = {pair.key.name: pair.value for pair in description.typed_search_attributes}
         assert found["Node"] == NODE
@@ -217,8 +212,7 @@ async def test_a_hold_that_comes_during_the_last_look_makes_it_look_again(env: W
 async def test_abort_with_power_on_switches_on_even_if_freeing_fails(env: WorkflowEnvironment) -> None:
     """S35: the two are decisions of their own."""
     world = World(free_errors=[failure(ErrorType.UNREACHABLE, "the API server is away")] * 99)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         await run.abort(power_on=True)
         result = await run.result(Outcome.ABORTED)
     assert world.count("on") == 1
@@ -243,8 +237,7 @@ async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: Work
 async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard(env: WorkflowEnvironment) -> None:
     """S35: an abort between two rests must not wait for the next news."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.gates["glance"] = asyncio.Event()
         world.acts.clear()
         await run.tell(replace(world.observation(), ready=True))
@@ -258,8 +251,7 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
     """S8: whoever doubts it while the episode still waits for its permit is heard; the devices are asked again."""
     world = World(ignores_off=True)
     world.gates["ask-permit"] = asyncio.Event()
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         await run.acknowledge("I think so")
         await run.did("ask-permit")
         await run.handle.execute_update(Fencing.resume, PersonRequest(who="bob", reason="the fan still turns"))
@@ -276,8 +268,7 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
     silent = failure(ErrorType.UNREACHABLE, "no answer")
     away = failure(ErrorType.UNREACHABLE, "the API server is away")
     world = World(off_errors=[silent] * 9, read_errors=[silent] * 400, free_errors=[away] * 99)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.power = dict.fromkeys(world.power, PowerState.OFF)
         world.read_errors.clear()
         await run.acknowledge("pulled the plug")

@@ -47,8 +47,7 @@ async def test_an_off_that_was_refused_is_none_that_a_reading_could_follow(env: 
 async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: WorkflowEnvironment, *, ready: bool) -> None:
     """S6, S8: the node has started anew while the word waited for its permit. It need not be Ready to write to its volumes."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.gates["ask-permit"] = asyncio.Event()
         await run.acknowledge("pulled the plug")
         await run.did("ask-permit")
@@ -63,8 +62,7 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: Work
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
     """S6, S8: an empty boot id is no other boot: it is not known which it is."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.power[BMC] = PowerState.OFF
         await run.acknowledge("pulled the plug")
         await run.did("taint")

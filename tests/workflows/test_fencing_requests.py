@@ -109,8 +109,7 @@ async def test_a_wish_that_is_withdrawn_during_the_wait_is_the_way_back(env: Wor
 async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_with_the_wish(env: WorkflowEnvironment) -> None:
     """S3, S35: its operator goes on to its next remedy; what it then gives up needs no person of ours."""
     there = world(ignores_off=True)
-    async with fencing(env, there) as run:
-        await run.parked()
+    async with fencing(env, there, parks=True) as run:
         await run.did(f"answer {FAILED}")
         assert there.count("off") == 2, "as often as the object says"
         await run.sees(withdrawn="has timed out", ignores_off=False)
@@ -122,8 +121,7 @@ async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_wi
 async def test_a_success_that_is_told_after_a_resume_is_the_last_word(env: WorkflowEnvironment) -> None:
     """S35: the node is pinned anew by a person's word; the failure that was told before is not taken up again at the end."""
     there = world(boots=False, read_errors=[failure(ErrorType.UNAUTHORIZED, "wrong password")])
-    async with fencing(env, there) as run:
-        await run.parked()
+    async with fencing(env, there, parks=True) as run:
         await run.resume("the password is mended")
         await run.did(f"answer {FINISHED}")
         await run.abort()

@@ -121,8 +121,7 @@ async def test_s03_levels_go_in_their_order_within_the_time_of_all_and_tries_are
     levels = tuple(tuple(map(device, level)) for level in vector["levels"])
     tries = vector["tries_in_total"]
     world = World(plan=plan(levels=levels, tries=tries, restarts=0), ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         record = await run.record()
     assert world.commands == [f"off {each.endpoint}" for level in levels for each in level] * tries
     offs, failed = of(record, "power-off"), of(record, "power-management")

@@ -70,8 +70,7 @@ async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: Wo
     """needs-human is spelled Error, as the seed has no word for it; the problem says what a person is needed for. What is over
     before anybody could be told of it is told by its Events alone."""
     world = World(ignores_off=True)
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True):
         await shown(env, world, Phase.NEEDS_HUMAN)
         power = "Power-Management"
         assert states(world) == [
@@ -116,8 +115,7 @@ async def test_a_clean_up_ends_what_a_terminated_episode_has_left_to_be_seen(env
 
 async def test_an_episode_that_goes_on_after_a_person_is_shown_to_its_end(env: WorkflowEnvironment) -> None:
     world = World(boots=False, plan=plan(boot_timeout=timedelta(seconds=30)))
-    async with fencing(env, world) as run:
-        await run.parked()
+    async with fencing(env, world, parks=True) as run:
         world.boot_id, world.ready = "boot-2", True
         await run.resume("it is well")
         await run.result()

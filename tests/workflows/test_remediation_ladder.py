@@ -24,13 +24,12 @@ from tests.workflows.remediated import (
     SELF,
     Made,
     Remediated,
-    SickNode,
     silent,
     step,
     succeeds,
 )
 from tests.workflows.remediating import Play, remediated
-from tests.workflows.world import plan
+from tests.workflows.world import World, plan
 from workflows.kit import options
 
 # Fencing as a step ----------------------------------------------------------------------------------------------------
@@ -51,7 +50,7 @@ def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow(o
 
 def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:
     """S7: at once, not after the time for its return."""
-    world = Remediated(ladder=(REBOOT, DELETE), node=SickNode(plan=plan(levels=())))
+    world = Remediated(ladder=(REBOOT, DELETE), node=World(plan=plan(levels=())))
     result = remediated(world, Outcome.REPLACED)
     assert "no power device" in next(entry.detail for entry in result.record if entry.outcome == "failed")
     assert "cordon" not in world.acts
@@ -72,7 +71,7 @@ def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
     """S5: however long its plan would wait, the next step comes in time. Nothing is commanded any more, or it is off, freed and
     on again: its return is waited for no longer, and it is not switched off again."""
     slow = {"boot_timeout": timedelta(hours=2)} if off else {"wait_before_power": timedelta(hours=2)}
-    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=SickNode(boots=False, plan=plan(**slow)))
+    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=World(boots=False, plan=plan(**slow)))
     with Play(world) as play:
         play.did("give-up")
         assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
@@ -84,7 +83,7 @@ def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
 
 def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step() -> None:
     """S1, S32: nobody reads the proof any more. It stood because not all pods went, and the machine could not be switched on."""
-    node = SickNode(plan=plan(tries=1, restarts=0), pods_stay=True)
+    node = World(plan=plan(tries=1, restarts=0), pods_stay=True)
     world = Remediated(ladder=(FENCE, SELF), node=node)
     forbidden = [failure(ErrorType.FORBIDDEN, "no right to patch nodes")] * 15
     world.after["power-management.taint-out-of-service"] = lambda: world.errors.update(
@@ -101,7 +100,7 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
 
 def test_a_later_step_waits_out_what_an_earlier_fencing_had_in_flight() -> None:
     """S34: its last off was lost with its worker; the reboot sends none before that one's time is over."""
-    node = SickNode(plan=plan(tries=1, restarts=0))
+    node = World(plan=plan(tries=1, restarts=0))
     world = Remediated(ladder=(FENCE, REBOOT), node=node)
     world.errors["power-management.power-off"] = ["before"]
     with Play(world) as play:
@@ -230,7 +229,7 @@ def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
 
 def test_a_ladder_that_has_rebooted_is_not_called_given_up_before_power_off() -> None:
     """S35: its second round has not switched anything off, its first one has."""
-    world = Remediated(ladder=(REBOOT,), node=SickNode(boots=False))
+    world = Remediated(ladder=(REBOOT,), node=World(boots=False))
     with Play(world) as play:
         play.parked()
         world.node.looks = [LookVerdict.VETOED] * 2

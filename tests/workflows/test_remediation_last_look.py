@@ -14,9 +14,9 @@ from policy.remediation.escalation import EscalationStep, Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.plans import BACK, CUT, FREE, PORT
-from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, SELF, Made, Remediated, SickNode, step
+from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, SELF, Made, Remediated, step
 from tests.workflows.remediating import Play, remediated
-from tests.workflows.world import plan
+from tests.workflows.world import World, plan
 
 STEPS = [
     (DELETE, "give-up"),
@@ -95,7 +95,7 @@ def test_a_look_that_was_long_ago_licenses_nothing(first: EscalationStep, act: s
 def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
     """S20, S45: to read that the path is cut may take long, and the node has recovered meanwhile."""
     isolation = (CUT, FREE)
-    node = SickNode(plan=plan(isolation=isolation, recovery=(BACK,)))
+    node = World(plan=plan(isolation=isolation, recovery=(BACK,)))
     world = Remediated(ladder=(FENCE,), node=node)
     with Play(world) as play:
 
@@ -165,7 +165,7 @@ def test_what_an_earlier_step_has_done_stays_remembered() -> None:
 
 def test_a_fencing_that_came_to_nothing_is_not_remembered() -> None:
     """The node came back while it was waited for, and nothing was done to it."""
-    node = SickNode(plan=plan(wait_before_power=10 * MINUTE, isolation=()))
+    node = World(plan=plan(wait_before_power=10 * MINUTE, isolation=()))
     world = Remediated(ladder=(FENCE,), node=node, stands=("before", "before"))
     with Play(world) as play:
         play.until(lambda status: status.doing == "waits before power-management")

@@ -13,9 +13,9 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from tests.workflows.plans import BACK, CUT, PORT
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, SickNode, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, step
 from tests.workflows.remediating import Play
-from tests.workflows.world import plan
+from tests.workflows.world import World, plan
 
 SLOW = step(Strategy.EXTERNAL, timedelta(hours=5))
 BMC = "ipmi://10.0.0.7:623"
@@ -24,7 +24,7 @@ SILENT = failure(ErrorType.UNREACHABLE, "no answer")
 
 def stays_off(*, excused: bool = True, ladder: tuple[object, ...] = (FENCE, SLOW), **changes: object) -> Remediated:
     """Its fencing switches it off and can't switch it on. excused: nobody asks for it any more from then on."""
-    node = SickNode(plan=plan(tries=1, restarts=0, **changes), on_errors=[SILENT] * 500)
+    node = World(plan=plan(tries=1, restarts=0, **changes), on_errors=[SILENT] * 500)
     world = Remediated(ladder=ladder, node=node, has_machine=False)  # type: ignore[arg-type]
     if excused:
         world.before["power-management.power-on"] = lambda: setattr(node, "excused", True)
@@ -171,7 +171,7 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
 
 def test_resume_brings_a_machine_back_that_was_to_be_given_up_and_is_wanted_again() -> None:
     """S20, S35: off is proven, and before it is given up its check is gone: nobody gives it up on that."""
-    world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(terminate_instance=True, power_on=False)), has_machine=False)
+    world = Remediated(ladder=(FENCE,), node=World(plan=plan(terminate_instance=True, power_on=False)), has_machine=False)
     world.after["power-management.power-off"] = lambda: setattr(world.node, "excused", True)
     with Play(world) as play:
         play.parked()

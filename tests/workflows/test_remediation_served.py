@@ -25,8 +25,8 @@ from policy.remediation.escalation import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of
-from tests.workflows.remediated import Remediated, ScriptedRemediation, SickNode, step
-from tests.workflows.world import NODE, plan
+from tests.workflows.remediated import Remediated, ScriptedRemediation, step
+from tests.workflows.world import NODE, World, plan
 from workflows.definitions.remediation import Remediation
 from workflows.kit import handing_over
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
@@ -102,7 +102,7 @@ async def test_a_machine_is_deleted_on_a_server_and_replaced(server: WorkflowEnv
 
 async def test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew(server: WorkflowEnvironment) -> None:
     """S14, S35: another controller, our fencing, a person; then the first step once more."""
-    node = SickNode(plan=plan(tries=1, restarts=0))
+    node = World(plan=plan(tries=1, restarts=0))
     node.silent = set(node.power)
     world = Remediated(ladder=(SELF, FENCE), node=node, has_machine=False)
     async with remediating(server, world) as handle:

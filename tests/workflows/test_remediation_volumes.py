@@ -11,9 +11,9 @@ from policy.fence.plan import PowerDevice
 from policy.fence.power import VolumeState
 from policy.remediation.escalation import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
-from tests.workflows.remediated import DELETE, MINUTE, Remediated, SickNode, step
+from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
 from tests.workflows.remediating import remediated
-from tests.workflows.world import plan
+from tests.workflows.world import World, plan
 
 DETACH = step(Strategy.DETACH_VOLUMES, 30 * MINUTE)
 INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
@@ -27,10 +27,10 @@ def failed(volume: AttachedVolume = VOLUME) -> FailedVolumes:
     return FailedVolumes(failure=Failure(volumes=(volume,), mounting=(DATABASE,)), eviction_timeout=MINUTE)
 
 
-def instance() -> SickNode:
+def instance() -> World:
     """A machine of a cloud, with two volumes."""
     volumes = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
-    return SickNode(plan=plan(levels=((INSTANCE,),), tries=1, restarts=0), volumes=volumes)
+    return World(plan=plan(levels=((INSTANCE,),), tries=1, restarts=0), volumes=volumes)
 
 
 def touched(world: Remediated) -> list[str]:

@@ -25,13 +25,12 @@ from tests.workflows.remediated import (
     SELF,
     Made,
     Remediated,
-    SickNode,
     silent,
     step,
     succeeds,
 )
 from tests.workflows.remediating import Play, remediated
-from tests.workflows.world import left_by, plan
+from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
 
 SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
@@ -70,34 +69,21 @@ def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
         play.result()
 
 
+ACTS = [
+    *(f"remediation.{each}-object" for each in ("create", "read", "time-out", "delete")),
+    *(f"remediation.{each}" for each in ("remember", "follow-machine", "request-owner", "annotate-external", "take-back")),
+    *("isolation.mark", "isolation.pin-target", "target.last-look", "target.tell", "preservation.give-up"),
+    *("power-management.power-off", "power-management.power-on", "recovery.mark-schedulable"),
+]
+
+
 @pytest.mark.parametrize("befalls", ["before", "after"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "isolation.mark",
-        "target.last-look",
-        "remediation.remember",
-        "preservation.give-up",
-        "remediation.follow-machine",
-        "remediation.create-object",
-        "remediation.read-object",
-        "remediation.time-out-object",
-        "remediation.delete-object",
-        "remediation.request-owner",
-        "remediation.annotate-external",
-        "remediation.take-back",
-        "recovery.mark-schedulable",
-        "target.tell",
-        "isolation.pin-target",
-        "power-management.power-off",
-        "power-management.power-on",
-    ],
-)
+@pytest.mark.parametrize("name", ACTS)
 def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befalls: str) -> None:
     """S33, S35: every step is tried, one deletion is asked for, and nothing of it is left behind."""
     short = [replace(each, timeout=timedelta(seconds=20)) for each in (SELF, ANNOTATE, OWNER, FENCE)]
     world = Remediated(ladder=(*short, DELETE), goes_after=MINUTE, ready_after=MINUTE)
-    world.node = SickNode(boots=False, plan=plan(tries=1, restarts=0))
+    world.node = World(boots=False, plan=plan(tries=1, restarts=0))
     world.errors[name] = [befalls] * 2
     remediated(world, Outcome.REPLACED)
     assert len(world.deletions) == 1
@@ -208,7 +194,7 @@ def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> N
 
 def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
     """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
-    world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
+    world = Remediated(ladder=(FENCE,), node=World(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
     lost = {"power-management.read-power": ["before", None]}
     world.after["power-management.power-off"] = lambda: world.errors.update(lost)
     remediated(world, Outcome.RECOVERED)
@@ -435,7 +421,7 @@ def test_a_path_that_an_earlier_history_has_cut_is_given_back_where_nothing_was_
 
 def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> None:
     """S35, S44: a predecessor had cut it; the reboot knows of it and has no way to give it back, the fencing after it has."""
-    node = SickNode(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
+    node = World(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
     node.mark, node.paths[PORT.endpoint] = left_by("i-0", paths=(PORT.endpoint,)), PowerState.OFF
     node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")]
     world = Remediated(ladder=(step(Strategy.REBOOT, 20 * MINUTE), FENCE), node=node, has_machine=False)

@@ -7,17 +7,17 @@ from dataclasses import replace
 from activities.errors import ErrorType, failure
 from policy.fence.plan import CORDON, Act, PlannedMethod
 from policy.objects.marks import Mark
-from tests.workflows.remediated import FENCE, OBJECT, REBOOT, SELF, Remediated, SickNode
+from tests.workflows.remediated import FENCE, OBJECT, REBOOT, SELF, Remediated
 from tests.workflows.remediating import Play
-from tests.workflows.world import left_by, plan
+from tests.workflows.world import World, left_by, plan
 
 SICK = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick"})
 SAID = (True, ("example.com/sick:NoSchedule",))
 
 
-def isolated(**changes: object) -> SickNode:
+def isolated(**changes: object) -> World:
     """A node that is cordoned and tainted before it is switched off."""
-    return SickNode(plan=plan(**({"isolation": (CORDON, SICK), "tries": 1, "restarts": 0} | changes)))
+    return World(plan=plan(**({"isolation": (CORDON, SICK), "tries": 1, "restarts": 0} | changes)))
 
 
 def removed(world: Remediated) -> None:

@@ -173,6 +173,8 @@ class World:
     events: list[contract.ToldEvent] = field(default_factory=list)
     tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""
+    confirmed_well: bool = False
+    """A person has confirmed that it is well."""
     excused: bool = False
     """Nobody asks for the node any more, whatever it says."""
     withdrawn: str = ""
@@ -205,6 +207,23 @@ class World:
         if (gate := self.gates.get(name)) is not None:
             await gate.wait()
 
+    @staticmethod
+    def may_fail(errors: list[ApplicationError]) -> None:
+        """Fail with the next of them."""
+        if errors:
+            raise errors.pop(0)
+
+    def require_voice(self, endpoint: str) -> None:
+        """Not of a device that answers nothing."""
+        if endpoint in self.silent:
+            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+
+    def may_lose_the_answer(self) -> None:
+        """It was carried out all the same."""
+        if self.off_lost:
+            self.off_lost -= 1
+            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+
     def observation(self) -> Observation:
         """The node as it is now."""
         return Observation(
@@ -217,6 +236,7 @@ class World:
             system_uuid="sys-7",
             ready_since=self.ready_since if self.ready else None,
             unhealthy=not self.ready,
+            confirmed_well=self.confirmed_well,
             asked_by=(self.need.object_uid,) if self.need.object_uid and not self.withdrawn else (),
         )
 
@@ -301,7 +321,7 @@ def _target_of(request: contract.PinRequest, pinned: Pinned) -> contract.Target:
 
 
 class ScriptedTarget:
-    """The world behind the contracts."""
+    """The world behind the contracts. What is not here is asked by no episode."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -311,8 +331,7 @@ class ScriptedTarget:
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
         world, wanted = self.world, request.wanted
         await world.act("pin")
-        if world.pin_errors:
-            raise world.pin_errors.pop(0)
+        world.may_fail(world.pin_errors)
         pinned = Pinned(
             node=NODE,
             uid=world.uid,
@@ -347,8 +366,7 @@ class ScriptedTarget:
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("mark")
         before, self.world.mark = self.world.mark, marked(self.world.mark, request)
-        if self.world.mark_errors:
-            raise self.world.mark_errors.pop(0)
+        self.world.may_fail(self.world.mark_errors)
         await self._hear_along(request.news)
         return contract.ActResult(changed=self.world.mark != before, detail="marked", added=self.world.mark.added)
 
@@ -359,8 +377,7 @@ class ScriptedTarget:
         if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1
             world.ready = world.lingers >= 0
-        if world.look_errors:
-            raise world.look_errors.pop(0)
+        world.may_fail(world.look_errors)
         holder = ""
         if request.lease is not None:
             world.leased.append(request.lease)
@@ -405,8 +422,7 @@ class ScriptedTarget:
     async def tell(self, request: contract.TellRequest) -> None:
         if (gate := self.world.gates.get("tell")) is not None:
             await gate.wait()
-        if self.world.tell_errors:
-            raise self.world.tell_errors.pop(0)
+        self.world.may_fail(self.world.tell_errors)
         await self._hear(request.news)
 
     async def _hear_along(self, news: contract.News | None) -> None:
@@ -431,8 +447,7 @@ class ScriptedTarget:
     async def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         world = self.world
         await world.act(f"answer {request.answer.stage}")
-        if world.answer_errors:
-            raise world.answer_errors.pop(0)
+        world.may_fail(world.answer_errors)
         if not world.withdrawn:
             world.answers_given.append(request.answer.stage)
         return contract.AnswerResult(withdrawn=world.withdrawn)
@@ -474,8 +489,7 @@ class ScriptedTarget:
 
     async def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
         await self.world.act("uncordon" if not request.keep_cordon else "unmark")
-        if self.world.unmark_errors:
-            raise self.world.unmark_errors.pop(0)
+        self.world.may_fail(self.world.unmark_errors)
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
         self.world.mark = self.world.mark if self.world.noted else None
@@ -484,8 +498,7 @@ class ScriptedTarget:
 
     async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:
         world = self.world
-        if world.free_errors:
-            raise world.free_errors.pop(0)
+        world.may_fail(world.free_errors)
         if world.per_minute is not None:
             raise failure(ErrorType.NOT_LICENSED, "a taint frees all at once")
         if not world.present:
@@ -498,8 +511,7 @@ class ScriptedTarget:
 
     async def delete_workload(self, request: contract.FreeRequest) -> contract.FreeResult:
         world = self.world
-        if world.free_errors:
-            raise world.free_errors.pop(0)
+        world.may_fail(world.free_errors)
         world.consequence(request, "delete-workload")
         await world.act("delete-workload")
         deleted = world.pods if world.per_minute is None else min(request.at_most or 0, world.pods)
@@ -550,8 +562,7 @@ class ScriptedTarget:
         if world.boot_id != pinned.boot_id or world.ready:
             raise failure(ErrorType.NOT_PROVEN, "the node is up, or has booted")
         await world.act("free-while-dumping")
-        if world.dumping_errors:
-            raise world.dumping_errors.pop(0)
+        world.may_fail(world.dumping_errors)
         deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
         return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
 
@@ -565,8 +576,7 @@ class ScriptedTarget:
 
     async def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:
         await self.world.act("untaint")
-        if self.world.untaint_errors:
-            raise self.world.untaint_errors.pop(0)
+        self.world.may_fail(self.world.untaint_errors)
         changed = bool(self.world.marked or request.ours)
         self.world.tainted = self.world.tainted and not changed
         seen = await self.looks(request.look) if request.look is not None else None
@@ -575,10 +585,8 @@ class ScriptedTarget:
     async def read_power(self, request: contract.PowerRequest) -> Reading:
         world = self.world
         await world.act("read")
-        if world.read_errors:
-            raise world.read_errors.pop(0)
-        if request.device.endpoint in world.silent:
-            raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer")
+        world.may_fail(world.read_errors)
+        world.require_voice(request.device.endpoint)
         if (due := world.off_due.get(request.device.endpoint)) is not None and clock() >= due:
             del world.off_due[request.device.endpoint]
             world.power[request.device.endpoint] = PowerState.OFF
@@ -592,10 +600,8 @@ class ScriptedTarget:
     async def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
         world.command(request, "off")
-        if world.off_errors:
-            raise world.off_errors.pop(0)
-        if endpoint in world.silent:
-            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        world.may_fail(world.off_errors)
+        world.require_voice(endpoint)
         if world.is_off() and world.proof_read:
             world.broken.append("S33: an off after off had been proven")
         await world.act("off")
@@ -608,9 +614,7 @@ class ScriptedTarget:
         elif not world.ignores_off and endpoint not in world.stuck:
             world.power[endpoint], world.proof_read = PowerState.OFF, False
             world.ready = world.ready and world.lingers > 0
-        if world.off_lost:
-            world.off_lost -= 1
-            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+        world.may_lose_the_answer()
         return contract.CommandResult(sent=True, before=before, after=await self._read_back(request))
 
     async def _read_back(self, request: contract.PowerRequest) -> Reading | None:
@@ -621,12 +625,10 @@ class ScriptedTarget:
     async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
         world.command(request, "on")
-        if world.on_errors:
-            raise world.on_errors.pop(0)
+        world.may_fail(world.on_errors)
         if world.tainted:
             world.broken.append("S32: power on while our taint stands")
-        if endpoint in world.silent:
-            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        world.require_voice(endpoint)
         await world.act("on")
         world.commands.append(f"on {endpoint}")
         before = world.power[endpoint]
@@ -665,8 +667,7 @@ class ScriptedTarget:
         if PowerState.ON in world.power.values():
             world.broken.append("S1: a machine that runs was given up")
         await world.act("terminate")
-        if world.terminate_errors:
-            raise world.terminate_errors.pop(0)
+        world.may_fail(world.terminate_errors)
         return contract.CommandResult(sent=True, before=PowerState.OFF, machine="number-1")
 
     async def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
@@ -680,8 +681,7 @@ class ScriptedTarget:
     async def read_path(self, request: contract.PowerRequest) -> Reading:
         endpoint = request.device.endpoint
         await self.world.act("read-path")
-        if endpoint in self.world.silent:
-            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        self.world.require_voice(endpoint)
         return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock() + self.world.ahead)
 
     async def cut_path(self, request: contract.PowerRequest) -> contract.CommandResult:
@@ -692,9 +692,7 @@ class ScriptedTarget:
 
     async def quarantine(self, request: contract.PowerRequest) -> Quarantine:
         await self.world.act("quarantine")
-        if self.world.off_lost:
-            self.world.off_lost -= 1
-            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+        self.world.may_lose_the_answer()
         return Quarantine(group="sg-quarantine", former=(), at=clock())
 
     async def lift_quarantine(self, request: contract.LiftRequest) -> contract.QuarantineLifted:
@@ -712,13 +710,10 @@ class ScriptedTarget:
     async def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
         world = self.world
         await world.act(f"detach {request.volume}")
-        if world.detach_errors:
-            raise world.detach_errors.pop(0)
+        world.may_fail(world.detach_errors)
         if request.volume not in world.stuck:
             world.volumes[request.volume] = world.after_detaching
-        if world.off_lost:
-            world.off_lost -= 1
-            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+        world.may_lose_the_answer()
         return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
 
     async def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
@@ -727,8 +722,7 @@ class ScriptedTarget:
 
     async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
-        if endpoint in world.silent:
-            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        world.require_voice(endpoint)
         if state is PowerState.OFF and endpoint not in world.noted:
             world.broken.append(f"S35: {endpoint} was cut without a note")
         if state is PowerState.ON and world.consequences and world.boot_id == "boot-1" and not world.word:
@@ -739,18 +733,6 @@ class ScriptedTarget:
             world.paths[endpoint] = state
         return contract.CommandResult(sent=before is not state, before=before)
 
-    async def tell_repetition(self, request: contract.RepetitionRequest) -> None:
-        raise AssertionError("the scanner tells of repetitions, not the episode")
-
-    async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
-        raise failure(ErrorType.NOT_SUPPORTED, "an episode opens no others")
-
-    async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
-        raise failure(ErrorType.NOT_SUPPORTED, "an episode describes no others")
-
-    async def find_open(self, request: contract.FindRequest) -> contract.FoundOpen:
-        raise failure(ErrorType.NOT_SUPPORTED, "an episode looks for no others")
-
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
         answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
@@ -760,6 +742,3 @@ class ScriptedTarget:
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")
         return self.world.portions.pop(0) if self.world.portions else PortionAnswer(problem="no scanner runs")
-
-    async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
-        raise AssertionError("an episode is told by whom it is granted")
