@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -33,76 +35,126 @@ def played(drawn: Drawn) -> Play:
     return play
 
 
-def test_without_an_adversary_a_node_is_fenced_and_comes_back() -> None:
-    """The rest of this module would mean nothing else."""
-    play = played(arranged(plan()))
-    assert play.result.outcome is Outcome.RECOVERED
-    assert play.result.off_proof is not None
-    assert play.adversary.referee.freed
+def said(play: Play) -> list[str]:
+    """What people said that was accepted."""
+    return [each.what for each in play.adversary.referee.said if each.word.taken]
 
 
-def test_a_second_cancellation_does_not_end_an_episode_in_mid_air() -> None:
-    """S35: its marks go, and what was switched off is read."""
-    play = played(arranged(plan(), at("power_off", (Mishap.CANCEL, 0.1), (Mishap.CANCEL, 0.3))))
-    assert play.result.outcome is Outcome.ABORTED
+def held(play: Play) -> bool:
+    return said(play) == ["hold", "resume"] and play.result.outcome is Outcome.RECOVERED
 
 
-@pytest.mark.parametrize("freeing", [Freeing.DELETION, Freeing.OUT_OF_SERVICE_TAINT])
-def test_a_hold_that_comes_while_the_proof_is_read_is_obeyed_before_the_consequence(freeing: Freeing) -> None:
-    """S20: whoever was told that the episode is held may rely on it."""
-    play = played(arranged(plan(freeing=freeing), at("read_power", Mishap.HOLD, number=2), reactions=("resume",)))
-    assert [each.what for each in play.adversary.referee.said if each.word.taken] == ["hold", "resume"]
-    assert play.result.outcome is Outcome.RECOVERED
+def unexposed(play: Play) -> bool:
+    """Our taint never stood on a machine that ran."""
+    return play.adversary.machine.exposed == timedelta(0)
 
 
-def test_a_hold_that_comes_while_a_cut_path_is_read_is_obeyed_before_pods_are_freed() -> None:
-    """S20: the same for what lies behind a cut."""
-    drawn = arranged(
-        plan(isolation=(CORDON, *CUTS, FREE), recovery=(*GIVEN_BACK, UNCORDON)),
-        at("read_path", Mishap.HOLD, number=3),
-        reactions=("resume",),
-    )
-    assert played(drawn).result.outcome is Outcome.RECOVERED
+GIVEN_UP = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
+CUT = plan(isolation=(CORDON, *CUTS, FREE), recovery=(*GIVEN_BACK, UNCORDON))
+QUARANTINED = plan(
+    levels=((CLOUD,),), isolation=(CORDON, QUARANTINE), recovery=(LIFT, UNCORDON), freeing=Freeing.OUT_OF_SERVICE_TAINT
+)
+OTHERS, RESUME = (Mishap.OTHERS_ON, 1.0), {"reactions": ("resume",)}
+
+FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
+    "without an adversary a node is fenced and comes back, or the rest of this module would mean nothing": (
+        arranged(plan()),
+        lambda play: (
+            play.result.outcome is Outcome.RECOVERED and play.result.off_proof is not None and play.adversary.referee.freed
+        ),
+    ),
+    "S35: a second cancellation does not end an episode in mid-air; its marks go, and what was switched off is read": (
+        arranged(plan(), at("power_off", (Mishap.CANCEL, 0.1), (Mishap.CANCEL, 0.3))),
+        lambda play: play.result.outcome is Outcome.ABORTED,
+    ),
+    "S20: whoever was told that the episode is held may rely on it while the proof is read before a deletion": (
+        arranged(plan(freeing=Freeing.DELETION), at("read_power", Mishap.HOLD, number=2), **RESUME),
+        held,
+    ),
+    "S20: the same before a taint": (
+        arranged(plan(freeing=Freeing.OUT_OF_SERVICE_TAINT), at("read_power", Mishap.HOLD, number=2), **RESUME),
+        held,
+    ),
+    "S20: the same for what lies behind a cut": (arranged(CUT, at("read_path", Mishap.HOLD, number=3), **RESUME), held),
+    "S20: there is no way back from giving a machine up, which a hold keeps from it while the proof is read": (
+        arranged(GIVEN_UP, at("read_power", Mishap.HOLD, number=3), **RESUME),
+        lambda play: (play.result.outcome, play.adversary.machine.terminated) == (Outcome.FENCED_OFF, True),
+    ),
+    "S20: a hold is obeyed before the pods of a dead kernel are freed": (
+        arranged(
+            plan(kdump=KdumpRule(trusted=True)), at("mark_unschedulable", Mishap.DUMP), at("read_workload", Mishap.HOLD), **RESUME
+        ),
+        lambda play: said(play) == ["hold", "resume"],
+    ),
+    "an abort ends every hold, so that nobody is told that one is obeyed": (
+        arranged(plan(), at("read_power", Mishap.ABORT_ON, (Mishap.HOLD, 0.3), number=2)),
+        lambda play: [bool(each.word.refused) for each in play.adversary.referee.said] == [False, True],
+    ),
+    "S1, S6: nobody reads the proof while a held episode waits, and somebody switches the machine on": (
+        arranged(plan(), at("taint_out_of_service", (Mishap.HOLD, 0.01), OTHERS), **RESUME),
+        unexposed,
+    ),
+    "S32: giving paths back may take hours, in which somebody switches a machine on that an abort has left off": (
+        arranged(QUARANTINED, at("taint_out_of_service", Mishap.ABORT, Mishap.VETO, (Mishap.OTHERS_ON, 3.0))),
+        unexposed,
+    ),
+    "S1: a taint whose answer was lost may stand, and goes before a person is waited for": (
+        arranged(plan(tries=1, restarts=0), at("taint_out_of_service", (Mishap.OTHERS_ON, 32.0), Mishap.LOST_AFTER), **RESUME),
+        lambda play: bool(play.adversary.asked_for_a_person) and unexposed(play),
+    ),
+    "S1, S6: somebody switches a machine on while the licence to give it up is waited for": (
+        arranged(
+            GIVEN_UP,
+            at("taint_out_of_service", (Mishap.UNLICENSED_LONG, 0.01), (Mishap.OTHERS_ON, 5.0)),
+            reactions=("resume", "abort-on"),
+        ),
+        lambda play: not play.adversary.machine.terminated and unexposed(play),
+    ),
+    "S6: a machine whose devices always say on is said to be off, and is plugged in again while it is being freed": (
+        arranged(
+            plan(**PATIENT),
+            at("power_off", Mishap.STUCK),
+            at("taint_out_of_service", Mishap.STUBBORN, OTHERS),
+            reactions=("acknowledge", "abort-on"),
+        ),
+        lambda play: (
+            play.adversary.referee.on_word and timedelta(0) < play.adversary.machine.exposed_ready < timedelta(minutes=1)
+        ),
+    ),
+    "S7: a machine that somebody else has switched on after it was freed is not called fenced off": (
+        arranged(replace(GIVEN_UP, tries=1, restarts=1), at("taint_out_of_service", (Mishap.OTHERS_ON, 0.01))),
+        lambda play: play.result.outcome in {Outcome.ABORTED, Outcome.RECOVERED} and not play.adversary.machine.terminated,
+    ),
+    "S9, S35: the look before a machine is given up said no for ever, and the flow began anew as fast as it could": (
+        arranged(GIVEN_UP, at("read_workload", (Mishap.NODE_ANEW, 0.01)), reactions=("abort",)),
+        lambda play: (
+            bool(play.adversary.asked_for_a_person) and not play.adversary.machine.terminated and len(play.adversary.acts) < 100
+        ),
+    ),
+    "S35: an abort was heard between two tries of the power-on that it had asked for, and the machine was left off": (
+        arranged(
+            plan(freeing=Freeing.NONE, restarts=0),
+            at("power_off", (Mishap.SLOW, 2.0)),
+            at("read_power", Mishap.SILENT, number=2),
+            at("power_on", (Mishap.SPEAKS, 0.5)),
+            reactions=("abort-on",),
+        ),
+        lambda play: play.result.outcome is Outcome.ABORTED and play.adversary.machine.runs,
+    ),
+    "S18: half of a level was off when a worker declined, and what said on of it spoke against the next level's proof": (
+        arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0)),
+        lambda play: (
+            play.adversary.asked_for_a_person == 0
+            and {each.endpoint for each in play.adversary.referee.commands} == {each.endpoint for each in PDUS}
+        ),
+    ),
+}
 
 
-def test_our_taint_does_not_stand_while_a_held_episode_waits_for_a_person() -> None:
-    """S1, S6: nobody reads the proof meanwhile, and somebody switches the machine on."""
-    drawn = arranged(plan(), at("taint_out_of_service", (Mishap.HOLD, 0.01), (Mishap.OTHERS_ON, 1.0)), reactions=("resume",))
-    assert played(drawn).adversary.machine.exposed == timedelta(0)
-
-
-def test_our_taint_goes_before_paths_are_given_back() -> None:
-    """S32: that may take hours, in which somebody switches the machine on that an abort has left off."""
-    drawn = arranged(
-        plan(levels=((CLOUD,),), isolation=(CORDON, QUARANTINE), recovery=(LIFT, UNCORDON), freeing=Freeing.OUT_OF_SERVICE_TAINT),
-        at("taint_out_of_service", Mishap.ABORT, Mishap.VETO, (Mishap.OTHERS_ON, 3.0)),
-    )
-    assert played(drawn).adversary.machine.exposed == timedelta(0)
-
-
-def test_a_taint_whose_answer_was_lost_goes_before_a_person_is_waited_for() -> None:
-    """S1: it may stand, for all that is known, and nobody reads the proof any more."""
-    drawn = arranged(
-        plan(tries=1, restarts=0),
-        at("taint_out_of_service", (Mishap.OTHERS_ON, 32.0), Mishap.LOST_AFTER),
-        reactions=("resume",),
-    )
-    play = played(drawn)
-    assert play.adversary.asked_for_a_person
-    assert play.adversary.machine.exposed == timedelta(0)
-
-
-def test_a_node_that_is_back_speaks_against_a_persons_word() -> None:
-    """S6: a machine whose devices always say on is said to be off, and is plugged in again while it is being freed."""
-    drawn = arranged(
-        plan(**PATIENT),
-        at("power_off", Mishap.STUCK),
-        at("taint_out_of_service", Mishap.STUBBORN, (Mishap.OTHERS_ON, 1.0)),
-        reactions=("acknowledge", "abort-on"),
-    )
-    play = played(drawn)
-    assert play.adversary.referee.on_word
-    assert timedelta(0) < play.adversary.machine.exposed_ready < timedelta(minutes=1)
+@pytest.mark.parametrize("found", FOUND)
+def test_what_was_found_once_is_not_found_again(found: str) -> None:
+    drawn, holds = FOUND[found]
+    assert holds(played(drawn))
 
 
 def test_a_device_that_takes_no_password_hides_nothing_of_what_the_others_say() -> None:
@@ -117,48 +169,6 @@ def test_a_device_that_takes_no_password_hides_nothing_of_what_the_others_say() 
     play.adversary.machine.later(START + timedelta(minutes=1), play.adversary.silent.clear)
     assert play.run() == [], play.story()
     assert play.adversary.referee.contradicted
-
-
-def test_a_machine_that_is_on_again_is_not_called_fenced_off() -> None:
-    """S7: its plan gives it up, and somebody else has switched it on after it was freed."""
-    given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True, tries=1, restarts=1)
-    play = played(arranged(given_up, at("taint_out_of_service", (Mishap.OTHERS_ON, 0.01))))
-    assert play.result.outcome in {Outcome.ABORTED, Outcome.RECOVERED}
-    assert not play.adversary.machine.terminated
-
-
-def test_no_taint_stands_while_the_licence_to_give_a_machine_up_is_waited_for() -> None:
-    """S1, S6: somebody else switches it on again meanwhile."""
-    given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
-    lost = at("taint_out_of_service", (Mishap.UNLICENSED_LONG, 0.01), (Mishap.OTHERS_ON, 5.0))
-    play = played(arranged(given_up, lost, reactions=("resume", "abort-on")))
-    assert not play.adversary.machine.terminated
-    assert play.adversary.machine.exposed == timedelta(0)
-
-
-def test_a_hold_that_comes_while_the_proof_is_read_keeps_a_machine_from_being_given_up() -> None:
-    """S20: there is no way back from that one."""
-    given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
-    play = played(arranged(given_up, at("read_power", Mishap.HOLD, number=3), reactions=("resume",)))
-    assert (play.result.outcome, play.adversary.machine.terminated) == (Outcome.FENCED_OFF, True)
-
-
-def test_a_hold_that_comes_while_a_dead_kernels_pods_are_counted_is_obeyed_before_they_are_freed() -> None:
-    """S20: on that proof as on any other."""
-    drawn = arranged(
-        plan(kdump=KdumpRule(trusted=True)),
-        at("mark_unschedulable", Mishap.DUMP),
-        at("read_workload", Mishap.HOLD),
-        reactions=("resume",),
-    )
-    play = played(drawn)
-    assert [each.what for each in play.adversary.referee.said if each.word.taken] == ["hold", "resume"]
-
-
-def test_a_hold_of_an_aborted_episode_is_refused() -> None:
-    """An abort ends every hold, so nobody is told that one is obeyed."""
-    play = played(arranged(plan(), at("read_power", Mishap.ABORT_ON, (Mishap.HOLD, 0.3), number=2)))
-    assert [bool(each.word.refused) for each in play.adversary.referee.said] == [False, True]
 
 
 def test_a_wish_that_is_withdrawn_at_once_still_tells_of_the_paths_that_its_predecessor_had_cut() -> None:
@@ -176,38 +186,6 @@ def test_a_consequence_that_no_worker_took_has_not_begun() -> None:
     play.clockwork.unserved.add("taint_out_of_service")
     assert play.run() == [], play.story()
     assert play.adversary.referee.freed
-
-
-def test_an_abort_that_asks_for_power_on_is_no_reason_to_try_that_only_once() -> None:
-    """S35: the abort was heard between two tries of what it had asked for, and the machine was left off."""
-    play = played(
-        arranged(
-            plan(freeing=Freeing.NONE, restarts=0),
-            at("power_off", (Mishap.SLOW, 2.0)),
-            at("read_power", (Mishap.SILENT, 0.0), number=2),
-            at("power_on", (Mishap.SPEAKS, 0.5)),
-            reactions=("abort-on",),
-        )
-    )
-    assert play.result.outcome is Outcome.ABORTED
-    assert play.adversary.machine.runs
-
-
-def test_a_level_of_devices_is_not_left_for_the_next_one_because_a_worker_declined() -> None:
-    """S18: half of it was off then, and what said on of it spoke against the next level's proof, so that a person was asked."""
-    drawn = arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0))
-    play = played(drawn)
-    assert play.adversary.asked_for_a_person == 0
-    assert {each.endpoint for each in play.adversary.referee.commands} == {each.endpoint for each in PDUS}
-
-
-def test_a_machine_whose_node_was_made_anew_after_off_is_not_given_up_again_and_again() -> None:
-    """S9, S35: the look before it said no for ever, and the flow began anew each time, as fast as it could."""
-    given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
-    play = played(arranged(given_up, at("read_workload", (Mishap.NODE_ANEW, 0.01)), reactions=("abort",)))
-    assert play.adversary.asked_for_a_person
-    assert not play.adversary.machine.terminated
-    assert len(play.adversary.acts) < 100
 
 
 def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_nothing_when_it_is_off_again() -> None:

@@ -36,22 +36,47 @@ def gets_well(world: Remediated) -> Callable[[], None]:
 # What happens meanwhile -----------------------------------------------------------------------------------------------
 
 
-@each_step
-def test_a_node_that_recovers_while_its_step_is_written_down_is_left_alone(first: EscalationStep, act: str) -> None:
-    """S20: an API may take a minute for it."""
-    world = Remediated(ladder=(first,))
-    world.before["remediation.remember"] = gets_well(world)
-    remediated(world, Outcome.RECOVERED)
-    assert world.count(act) == 0
+MEANWHILE: dict[str, tuple[Callable[[Play], object], Outcome]] = {
+    "the node recovers": (lambda play: gets_well(play.world)(), Outcome.RECOVERED),
+    "a person aborts": (lambda play: play.abort(), Outcome.ABORTED),
+    "somebody objects": (lambda play: play.world.node.looks.append(LookVerdict.VETOED), Outcome.RELEASED),
+}
 
 
 @each_step
-def test_an_abort_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: EscalationStep, act: str) -> None:
-    """S20: the person was answered that nothing had been done yet."""
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_what_happens_while_a_step_is_written_down_is_heard_before_its_act(
+    first: EscalationStep, act: str, meanwhile: str
+) -> None:
+    """S15, S20: an API may take a minute for it. An abort was answered that nothing had been done yet; the look finds a veto, a
+    lost permit or a quorum that is lost. What was not done is not remembered, or the machine's next failure would wait for a
+    back-off, and count a retry."""
+    happens, outcome = MEANWHILE[meanwhile]
+    world = Remediated(ladder=(first,), stands=("before", "before, on the Node"))
+    with Play(world) as play:
+        world.before["remediation.remember"] = lambda: happens(play)
+        play.result(outcome)
+    assert (world.count(act), world.count("remember")) == (0, 1)
+    assert world.stands == ("before", "before, on the Node")
+
+
+def nobody_works(play: Play) -> Callable[[], None]:
+    """An answer lies about, since for a minute no worker goes on with the workflow; the node recovers meanwhile."""
+
+    def happens() -> None:
+        play.lost(MINUTE)
+        play.clockwork.after(timedelta(seconds=1), gets_well(play.world))
+
+    return happens
+
+
+@each_step
+def test_a_look_that_was_long_ago_licenses_nothing(first: EscalationStep, act: str) -> None:
+    """S45."""
     world = Remediated(ladder=(first,))
     with Play(world) as play:
-        world.before["remediation.remember"] = lambda: play.abort() and None
-        play.result(Outcome.ABORTED)
+        world.after["target.last-look"] = nobody_works(play)
+        play.result(Outcome.RECOVERED)
     assert world.count(act) == 0
 
 
@@ -68,58 +93,18 @@ def test_a_hold_that_comes_while_a_step_is_written_down_is_heard_before_its_act(
         play.did(act)
 
 
-@each_step
-def test_who_objects_while_a_step_is_written_down_is_obeyed(first: EscalationStep, act: str) -> None:
-    """S15, S20: a veto, a lost permit or a quorum that is lost: the look finds all of them."""
-    world = Remediated(ladder=(first,))
-    world.before["remediation.remember"] = lambda: world.node.looks.append(LookVerdict.VETOED)
-    remediated(world, Outcome.RELEASED)
-    assert world.count(act) == 0
-
-
-@each_step
-def test_a_look_that_was_long_ago_licenses_nothing(first: EscalationStep, act: str) -> None:
-    """S45: its answer lay about, since for a minute no worker went on with the workflow; the node has recovered meanwhile."""
-    world = Remediated(ladder=(first,))
-    with Play(world) as play:
-
-        def nobody_works() -> None:
-            play.lost(MINUTE)
-            play.clockwork.after(timedelta(seconds=1), gets_well(world))
-
-        world.after["target.last-look"] = nobody_works
-        play.result(Outcome.RECOVERED)
-    assert world.count(act) == 0
-
-
 def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
     """S20, S45: to read that the path is cut may take long, and the node has recovered meanwhile."""
-    isolation = (CUT, FREE)
-    node = World(plan=plan(isolation=isolation, recovery=(BACK,)))
+    node = World(plan=plan(isolation=(CUT, FREE), recovery=(BACK,)))
     world = Remediated(ladder=(FENCE,), node=node)
     with Play(world) as play:
-
-        def nobody_works() -> None:
-            play.lost(MINUTE)
-            play.clockwork.after(timedelta(seconds=1), gets_well(world))
-
         play.did("event PathCut")
-        world.after["isolation.read-path"] = nobody_works
+        world.after["isolation.read-path"] = nobody_works(play)
         play.result(Outcome.RECOVERED)
     assert (node.consequences, node.paths) == ([], {PORT.endpoint: PowerState.ON})
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------
-
-
-@each_step
-def test_an_attempt_that_the_last_look_forbids_is_not_remembered(first: EscalationStep, act: str) -> None:
-    """Else the machine's next failure would wait for a back-off, and count a retry, after nothing was done to it."""
-    world = Remediated(ladder=(first,), stands=("before", "before, on the Node"))
-    world.before["remediation.remember"] = gets_well(world)
-    remediated(world)
-    assert world.count("remember") == 1
-    assert world.stands == ("before", "before, on the Node")
 
 
 @each_step
