@@ -12,12 +12,13 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from policy.episode.messages import Outcome
 from starter import episodes
 from starter.cli import app
 from starter.client import Nodewarden
+from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
 from workers.embedded_process import free_ports
 
@@ -48,11 +49,6 @@ COMMANDS = (
     "resume",
     "version",
 )
-
-
-async def nodewarden(*arguments: str) -> Result:
-    """Run a command as at a keyboard; in a thread, because it has an event loop of its own."""
-    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), prog_name="nodewarden")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -140,12 +136,7 @@ async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
     assert not await warden.episode(f"{cluster}x", "node-1").is_open()
 
 
-async def test_fence_passes_its_template_on_and_refuses_a_misspelt_one(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    wrong = await nodewarden("fence", "node-1", "-c", cluster, "--template", "ipmi")
-    assert (wrong.exit_code, wrong.stderr) == (
-        2,
-        "nodewarden: --template: expected NAMESPACE/NAME of a FencingTemplate, got 'ipmi'\n",
-    )
+async def test_fence_passes_its_template_on(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi")).exit_code == 0
     history = await warden.client.get_workflow_handle(f"episode/{cluster}/node-1").fetch_history()
     sent = json.loads(history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data)
@@ -169,32 +160,40 @@ async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
     """It ends by itself, or never."""
 
 
+FENCE, REMEDIATE = ("fence",), ("remediate", "--with", "reboot=10m")
+
+
 @pytest.mark.parametrize(
-    ("node", "then", "code", "said"),
+    ("words", "node", "then", "code", "said"),
     [
-        ("node-1", acknowledge, 0, "node-1: recovered after "),
-        ("node-2", abort, 1, "node-2: aborted after "),
-        ("refused-1", leave, 3, "nodewarden: refused-1 is not fenced: no permit was to be had"),
-        ("sick-1", leave, 1, "nodewarden: sick-1 waits for a person: the BMC refuses our password; see `nodewarden ack-off`"),
+        (FENCE, "node-1", acknowledge, 0, "node-1: recovered after "),
+        (FENCE, "node-2", abort, 1, "node-2: aborted after "),
+        (FENCE, "refused-1", leave, 3, "nodewarden: refused-1 is not fenced: no permit was to be had"),
+        (FENCE, "sick-1", leave, 1, "nodewarden: sick-1 waits for a person: the BMC refuses our password; see `nodewarden"),
+        (REMEDIATE, "gone-1", leave, 0, "gone-1: replaced after "),
+        (REMEDIATE, "refused-1", leave, 3, "nodewarden: refused-1 is not remediated: as the script says"),
+        (REMEDIATE, "left-1", leave, 1, "left-1: released after "),
+        (REMEDIATE, "node-1", abort, 1, "node-1: aborted after "),
     ],
 )
-async def test_fence_waits_and_its_code_says_whether_the_node_was_repaired(  # noqa: PLR0917 - pytest passes them by name
+async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path,
     warden: Nodewarden,
     cluster: str,
+    words: tuple[str, ...],
     node: str,
     then: Callable[..., Awaitable[None]],
     code: int,
     said: str,
 ) -> None:
-    waiting = asyncio.create_task(nodewarden("fence", node, "-c", cluster, "--wait"))
+    waiting = asyncio.create_task(nodewarden(*words, node, "-c", cluster, "--wait"))
     while then is not leave and not await warden.episode(cluster, node).is_open():
         await asyncio.sleep(0.05)
     await then(warden, cluster, node)
     result = await waiting
     assert result.exit_code == code, result.output
     assert said in result.output
-    if node != "refused-1":
+    if words is FENCE and node != "refused-1":
         assert f"episode {node}: Fencing" in result.stderr
 
 
@@ -330,15 +329,33 @@ async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("words", "expectation"),
+    ("words", "said"),
     [
-        (("--deployment", "nodewarden"), "--deployment and --build-id: expected both or neither"),
-        (("--build-id", "1"), "--deployment and --build-id: expected both or neither"),
-        (("--role", "everything"), "--role: expected one of all, workflows, cluster, power, got 'everything'"),
-        (("-c", "prod"), "--cluster: 'prod' is not among the clusters known here: none"),
+        (("worker", "--deployment", "nodewarden"), "--deployment and --build-id: expected both or neither"),
+        (("worker", "--build-id", "1"), "--deployment and --build-id: expected both or neither"),
+        (("worker", "--role", "everything"), "--role: expected one of all, workflows, cluster, power, got 'everything'"),
+        (("worker", "-c", "prod"), "--cluster: 'prod' is not among the clusters known here: c-"),
+        (("fence", "node-1", "--template", "ipmi"), "--template: expected NAMESPACE/NAME of a FencingTemplate, got 'ipmi'"),
+        (("remediate", "node-1", "--with", "reboot=soon"), "--with: expected a time-out such as 10m"),
+        (("preserve", "node-1", "--for", "3 days"), "--for: expected a duration above 0 and of at most 8760h"),
+        (("preserve", "node-1", "--for", "0s"), "--for: expected a duration above 0"),
+        (("preserve", "node-1", "--for", "8761h"), "--for: expected a duration above 0"),
+        (("preserve", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
+        (("preserve", "extend", "node-1"), "--until, --for: expected exactly one of them"),
+        (("preserve", "extend", "node-1", "--for", "1h", "--until", "2036-01-01T00:00:00Z"), "--until, --for: expected exactly"),
+        (("preserve", "extend", "node-1", "--until", "tomorrow"), "--until: expected a moment such as 2026-11-24T09:30:00Z"),
+        (("release", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
+        (("preserve", "plan"), "-f: expected a file with Kubernetes objects, got nothing"),
+        (("preserve", "plan", "-f", "-", "--now", "tomorrow"), "--now: expected a moment such as 2026-11-21T09:30:00Z, got"),
+        (("evaluate",), "-f: expected a file"),
+        (("evaluate", "-f", "-", "--now", "yesterday"), "--now: expected a moment such as"),
+        (("evaluate", "-f", "-", "--now", "2026-11-21"), "--now: expected a moment such as"),
     ],
 )
-async def test_a_worker_refuses_what_it_cannot_do(keyboard: Path, words: tuple[str, ...], expectation: str) -> None:
-    result = await nodewarden("worker", *words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith(f"nodewarden: {expectation}")
+async def test_what_nobody_can_mean_is_code_2_and_nothing_is_begun(
+    keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...], said: str
+) -> None:
+    result = await nodewarden(*words)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert result.stderr.startswith(f"nodewarden: {said}"), result.stderr
+    assert not await warden.episode(cluster, "node-1").is_open()

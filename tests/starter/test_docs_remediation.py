@@ -12,7 +12,7 @@ from policy.dialects import remediating
 from policy.remediation import in_flight, ladder, memory
 from policy.remediation.escalation import Strategy
 from starter.commands.remediate import app
-from tests.starter.test_offline_commands import nodewarden
+from tests.starter.keyboard import nodewarden
 
 PAGE = (Path(__file__).parents[2] / "docs" / "remediation.md").read_text(encoding="utf-8")
 NOW = "2026-11-21T12:00:00Z"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from datetime import timedelta
@@ -11,22 +10,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 from temporalio.client import WorkflowExecutionStatus
-from typer.testing import CliRunner, Result
 
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from starter import device_checks
-from starter.cli import app
 from starter.client import Nodewarden
 from starter.device_table import as_table
 from starter.errors import RequestError, SilentError
 from tests.starter.builders import NOW, ago
+from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
 from workflows.kit.ids import device_check_id
-
-
-async def nodewarden(*arguments: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), prog_name="nodewarden")
 
 
 async def test_a_silent_device_is_shown_first_with_the_age_of_its_last_success(

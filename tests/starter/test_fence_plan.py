@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from starter.cli import app
+from tests.starter.keyboard import nodewarden
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
 SEEDS = Path(__file__).parents[1] / "vectors" / "seeds"
-
-
-async def nodewarden(*arguments: str, text: str | None = None) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
 
 
 async def planned(node: str, *objects: dict[str, Any] | str) -> tuple[dict[str, Any], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from starter.cli import app
+from tests.starter.keyboard import nodewarden
 
 NOW = "2026-11-21T12:00:00Z"
 TEMPLATE = "{apiVersion: nodewarden.io/v1alpha1, kind: FencingTemplate, name: bmc, namespace: nodewarden}"
@@ -56,10 +54,6 @@ def files(tmp_path: Path) -> list[str]:
     (tmp_path / "checks.yaml").write_text(CHECKS)
     (tmp_path / "nodes.json").write_text(json.dumps(nodes()))
     return ["-f", str(tmp_path / "checks.yaml"), "-f", str(tmp_path / "nodes.json"), "--now", NOW]
-
-
-async def nodewarden(*arguments: str, text: str | None = None) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
 
 
 async def evaluated(*arguments: str) -> dict[str, Any]:
@@ -138,20 +132,6 @@ async def test_objects_come_from_standard_input_too() -> None:
     text = CHECKS + "\n---\n" + json.dumps(nodes())
     result = await nodewarden("evaluate", "-f", "-", "--now", NOW, "-o", "json", text=text)
     assert [check["name"] for check in json.loads(result.stdout)["checks"]] == ["gpu", "workers"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((), "-f: expected a file"),
-        (("-f", "{checks}", "--now", "yesterday"), "--now: expected a moment such as"),
-        (("-f", "{checks}", "--now", "2026-11-21"), "--now: expected a moment such as"),
-    ],
-)
-async def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], expected: str, files: list[str]) -> None:
-    result = await nodewarden("evaluate", *(each.format(checks=files[1]) for each in arguments))
-    assert result.exit_code == 2
-    assert expected in result.stderr
 
 
 async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(files: list[str], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from datetime import timedelta
@@ -11,18 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from policy.preservation.pools import read_policy
-from starter.cli import app
+from tests.starter.keyboard import nodewarden
 
 README = Path(__file__).parents[2] / "README.md"
 NOW = "2026-11-21T12:00:00Z"
 PRESERVE = "node.machine.sapcloud.io/preserve"
-
-
-async def nodewarden(*arguments: str, text: str | None = None) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
 
 
 async def planned(*objects: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -184,18 +178,6 @@ async def test_a_file_that_is_not_there_is_code_1(tmp_path: Path) -> None:
     result = await nodewarden("preserve", "plan", "-f", str(tmp_path / "none.yaml"), "-o", "json")
     assert result.exit_code == 1, result.output
     assert "none.yaml" in result.output
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "-f: expected a file with Kubernetes objects, got nothing"),
-        (("-f", "-", "--now", "tomorrow"), "--now: expected a moment such as 2026-11-21T09:30:00Z, got 'tomorrow'"),
-    ],
-)
-async def test_wrong_usage_is_code_2(words: tuple[str, ...], said: str) -> None:
-    result = await nodewarden("preserve", "plan", *words, text="")
-    assert (result.exit_code, result.stderr) == (2, f"nodewarden: {said}\n")
 
 
 @pytest.mark.parametrize(("healthy", "selected"), [(1, ["n-2"]), (3, [])])

@@ -19,7 +19,7 @@ from starter.preservations import PreservedNode, PreservedNodes
 from starter.preserved_table import as_table
 from starter.status import SilentEpisode
 from tests.starter.builders import NOW, episode, status
-from tests.starter.test_cli import nodewarden
+from tests.starter.keyboard import nodewarden
 from tests.starter.test_table import drawn
 from workers.identity import holder
 
@@ -149,27 +149,6 @@ async def test_preserve_says_what_has_become_of_it(  # noqa: PLR0917 - pytest pa
     result = await nodewarden("preserve", node)
     assert (result.exit_code, result.stderr) == (code, err)
     assert result.stdout.startswith(out)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("preserve", "node-1", "--for", "3 days"), "--for: expected a duration above 0 and of at most 8760h"),
-        (("preserve", "node-1", "--for", "0s"), "--for: expected a duration above 0"),
-        (("preserve", "node-1", "--for", "8761h"), "--for: expected a duration above 0"),
-        (("preserve", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
-        (("preserve", "extend", "node-1"), "--until, --for: expected exactly one of them"),
-        (("preserve", "extend", "node-1", "--for", "1h", "--until", "2036-01-01T00:00:00Z"), "--until, --for: expected exactly"),
-        (("preserve", "extend", "node-1", "--until", "tomorrow"), "--until: expected a moment such as 2026-11-24T09:30:00Z"),
-        (("release", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
-    ],
-)
-async def test_what_nobody_can_mean_is_code_2(
-    keyboard: Path, client: object, cluster: str, words: tuple[str, ...], said: str
-) -> None:
-    result = await nodewarden(*words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"nodewarden: {said}"), result.stderr
 
 
 def test_the_live_table_shows_the_phase_and_until_when() -> None:

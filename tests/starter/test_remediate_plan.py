@@ -11,7 +11,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition
 from tests.cluster.machines import OPENSHIFT, machine_of
-from tests.starter.test_cli import nodewarden
+from tests.starter.keyboard import nodewarden
 
 OURS = {"apiVersion": "nodewarden.io/v1alpha1", "name": "a", "namespace": "default"}
 

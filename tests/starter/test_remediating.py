@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from policy.episode.needs import NeedKind
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
 from starter.explaining import NodeExplanation, conclusion
-from tests.starter.test_cli import nodewarden
+from tests.starter.keyboard import nodewarden
 
 
 async def sent(warden: Nodewarden, cluster: str, node: str) -> RemediationInput:
@@ -66,33 +65,6 @@ async def test_a_machine_without_a_node_is_called_by_its_namespace_and_name(
     begun = await nodewarden("remediate", "machine/default/w-7", "--reason", "never came up", "-o", "json")
     assert json.loads(begun.stdout)["workflow_id"] == f"episode/{cluster}/machine/default/w-7"
     assert (await sent(warden, cluster, "machine/default/w-7")).node == "machine/default/w-7"
-
-
-async def test_a_misspelt_step_is_code_2(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    result = await nodewarden("remediate", "node-1", "--with", "reboot=soon")
-    assert (result.exit_code, result.stderr.startswith("nodewarden: --with: expected a time-out such as 10m")) == (2, True)
-    assert not await warden.episode(cluster, "node-1").is_open()
-
-
-@pytest.mark.parametrize(
-    ("node", "code", "said"),
-    [
-        ("gone-1", 0, "gone-1: replaced after "),
-        ("refused-1", 3, "nodewarden: refused-1 is not remediated: as the script says"),
-        ("left-1", 1, "left-1: released after "),
-        ("node-1", 1, "node-1: aborted after "),
-    ],
-)
-async def test_remediate_waits_and_its_code_says_whether_the_node_is_served_for(  # noqa: PLR0917 - pytest passes them by name
-    keyboard: Path, warden: Nodewarden, cluster: str, node: str, code: int, said: str
-) -> None:
-    waiting = asyncio.create_task(nodewarden("remediate", node, "--wait", "--with", "reboot=10m"))
-    if node == "node-1":
-        while not await warden.episode(cluster, node).is_open():
-            await asyncio.sleep(0.05)
-        await warden.abort(cluster, node, who="amy", reason="false alarm")
-    result = await waiting
-    assert (result.exit_code, said in result.output) == (code, True), result.output
 
 
 async def test_the_step_it_is_at_is_shown_by_status_and_explain(keyboard: Path, warden: Nodewarden, cluster: str) -> None:

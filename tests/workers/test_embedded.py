@@ -69,6 +69,9 @@ async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path, monkeypat
         pid = running.pid
         assert pid is not None
         assert b"k3p-my-s3cret" not in visible(pid)
+        for port in (running.endpoint.port, running.endpoint.ui_port):
+            assert not is_free("127.0.0.1", port)
+            assert is_free("127.0.0.2", port), "it listens on the loopback only"
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert running_endpoint(tmp_path) is None
@@ -188,13 +191,6 @@ async def test_taken_ports_are_replaced_and_the_replacements_kept(tmp_path: Path
             assert endpoint.ui_port == ui_port
     async with server(tmp_path) as second:
         assert second.endpoint == endpoint
-
-
-async def test_it_listens_on_the_loopback_only(tmp_path: Path) -> None:
-    async with server(tmp_path) as running:
-        for port in (running.endpoint.port, running.endpoint.ui_port):
-            assert not is_free("127.0.0.1", port)
-            assert is_free("127.0.0.2", port)
 
 
 async def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from workers.composition import compose, needs_clusters
 from workers.connect import connect
 from workers.setting_sources import SettingsError
 from workers.settings import RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
-from workers.worker import Role, Serving, activities_of, build, run_until, stop_on_signals
+from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
 
@@ -217,12 +217,15 @@ async def test_without_a_deployment_the_worker_is_unversioned(client: Client) ->
     for workflow in (Fencing, HealthScanner):
         definition = temporalio.workflow._Definition.must_from_class(workflow)
         assert definition.versioning_behavior is VersioningBehavior.UNSPECIFIED
-    config = build(client, Serving(queue="q", workflows=[Fencing]), WorkerSettings()).config(active_config=True)[
-        "deployment_config"
-    ]
-    assert config is not None
-    assert not config.use_worker_versioning
-    assert config.default_versioning_behavior is VersioningBehavior.UNSPECIFIED
+    for deployment, behaviour in (
+        (None, VersioningBehavior.UNSPECIFIED),
+        (WorkerDeployment(name="d", build_id="build-1"), VersioningBehavior.PINNED),
+    ):
+        worker = build(client, Serving(queue="q", workflows=[Fencing]), WorkerSettings(), deployment=deployment)
+        config = worker.config(active_config=True)["deployment_config"]
+        assert config is not None
+        assert config.use_worker_versioning is (deployment is not None)
+        assert config.default_versioning_behavior is behaviour
 
 
 async def test_a_second_signal_has_its_usual_effect() -> None:
