@@ -147,7 +147,7 @@ class LadderActs(Acting):
 
     def create_object(self, request: ExternalRequest) -> External:
         self._require_not_kept(request.machine_uid)
-        objects, name = self.owned.objects, _named(request)
+        objects, name = self.owned.objects, named(request)
         if name not in objects:
             objects[name] = made = Handed(by=request.target.incident, created=self.now)
             if (after := self.owned.operator_acts_after) is None:
@@ -161,7 +161,7 @@ class LadderActs(Acting):
         return self._seen(request)
 
     def time_out_object(self, request: ExternalRequest) -> External:
-        made = self.owned.objects.get(_named(request))
+        made = self.owned.objects.get(named(request))
         if made is not None and (made.succeeds_at is None or self.now < made.succeeds_at):
             made.timed_out = True
         return self._seen(request)
@@ -170,7 +170,7 @@ class LadderActs(Acting):
         return self._seen(request)
 
     def delete_object(self, request: ExternalRequest) -> External:
-        made = self.owned.objects.get(_named(request))
+        made = self.owned.objects.get(named(request))
         if made is not None and made.goes_at is None:
             made.goes_at = self.now + timedelta(seconds=5)
         return self._seen(request)
@@ -191,7 +191,7 @@ class LadderActs(Acting):
         self.machine.later(at, happens)
 
     def _seen(self, request: ExternalRequest) -> External:
-        made = self.owned.objects.get(_named(request))
+        made = self.owned.objects.get(named(request))
         if made is None:
             return External(present=False)
         succeeded = made.succeeds_at is not None and self.now >= made.succeeds_at and not made.timed_out
@@ -199,9 +199,9 @@ class LadderActs(Acting):
         return External(
             present=True,
             ref=ObjectRef(
-                api_version=request.template.api_version, kind=_named(request), name=NODE, namespace=request.template.namespace
+                api_version=request.template.api_version, kind=named(request), name=NODE, namespace=request.template.namespace
             ),
-            uid=f"uid-{_named(request)}",
+            uid=f"uid-{named(request)}",
             incident=made.by,
             created=made.created,
             timed_out=made.timed_out,
@@ -225,5 +225,6 @@ class LadderActs(Acting):
             raise failure(ErrorType.VETOED, kept)
 
 
-def _named(request: ExternalRequest) -> str:
+def named(request: ExternalRequest) -> str:
+    """By the kind of its template, so that what a ladder does reads as it is meant."""
     return request.template.kind.removesuffix("Template")

@@ -54,7 +54,8 @@ ASKS = {
 def step(strategy: Strategy, timeout: timedelta | None = None) -> EscalationStep:
     """One step of a ladder."""
     template = TEMPLATE if strategy is Strategy.EXTERNAL else None
-    return EscalationStep(strategy=strategy, name=strategy.value, template=template, timeout=timeout)
+    name = template.key if template is not None else strategy.value
+    return EscalationStep(strategy=strategy, name=name, template=template, timeout=timeout)
 
 
 def switches(step: EscalationStep, plan: FencingPlan) -> bool:

@@ -37,28 +37,20 @@ from policy.remediation.memory import read_memory
 from policy.values.object_refs import ObjectRef
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
+from tests.workflows.ladder_acts import named
+from tests.workflows.owned import MACHINE, MACHINE_UID, SUCCESSOR
+from tests.workflows.plans import MINUTE, TEMPLATE, step
 from tests.workflows.world import ScriptedTarget, World
 from workflows.kit import options
 
-MACHINE = ObjectRef(api_version="cluster.x-k8s.io/v1beta1", kind="Machine", name="w-7", namespace="capi")
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
-REMEDIATIONS = "self-node-remediation.medik8s.io/v1alpha1"
 ACTING = frozenset(
     {"preservation.give-up", "remediation.request-owner", "remediation.create-object", "remediation.annotate-external"}
 )
 """What needs a permit, a last look and an end to its time."""
 
 
-def step(strategy: Strategy, timeout: timedelta | None = None, *, kind: str = "SelfNodeRemediationTemplate") -> EscalationStep:
-    """One step of a ladder."""
-    template = None
-    if strategy is Strategy.EXTERNAL:
-        template = ObjectRef(api_version=REMEDIATIONS, kind=kind, name="automatic", namespace="medik8s")
-    name = template.key if template is not None else strategy.value
-    return EscalationStep(strategy=strategy, name=name, template=template, timeout=timeout)
-
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+HOUR = timedelta(hours=1)
 SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
 FENCE = step(Strategy.FENCE, 20 * MINUTE)
 REBOOT = step(Strategy.REBOOT, 20 * MINUTE)
@@ -182,18 +174,18 @@ class Remediated:
         if now >= gone and self.present:
             self.present = False
             self.node.present = self.node.present and not self.node_goes
-        if self.present or self.follows_after is None or any(each.name == "w-8" for each in self.siblings):
+        if self.present or self.follows_after is None or any(each.name == SUCCESSOR for each in self.siblings):
             return
         if now >= gone + self.follows_after:
             made = gone + self.follows_after
             ready = made + self.ready_after if self.ready_after is not None and not self.successor_fails else None
             self.siblings.append(
-                Sibling(name="w-8", created=made.replace(microsecond=0), ready_at=ready, failed=self.successor_fails)
+                Sibling(name=SUCCESSOR, created=made.replace(microsecond=0), ready_at=ready, failed=self.successor_fails)
             )
 
     def successor(self) -> Sibling:
         """The one that came for it."""
-        return next(each for each in self.siblings if each.name == "w-8")
+        return next(each for each in self.siblings if each.name == SUCCESSOR)
 
 
 def silent(**changes: Any) -> World:
@@ -315,7 +307,7 @@ class ScriptedRemediation:
             ladder=world.ladder if request.ladder is None else request.ladder,
             check_uid="uid-check",
             machine=MACHINE if world.has_machine else None,
-            machine_uid="uid-w-7" if world.has_machine else "",
+            machine_uid=MACHINE_UID if world.has_machine else "",
             owner=world.owner,
             adopted_incident=mark.incident if mark is not None and (mark.incident, mark.run_id) != us else "",
             adopted_paths=mark.paths if mark is not None else (),
@@ -332,7 +324,7 @@ class ScriptedRemediation:
             world.acts.append("withdraw")
             return GiveUpResult(kept="it is not asked for any more")
         world.acts.append("give-up")
-        if (request.machine, request.machine_uid) != (MACHINE, "uid-w-7"):
+        if (request.machine, request.machine_uid) != (MACHINE, MACHINE_UID):
             world.broken.append(f"S9: {request.machine_uid} was to be deleted")
         if not world.present:
             raise failure(ErrorType.TARGET_CHANGED, "another Machine has taken the name")
@@ -344,7 +336,7 @@ class ScriptedRemediation:
     def follow_machine(self, request: FollowRequest) -> FollowedMachine:
         world = self.world
         world.acts.append("follow")
-        assert (request.machine, request.machine_uid) == (MACHINE, "uid-w-7")
+        assert (request.machine, request.machine_uid) == (MACHINE, MACHINE_UID)
         since = request.since or (world.deleting if world.present else None)
         found = self._replacement(request, since) if since is not None else None
         if not world.present:
@@ -409,7 +401,7 @@ class ScriptedRemediation:
 
     def create_object(self, request: ExternalRequest) -> External:
         world = self.world
-        name = _named(request)
+        name = named(request)
         world.acts.append(f"create {name}")
         earlier = world.objects.get(name)
         if earlier is not None and earlier.goes_at is not None and world.now >= earlier.goes_at:
@@ -423,7 +415,7 @@ class ScriptedRemediation:
         return self._seen(request)
 
     def time_out_object(self, request: ExternalRequest) -> External:
-        made = self.world.objects.get(_named(request))
+        made = self.world.objects.get(named(request))
         if made is not None and made.succeeded != "True":
             self.world.acts.append(f"time-out {made.name}")
             made.timed_out = True
@@ -431,22 +423,22 @@ class ScriptedRemediation:
 
     def note_well(self, request: ExternalRequest) -> External:
         self.world.acts.append("note-well" if request.well_since is not None else "note-sick")
-        if (made := self.world.objects.get(_named(request))) is not None:
+        if (made := self.world.objects.get(named(request))) is not None:
             made.well_since = request.well_since
         return self._seen(request)
 
     def delete_object(self, request: ExternalRequest) -> External:
-        self.world.acts.append(f"delete {_named(request)}")
-        self.world.objects.pop(_named(request), None)
+        self.world.acts.append(f"delete {named(request)}")
+        self.world.objects.pop(named(request), None)
         return External(present=False)
 
     def _seen(self, request: ExternalRequest) -> External:
-        made = self.world.objects.get(_named(request))
+        made = self.world.objects.get(named(request))
         if made is None:
             return External(present=False)
         return External(
             present=True,
-            ref=ObjectRef(api_version=REMEDIATIONS, kind=request.template.kind, name=made.name, namespace="medik8s"),
+            ref=ObjectRef(api_version=TEMPLATE.api_version, kind=request.template.kind, name=made.name, namespace="medik8s"),
             uid=f"uid-{made.name}",
             created=made.created,
             timed_out=made.timed_out,
@@ -458,11 +450,6 @@ class ScriptedRemediation:
             deleting=made.goes_at is not None,
             well_since=made.well_since,
         )
-
-
-def _named(request: ExternalRequest) -> str:
-    """By the kind of its template, so that what a ladder does reads as it is meant."""
-    return request.template.kind.removesuffix("Template")
 
 
 def _at_once(coroutine: Any) -> Any:
