@@ -8,25 +8,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from activities.contracts.preservation import GiveUpRequest, GiveUpResult
-from activities.contracts.remediation import (
-    External,
-    ExternalRequest,
-    FailedVolumes,
-    FailedVolumesRequest,
-    FollowedMachine,
-    FollowRequest,
-    MachineRequest,
-    RemediationPin,
-    RememberRequest,
-    Replacement,
-)
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Pinned, RemediationInput
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
 from policy.values.object_refs import ObjectRef
+from tests.workflows import contract
 from tests.workflows.acting import Acting
-from tests.workflows.contract import ActResult
 from tests.workflows.machine import NODE, OURS
 from tests.workflows.owned import MACHINE, MACHINE_UID, SUCCESSOR, Handed
 
@@ -38,7 +25,7 @@ DELETION_ASKED = "asked for its deletion"
 class LadderActs(Acting):
     """The activities of a ladder's steps, but for those that are a fencing's own."""
 
-    def pin_target(self, request: RemediationInput) -> RemediationPin:
+    def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
         machine, mark = self.machine, self.machine.mark if self.machine.present else None
         assert self._attempt is not None
         if not self.owned.present and not machine.present:
@@ -55,7 +42,7 @@ class LadderActs(Acting):
                 self._attempt.run_id,
             ),
         )
-        return RemediationPin(
+        return contract.RemediationPin(
             pinned=Pinned(
                 node=NODE,
                 uid=seen.uid,
@@ -76,76 +63,78 @@ class LadderActs(Acting):
 
     # The Machine ----------------------------------------------------------------------------------------------------
 
-    def follow_machine(self, request: FollowRequest) -> FollowedMachine:
+    def follow_machine(self, request: contract.FollowRequest) -> contract.FollowedMachine:
         owned = self.owned
         if request.machine_uid != MACHINE_UID:
             self.referee.fault("S9", f"{request.machine_uid} is followed")
         if owned.present:
-            return FollowedMachine(
+            return contract.FollowedMachine(
                 deleting=owned.deleting is not None, deleting_since=owned.deleting, owner_status="False" if owned.asked else ""
             )
         assert owned.gone is not None
         ready = self.now >= owned.gone + SUCCESSOR_COMES
         owned.successor_memory = owned.successor_memory or request.memory
-        return FollowedMachine(
+        return contract.FollowedMachine(
             gone=True,
-            replacement=Replacement(machine=SUCCESSOR, uid=f"uid-{SUCCESSOR}", node="node-8" if ready else "", ready=ready),
+            replacement=contract.Replacement(
+                machine=SUCCESSOR, uid=f"uid-{SUCCESSOR}", node="node-8" if ready else "", ready=ready
+            ),
         )
 
-    def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+    def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
         owned = self.owned
         if request.machine_uid != MACHINE_UID:
             self.referee.fault("S9", f"{request.machine_uid} is to be deleted")
         if not owned.present:
-            return GiveUpResult(gone=True, detail="the Machine is gone")
+            return contract.GiveUpResult(gone=True, detail="the Machine is gone")
         if owned.deleting is not None:
-            return GiveUpResult(detail="its deletion was asked for before")
+            return contract.GiveUpResult(detail="its deletion was asked for before")
         if request.withdraw:
             owned.claimed_by = "" if owned.claimed_by == request.incident else owned.claimed_by
-            return GiveUpResult(kept="it is not asked for any more")
+            return contract.GiveUpResult(kept="it is not asked for any more")
         if self.unlicensed is not None:
             raise failure(ErrorType.NOT_LICENSED, "the cluster Lease is another's")
         if kept := self._kept():
-            return GiveUpResult(kept=kept)
+            return contract.GiveUpResult(kept=kept)
         if self.vetoed or self.leased:
             raise failure(ErrorType.VETOED, "somebody says hands off")
         owned.claimed_by = request.incident
         owned.deleting, owned.deleted_by = self.now, request.incident
-        return GiveUpResult(detail=DELETION_ASKED)
+        return contract.GiveUpResult(detail=DELETION_ASKED)
 
-    def request_owner(self, request: MachineRequest) -> ActResult:
+    def request_owner(self, request: contract.MachineRequest) -> contract.ActResult:
         self._require_not_kept(request.machine_uid)
         if self.owned.asked is None:
             self.owned.asked, self.owned.asked_by = self.now, request.target.incident
-        return ActResult(changed=True, detail="its owner is asked to remediate it")
+        return contract.ActResult(changed=True, detail="its owner is asked to remediate it")
 
-    def annotate_external(self, request: MachineRequest) -> ActResult:
+    def annotate_external(self, request: contract.MachineRequest) -> contract.ActResult:
         self._require_not_kept(request.machine_uid)
         if self.owned.annotated is None:
             self.owned.annotated, self.owned.annotated_by = self.now, request.target.incident
             self._others_act(self.owned.operator_acts_after)
-        return ActResult(changed=True, detail="annotated")
+        return contract.ActResult(changed=True, detail="annotated")
 
-    def take_back(self, request: MachineRequest) -> ActResult:
+    def take_back(self, request: contract.MachineRequest) -> contract.ActResult:
         owned = self.owned
         owned.annotated = None
         owned.asked = owned.asked if owned.deleting is not None else None
-        return ActResult(changed=True, detail="its owner is asked no more")
+        return contract.ActResult(changed=True, detail="its owner is asked no more")
 
-    def remember(self, request: RememberRequest) -> ActResult:
+    def remember(self, request: contract.RememberRequest) -> contract.ActResult:
         self.owned.memory = request.memory
-        return ActResult(changed=True, detail="noted")
+        return contract.ActResult(changed=True, detail="noted")
 
-    def find_volumes(self, request: FailedVolumesRequest) -> FailedVolumes:
+    def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
         if not self.machine.attached.get("vol-a"):
-            return FailedVolumes(failure=Failure(refused="that names no volume"), eviction_timeout=timedelta(seconds=30))
+            return contract.FailedVolumes(failure=Failure(refused="that names no volume"), eviction_timeout=timedelta(seconds=30))
         pod = PodThere(key="demo/database-0", uid="uid-db", volumes=("pvc-a",))
         found = Failure(volumes=(AttachedVolume(name="pvc-a", handle="vol-a"),), mounting=(pod,))
-        return FailedVolumes(failure=found, eviction_timeout=timedelta(seconds=30))
+        return contract.FailedVolumes(failure=found, eviction_timeout=timedelta(seconds=30))
 
     # Objects of other controllers -----------------------------------------------------------------------------------
 
-    def create_object(self, request: ExternalRequest) -> External:
+    def create_object(self, request: contract.ExternalRequest) -> contract.External:
         self._require_not_kept(request.machine_uid)
         objects, name = self.owned.objects, named(request)
         if name not in objects:
@@ -157,19 +146,19 @@ class LadderActs(Acting):
             self._others_act(after, made)
         return self._seen(request)
 
-    def read_object(self, request: ExternalRequest) -> External:
+    def read_object(self, request: contract.ExternalRequest) -> contract.External:
         return self._seen(request)
 
-    def time_out_object(self, request: ExternalRequest) -> External:
+    def time_out_object(self, request: contract.ExternalRequest) -> contract.External:
         made = self.owned.objects.get(named(request))
         if made is not None and (made.succeeds_at is None or self.now < made.succeeds_at):
             made.timed_out = True
         return self._seen(request)
 
-    def note_well(self, request: ExternalRequest) -> External:
+    def note_well(self, request: contract.ExternalRequest) -> contract.External:
         return self._seen(request)
 
-    def delete_object(self, request: ExternalRequest) -> External:
+    def delete_object(self, request: contract.ExternalRequest) -> contract.External:
         made = self.owned.objects.get(named(request))
         if made is not None and made.goes_at is None:
             made.goes_at = self.now + timedelta(seconds=5)
@@ -190,13 +179,13 @@ class LadderActs(Acting):
 
         self.machine.later(at, happens)
 
-    def _seen(self, request: ExternalRequest) -> External:
+    def _seen(self, request: contract.ExternalRequest) -> contract.External:
         made = self.owned.objects.get(named(request))
         if made is None:
-            return External(present=False)
+            return contract.External(present=False)
         succeeded = made.succeeds_at is not None and self.now >= made.succeeds_at and not made.timed_out
         failed = made.fails_at is not None and self.now >= made.fails_at
-        return External(
+        return contract.External(
             present=True,
             ref=ObjectRef(
                 api_version=request.template.api_version, kind=named(request), name=NODE, namespace=request.template.namespace
@@ -225,6 +214,6 @@ class LadderActs(Acting):
             raise failure(ErrorType.VETOED, kept)
 
 
-def named(request: ExternalRequest) -> str:
+def named(request: contract.ExternalRequest) -> str:
     """By the kind of its template, so that what a ladder does reads as it is meant."""
     return request.template.kind.removesuffix("Template")

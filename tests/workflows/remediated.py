@@ -14,20 +14,6 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from activities.contracts.preservation import GiveUpRequest, GiveUpResult
-from activities.contracts.remediation import (
-    External,
-    ExternalRequest,
-    FailedVolumes,
-    FailedVolumesRequest,
-    FollowedMachine,
-    FollowRequest,
-    MachineRequest,
-    RemediationPin,
-    RememberRequest,
-    Replacement,
-)
-from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
@@ -35,6 +21,7 @@ from policy.episode.permits import Release
 from policy.remediation.escalation import EscalationStep, Strategy
 from policy.remediation.memory import read_memory
 from policy.values.object_refs import ObjectRef
+from tests.workflows import contract
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.ladder_acts import named
@@ -121,7 +108,7 @@ class Remediated:
     owner_says: tuple[str, str] = ("", "")
     """Reason and message of its condition once its owner has looked."""
     annotated: bool = False
-    found: FailedVolumes | None = None
+    found: contract.FailedVolumes | None = None
     """What its node's conditions say of its volumes."""
     objects: dict[str, Made] = field(default_factory=dict)
     on_create: Callable[[Made], None] = lambda _made: None
@@ -270,32 +257,32 @@ class ScriptedRemediation:
         world = self.world
         result = _at_once(self._target.last_look(request))
         verdict = result.verdict
-        if verdict is LookVerdict.TARGET_CHANGED and not request.target.pinned.uid:
-            verdict = LookVerdict.GO  # of a Machine without a Node there is nothing to compare
-        if world.of_machines and request.need_matters and verdict is LookVerdict.GO:
+        if verdict is contract.LookVerdict.TARGET_CHANGED and not request.target.pinned.uid:
+            verdict = contract.LookVerdict.GO  # of a Machine without a Node there is nothing to compare
+        if world.of_machines and request.need_matters and verdict is contract.LookVerdict.GO:
             if not world.present:
-                verdict = LookVerdict.NEED_GONE
+                verdict = contract.LookVerdict.NEED_GONE
             elif world.deleting is not None:
-                verdict = LookVerdict.VETOED
-        world.looked = world.looked or (request.destructive and verdict is LookVerdict.GO)
-        if request.destructive and verdict is LookVerdict.GO:
+                verdict = contract.LookVerdict.VETOED
+        world.looked = world.looked or (request.destructive and verdict is contract.LookVerdict.GO)
+        if request.destructive and verdict is contract.LookVerdict.GO:
             world.looked_at = world.now
         if request.destructive:
             world.removing.append(request.removes)
         return replace(result, verdict=verdict)
 
-    def find_volumes(self, _request: FailedVolumesRequest) -> FailedVolumes:
+    def find_volumes(self, _request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
         self.world.acts.append("find-volumes")
         assert self.world.found is not None
         return self.world.found
 
     # The Machine ----------------------------------------------------------------------------------------------------
 
-    def pin_target(self, request: RemediationInput) -> RemediationPin:
+    def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
         world = self.world
         world.acts.append("pin-target")
         mark, us = world.node.mark, (request.incident, scripted.this_run())
-        return RemediationPin(
+        return contract.RemediationPin(
             pinned=Pinned(
                 node=request.node,
                 uid=world.node.uid if world.node.present else "",
@@ -317,12 +304,12 @@ class ScriptedRemediation:
             refused=world.refused,
         )
 
-    def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+    def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
         world = self.world
         assert request.remediates
         if request.withdraw:
             world.acts.append("withdraw")
-            return GiveUpResult(kept="it is not asked for any more")
+            return contract.GiveUpResult(kept="it is not asked for any more")
         world.acts.append("give-up")
         if (request.machine, request.machine_uid) != (MACHINE, MACHINE_UID):
             world.broken.append(f"S9: {request.machine_uid} was to be deleted")
@@ -331,18 +318,18 @@ class ScriptedRemediation:
         if world.deleting is None:
             world.deleting = world.now.replace(microsecond=0)
             world.deletions.append(world.now)
-        return GiveUpResult(detail="asked for its deletion")
+        return contract.GiveUpResult(detail="asked for its deletion")
 
-    def follow_machine(self, request: FollowRequest) -> FollowedMachine:
+    def follow_machine(self, request: contract.FollowRequest) -> contract.FollowedMachine:
         world = self.world
         world.acts.append("follow")
         assert (request.machine, request.machine_uid) == (MACHINE, MACHINE_UID)
         since = request.since or (world.deleting if world.present else None)
         found = self._replacement(request, since) if since is not None else None
         if not world.present:
-            return FollowedMachine(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
+            return contract.FollowedMachine(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
         reason, message = world.owner_says if world.owner_asked is not None else ("", "")
-        return FollowedMachine(
+        return contract.FollowedMachine(
             deleting=world.deleting is not None,
             deleting_since=world.deleting,
             phase="Deleting" if world.deleting else "Running",
@@ -353,7 +340,7 @@ class ScriptedRemediation:
             replacement=found,
         )
 
-    def _replacement(self, request: FollowRequest, since: datetime) -> Replacement | None:
+    def _replacement(self, request: contract.FollowRequest, since: datetime) -> contract.Replacement | None:
         world = self.world
         young = [each for each in world.siblings if each.created >= since]
         mine = [each for each in young if each.memory and read_memory(each.memory).incident == request.target.incident]
@@ -363,43 +350,43 @@ class ScriptedRemediation:
         if request.memory and not chosen.memory:
             chosen.memory = request.memory
         ready = chosen.ready_at is not None and world.now >= chosen.ready_at
-        return Replacement(
+        return contract.Replacement(
             machine=chosen.name, uid=f"uid-{chosen.name}", node="node-8" if ready else "", ready=ready, failed=chosen.failed
         )
 
-    def request_owner(self, request: MachineRequest) -> ActResult:
+    def request_owner(self, request: contract.MachineRequest) -> contract.ActResult:
         self.world.acts.append("request-owner")
         self.world.owner_asked = self.world.owner_asked or self.world.now
-        return ActResult(changed=True, detail="its owner is asked to remediate it")
+        return contract.ActResult(changed=True, detail="its owner is asked to remediate it")
 
-    def annotate_external(self, request: MachineRequest) -> ActResult:
+    def annotate_external(self, request: contract.MachineRequest) -> contract.ActResult:
         self.world.acts.append("annotate-external")
         self.world.annotated = True
-        return ActResult(changed=True, detail="annotated")
+        return contract.ActResult(changed=True, detail="annotated")
 
-    def take_back(self, request: MachineRequest) -> ActResult:
+    def take_back(self, request: contract.MachineRequest) -> contract.ActResult:
         world = self.world
         world.acts.append("take-back")
         world.annotated = False
         world.owner_asked = world.owner_asked if world.deleting is not None else None
-        return ActResult(changed=True, detail="its owner is asked no more")
+        return contract.ActResult(changed=True, detail="its owner is asked no more")
 
-    def remember(self, request: RememberRequest) -> ActResult:
+    def remember(self, request: contract.RememberRequest) -> contract.ActResult:
         world = self.world
         if request.instead_of:
             world.acts.append("forget")
             anew = (request.memory, request.memory if request.on_node is None else request.on_node)
             pairs = zip(world.stands, anew, strict=True)
             world.stands = tuple(new if there == request.instead_of else there for there, new in pairs)  # type: ignore[assignment]
-            return ActResult(changed=True, detail="noted no longer")
+            return contract.ActResult(changed=True, detail="noted no longer")
         world.acts.append("remember")
         world.memories.append(request.memory)
         world.stands = (request.memory, request.memory)
-        return ActResult(changed=True, detail="noted")
+        return contract.ActResult(changed=True, detail="noted")
 
     # Objects of other controllers -----------------------------------------------------------------------------------
 
-    def create_object(self, request: ExternalRequest) -> External:
+    def create_object(self, request: contract.ExternalRequest) -> contract.External:
         world = self.world
         name = named(request)
         world.acts.append(f"create {name}")
@@ -411,32 +398,32 @@ class ScriptedRemediation:
             world.on_create(made)
         return self._seen(request)
 
-    def read_object(self, request: ExternalRequest) -> External:
+    def read_object(self, request: contract.ExternalRequest) -> contract.External:
         return self._seen(request)
 
-    def time_out_object(self, request: ExternalRequest) -> External:
+    def time_out_object(self, request: contract.ExternalRequest) -> contract.External:
         made = self.world.objects.get(named(request))
         if made is not None and made.succeeded != "True":
             self.world.acts.append(f"time-out {made.name}")
             made.timed_out = True
         return self._seen(request)
 
-    def note_well(self, request: ExternalRequest) -> External:
+    def note_well(self, request: contract.ExternalRequest) -> contract.External:
         self.world.acts.append("note-well" if request.well_since is not None else "note-sick")
         if (made := self.world.objects.get(named(request))) is not None:
             made.well_since = request.well_since
         return self._seen(request)
 
-    def delete_object(self, request: ExternalRequest) -> External:
+    def delete_object(self, request: contract.ExternalRequest) -> contract.External:
         self.world.acts.append(f"delete {named(request)}")
         self.world.objects.pop(named(request), None)
-        return External(present=False)
+        return contract.External(present=False)
 
-    def _seen(self, request: ExternalRequest) -> External:
+    def _seen(self, request: contract.ExternalRequest) -> contract.External:
         made = self.world.objects.get(named(request))
         if made is None:
-            return External(present=False)
-        return External(
+            return contract.External(present=False)
+        return contract.External(
             present=True,
             ref=ObjectRef(api_version=TEMPLATE.api_version, kind=request.template.kind, name=made.name, namespace="medik8s"),
             uid=f"uid-{made.name}",
