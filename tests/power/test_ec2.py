@@ -98,38 +98,32 @@ async def test_off_is_accepted_where_the_instance_goes_off_anyway(stand: Ec2Stan
     assert stand.sent("StopInstances") == 1
 
 
-async def test_off_while_the_instance_is_starting_is_not_carried_out_and_says_so(stand: Ec2Stand) -> None:
-    stand.ec2.set_state(stand.instance, "pending")
-    await fails(stand.driver().off(within(5)), ErrorType.TRANSIENT, "IncorrectInstanceState")
-    assert stand.machine.log == []
-
-
 @pytest.mark.parametrize(
-    ("state", "expected"),
+    ("act", "state", "faults", "expected"),
     [
-        ("stopping", ErrorType.TRANSIENT),
-        ("shutting-down", ErrorType.NOT_SUPPORTED),
-        ("terminated", ErrorType.NOT_SUPPORTED),
-        ("pending", None),
-        ("running", None),
+        ("off", "pending", {}, ErrorType.TRANSIENT),
+        ("on", "pending", {}, None),
+        ("on", "running", {}, None),
+        ("on", "stopping", {}, ErrorType.TRANSIENT),
+        ("on", "shutting-down", {}, ErrorType.NOT_SUPPORTED),
+        ("on", "terminated", {}, ErrorType.NOT_SUPPORTED),
+        ("on", "stopped", {"no_capacity": True}, ErrorType.TRANSIENT),
+        ("nmi", "stopped", {}, ErrorType.TRANSIENT),
     ],
 )
-async def test_on_is_refused_where_the_instance_cannot_be_started(
-    stand: Ec2Stand, state: str, expected: ErrorType | None
+async def test_what_is_refused_may_work_later_or_never(
+    stand: Ec2Stand, act: str, state: str, faults: dict[str, bool], expected: ErrorType | None
 ) -> None:
-    """One that is still stopping can be started later, one that is terminated never."""
+    """One that is still stopping can be started later, and one that is being started be stopped; one that is terminated never."""
     stand.ec2.set_state(stand.instance, state)
+    stand.ec2.set_faults(**faults)
+    done = getattr(stand.driver(), act)(within(5))
     if expected is None:
-        await stand.driver().on(within(5))
+        await done
     else:
-        await fails(stand.driver().on(within(5)), expected)
-    assert stand.sent("StartInstances") == 1
-
-
-async def test_no_capacity_is_a_matter_of_time(stand: Ec2Stand) -> None:
-    stand.ec2.set_state(stand.instance, "stopped")
-    stand.ec2.set_faults(no_capacity=True)
-    await fails(stand.driver().on(within(5)), ErrorType.TRANSIENT)
+        await fails(done, expected)
+        assert stand.machine.log == []
+    assert sum(request.is_command for request in stand.ec2.log) == 1
 
 
 @pytest.mark.parametrize("state", ["running", "stopping", "stopped", "shutting-down", "terminated"])
@@ -163,8 +157,6 @@ async def test_a_diagnostic_interrupt_reaches_the_machine_and_leaves_its_power(s
         return [entry.command for entry in stand.machine.log] == ["nmi"]
 
     await eventually(interrupted)
-    stand.ec2.set_state(stand.instance, "stopped")
-    await fails(stand.driver().nmi(within(5)), ErrorType.TRANSIENT)
 
 
 async def test_identity_says_what_ec2_calls_it_and_no_system_uuid(stand: Ec2Stand) -> None:
