@@ -156,13 +156,6 @@ def test_only_the_labels_of_the_selector_decide() -> None:
     assert everybody["targets"] == 4
 
 
-def test_the_annotation_of_an_external_remediation_is_asked_for_instead_of_a_deletion() -> None:
-    annotated = copy.deepcopy(OPENSHIFT)
-    annotated["metadata"]["annotations"] = {"machine.openshift.io/remediation-strategy": "external-baremetal"}
-    check = the_check([annotated, *openshift_pool(5, 1)])
-    assert [each["action"] for each in check["verdicts"] if each["verdict"] == "unhealthy"] == ["annotate-external"]
-
-
 def test_of_two_checks_of_one_machine_the_looser_does_not_undercut_the_stricter() -> None:
     """The text warns that it would; here it does only where somebody asked for independent checks."""
     loose = with_spec(OPENSHIFT, maxUnhealthy="100%")

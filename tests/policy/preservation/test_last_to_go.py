@@ -29,7 +29,6 @@ from tests.preserved_objects import carried_out
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOURS = timedelta(hours=72)
 OURS = {PRIORITY_ANNOTATION: KEPT_ON_REQUEST, PRIORITY_OURS: KEPT_ON_REQUEST}
-THEIRS = ["3", "", " 3", "soon", "7", "999", None]
 
 
 def held(word: str = "now", **annotations: str) -> Held:
@@ -61,24 +60,6 @@ def with_priority(machine: Held, value: str | None) -> Held:
     """As somebody else writes it."""
     rest = {key: each for key, each in machine.annotations.items() if key != PRIORITY_ANNOTATION}
     return replace(machine, annotations=rest if value is None else {**rest, PRIORITY_ANNOTATION: value})
-
-
-@pytest.mark.parametrize("theirs", THEIRS)
-def test_a_kept_machine_goes_last_and_what_stood_there_is_put_back(theirs: str | None) -> None:
-    """S28: byte for byte."""
-    begun = kept(with_priority(held(), theirs))
-    assert ranks(begun) == OURS | ({PRIORITY_BEFORE: theirs} if theirs is not None else {})
-    assert effects(decided(begun)).nothing
-    assert ranks(released(begun)) == ({PRIORITY_ANNOTATION: theirs} if theirs is not None else {})
-
-
-@pytest.mark.parametrize("theirs", THEIRS)
-def test_what_others_write_there_meanwhile_is_overruled_and_theirs_at_the_end(theirs: str | None) -> None:
-    """S28: the last word that is not ours."""
-    begun = with_priority(kept(held(**{PRIORITY_ANNOTATION: "5"})), theirs)
-    again = kept(begun)
-    assert ranks(again)[PRIORITY_ANNOTATION] == KEPT_ON_REQUEST
-    assert ranks(released(again)) == ({PRIORITY_ANNOTATION: theirs} if theirs is not None else {})
 
 
 @pytest.mark.parametrize("theirs", ["1", "0", "-1", "+2"])

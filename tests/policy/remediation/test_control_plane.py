@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -172,28 +173,36 @@ def pods(component: Component, *ready: str, total: int = 3) -> list[StaticPod]:
     return [StaticPod(component=component, node=name, ready=name in ready) for name in names]
 
 
-def test_nodes_alone_are_the_voters_where_no_pod_of_etcd_is_seen() -> None:
-    view = members_from_nodes(nodes("n2", "n3"))
-    assert [each.name for each in view.members] == ["n1", "n2", "n3"]
-    assert blocked(view, "n1", STOPPED) is None
-    assert blocked(members_from_nodes(nodes("n3")), "n1", STOPPED) is Blocked.QUORUM
-    assert blocked(members_from_nodes(nodes("n2", total=2)), "n1", STOPPED) is Blocked.QUORUM
-    assert blocked(members_from_nodes(nodes("n2", total=2)), "n1", REMOVED) is None
-    assert blocked(members_from_nodes(nodes("n1", total=1)), "n1", STOPPED) is Blocked.LAST_MEMBER
+ALL_3 = nodes("n1", "n2", "n3")
+ETCD_ON_3 = pods(Component.ETCD, "n1", "n2", "n3")
+ETCD_ON_2 = pods(Component.ETCD, "n1", "n2")
+API_ON_1 = [*ETCD_ON_3, *pods(Component.API_SERVER, "n1")]
 
 
-def test_a_ready_node_votes_only_with_its_pod_of_etcd() -> None:
-    ready = nodes("n1", "n2", "n3")
-    assert blocked(members_from_nodes(ready, pods(Component.ETCD, "n1", "n2", "n3")), "n1", STOPPED) is None
-    assert blocked(members_from_nodes(ready, pods(Component.ETCD, "n1", "n2")), "n1", STOPPED) is Blocked.QUORUM
-    two_pods = [pod for pod in pods(Component.ETCD, "n1", "n2") if pod.ready]
-    assert blocked(members_from_nodes(ready, two_pods), "n1", STOPPED) is Blocked.QUORUM, "its pod may only not be there yet"
-
-
-def test_a_ready_pod_on_a_node_that_is_not_ready_counts_for_nothing() -> None:
-    """Nobody updates the pod of a kubelet that is silent."""
-    view = members_from_nodes(nodes("n1", "n2"), pods(Component.ETCD, "n1", "n2", "n3"))
-    assert blocked(view, "n1", STOPPED) is Blocked.QUORUM
+@pytest.mark.parametrize(
+    ("members", "seen", "name", "taking", "because"),
+    [
+        pytest.param(nodes("n2", "n3"), (), "n1", STOPPED, None, id="nodes alone are the voters"),
+        pytest.param(nodes("n3"), (), "n1", STOPPED, Blocked.QUORUM, id="two of three nodes are down"),
+        pytest.param(nodes("n2", total=2), (), "n1", STOPPED, Blocked.QUORUM, id="one of two nodes is stopped"),
+        pytest.param(nodes("n2", total=2), (), "n1", REMOVED, None, id="one of two nodes is removed"),
+        pytest.param(nodes("n1", total=1), (), "n1", STOPPED, Blocked.LAST_MEMBER, id="the only node"),
+        pytest.param(ALL_3, ETCD_ON_3, "n1", STOPPED, None, id="a node and its pod of etcd"),
+        pytest.param(ALL_3, ETCD_ON_2, "n1", STOPPED, Blocked.QUORUM, id="a node whose pod of etcd is not ready"),
+        pytest.param(ALL_3, ETCD_ON_2[:2], "n1", STOPPED, Blocked.QUORUM, id="its pod may only not be there yet"),
+        # Nobody updates the pod of a kubelet that is silent.
+        pytest.param(nodes("n1", "n2"), ETCD_ON_3, "n1", STOPPED, Blocked.QUORUM, id="a ready pod on a node that is not"),
+        pytest.param(ALL_3, API_ON_1, "n1", STOPPED, Blocked.NO_API_SERVER, id="the last API server that answers"),
+        pytest.param(ALL_3, API_ON_1, "n2", STOPPED, None, id="another than the last API server"),
+    ],
+)
+def test_a_node_votes_only_with_its_pod_of_etcd(
+    members: list[NodeView], seen: Sequence[StaticPod], name: str, taking: Taking, because: Blocked | None
+) -> None:
+    """S15: by what is seen of a control plane whose machines nobody knows."""
+    view = members_from_nodes(members, seen)
+    assert [each.name for each in view.members] == [each.name for each in members if each.control_plane]
+    assert blocked(view, name, taking) is because
 
 
 def test_a_voter_without_a_node_is_still_a_voter() -> None:
@@ -203,14 +212,6 @@ def test_a_voter_without_a_node_is_still_a_voter() -> None:
     assert view.etcd is not None
     assert [(each.name, each.healthy) for each in view.etcd] == [("n1", True), ("n2", True), ("n4", False)]
     assert blocked(view, "n1", STOPPED) is Blocked.QUORUM
-
-
-def test_the_last_api_server_that_answers_stays() -> None:
-    view = members_from_nodes(
-        nodes("n1", "n2", "n3"), [*pods(Component.ETCD, "n1", "n2", "n3"), *pods(Component.API_SERVER, "n1")]
-    )
-    assert blocked(view, "n1", STOPPED) is Blocked.NO_API_SERVER
-    assert blocked(view, "n2", STOPPED) is None
 
 
 def machines(*well: str, total: int = 3, told: frozenset[str] = ALL, **fields: object) -> list[MachineView]:

@@ -60,12 +60,15 @@ def test_a_check_that_becomes_bad_admits_nothing_and_the_others_go_on() -> None:
     assert {candidate.node for candidate in ledger.report_parts(NOW).candidates} == {"a", "b"}
 
 
-def test_what_was_never_there_is_removed_without_a_trace() -> None:
+def test_a_removal_is_news_where_there_was_something_to_remove() -> None:
     ledger = ledger_of(a_check(), a_node("a"))
     before = ledger.version, ledger.report_parts(NOW)
     ledger.remove_check("NodeHealthCheck/never-there")
     ledger.remove_node("never-there")
     assert (ledger.version, ledger.report_parts(NOW)) == before
+    ledger.remove_check("NodeHealthCheck/workers")
+    assert ledger.version != before[0]
+    assert ledger.report_parts(NOW).checks == ()
 
 
 def test_control_plane_members_are_counted_by_either_label() -> None:

@@ -41,34 +41,29 @@ def test_the_third_within_the_window_raises_it() -> None:
     assert "fenced 3 times for ReadyUnknown within 24 h" in third.message
 
 
-def test_every_further_one_raises_it_again() -> None:
-    *_, fourth = heard(*((release(f"i-{number}"), NOW + number * HOUR) for number in range(4)))
-    assert fourth is not None
-    assert (fourth.count, fourth.incidents) == (4, ("i-1", "i-2", "i-3"))
+FOUR = [release(f"i-{number}") for number in range(4)]
+OTHER_NODE, OTHER_CAUSE = {"node": "node-8"}, {"cause": "DiskPressureTrue"}
 
 
-def test_what_lies_outside_the_window_is_forgotten() -> None:
-    assert heard(*((release(f"i-{number}"), NOW + number * 12 * HOUR) for number in range(4))) == [None] * 4
-
-
-@pytest.mark.parametrize("other", [{"node": "node-8"}, {"cause": "DiskPressureTrue"}])
-def test_another_node_or_another_reason_is_counted_apart(other: dict[str, str]) -> None:
-    assert (
-        heard((release("i-0"), NOW), (release("i-1", **other), NOW), (release("i-2"), NOW), (release("i-3", **other), NOW))
-        == [None] * 4
-    )
-
-
-@pytest.mark.parametrize("uncounted", [{"cause": ""}, {"outcome": "refused"}, {"outcome": "released"}])
-def test_what_a_person_asked_for_or_nobody_carried_out_does_not_count(uncounted: dict[str, str]) -> None:
-    assert heard(*((release(f"i-{number}", **uncounted), NOW) for number in range(5))) == [None] * 5
-
-
-def test_an_episode_that_parked_counts_once_and_at_once() -> None:
-    parked = release("i-2", parked=True, outcome="")
-    *_, when_parked, when_ended = heard((release("i-0"), NOW), (release("i-1"), NOW), (parked, NOW), (release("i-2"), NOW))
-    assert when_parked is not None
-    assert when_ended is None
+@pytest.mark.parametrize(
+    ("releases", "apart", "raised"),
+    [
+        pytest.param(FOUR, HOUR, [None, None, 3, 4], id="every further one"),
+        pytest.param(FOUR, 12 * HOUR, [None] * 4, id="outside the window"),
+        pytest.param([*FOUR[:2], release("i-2", **OTHER_NODE)], HOUR, [None] * 3, id="another node"),
+        pytest.param([*FOUR[:2], release("i-2", **OTHER_CAUSE)], HOUR, [None] * 3, id="another reason"),
+        pytest.param([replace(each, cause="") for each in FOUR], HOUR, [None] * 4, id="a person asked for it"),
+        pytest.param([replace(each, outcome="refused") for each in FOUR], HOUR, [None] * 4, id="refused"),
+        pytest.param([replace(each, outcome="released") for each in FOUR], HOUR, [None] * 4, id="released"),
+        # One that parks counts at once, and not again at its end.
+        pytest.param([*FOUR[:2], replace(FOUR[2], parked=True, outcome=""), FOUR[2]], HOUR, [None, None, 3, None], id="parked"),
+    ],
+)
+def test_those_count_that_were_carried_out_for_one_reason_on_one_node_within_the_window(
+    releases: list[Release], apart: timedelta, raised: list[int | None]
+) -> None:
+    found = heard(*((each, NOW + number * apart) for number, each in enumerate(releases)))
+    assert [each.count if each is not None else None for each in found] == raised
 
 
 def test_the_workloads_that_were_there_each_time_are_named() -> None:
