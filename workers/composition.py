@@ -189,7 +189,7 @@ async def _cluster_serving(
                 fences=fences,
             ),
             ClusterFreeing(name, connection, target.last_look, own_node=settings.node_name, source=settings.policy_source()),
-            ClusterRemediation(name, connection, machines=machines, own_node=settings.node_name),
+            ClusterRemediation(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
             ClusterPreservation(
                 name,
                 connection,
@@ -200,7 +200,7 @@ async def _cluster_serving(
                 pools=settings.preservation.known_pools(),
             ),
             ClusterFailedVolumes(name, connection, machines=machines),
-            ClusterRemediationObjects(name, connection, machines=machines, own_node=settings.node_name),
+            ClusterRemediationObjects(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
             ClusterEvidence(
                 name, connection, evidence_directory(settings), machines=machines, fence_namespace=settings.fence_namespace
             ),

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.episodes import Opened
+from activities.contracts.remediation import BeforeActing
+from activities.contracts.target import LookResult
 from policy.preservation.book import PreservationNeed
 from policy.preservation.held import Isolation
 from policy.values.object_refs import ObjectRef
@@ -110,8 +112,8 @@ class GiveUpRequest:
     """Ask for the deletion of a Machine that has failed and that nobody keeps (S27).
 
     victim: by which name the scanner knows it. incident: whose claim on the Node it is, and whose permit. unhealthy: as of a
-    HoldRequest. withdraw: it is not to be asked for any more, and the claim goes. remediates: it was never kept; a health check
-    or a person wants it replaced, and the last look has licensed that (S20), of a member of the control plane, too. automatic: a
+    HoldRequest. withdraw: it is not to be asked for any more, and the claim goes. before: of a machine that was never kept; a
+    health check or a person wants it replaced, which this look licenses, of a member of the control plane, too. automatic: a
     program wants it, who leaves it to whoever takes it away already.
     """
 
@@ -126,7 +128,7 @@ class GiveUpRequest:
     incident: str = ""
     unhealthy: str = ""
     withdraw: bool = False
-    remediates: bool = False
+    before: BeforeActing | None = None
     automatic: bool = False
 
 
@@ -134,13 +136,14 @@ class GiveUpRequest:
 class GiveUpResult:
     """kept: why it was not asked for after all, "" where it was (now, or before): somebody preserves the machine, or it is well.
 
-    gone: the Machine is no longer there. well: its Node says that it is healthy.
+    gone: the Machine is no longer there. well: its Node says that it is healthy. look: the one of `before`.
     """
 
     kept: str = ""
     gone: bool = False
     well: bool = False
     detail: str = ""
+    look: LookResult | None = None
 
 
 class PreservationActivities(ABC):

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
-from activities.contracts.target import ActResult, Target
+from activities.contracts.target import ActResult, LookRequest, LookResult, Target
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need
 from policy.episode.observation import Observation
@@ -50,14 +50,43 @@ class RemediationPin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RememberRequest:
+    """Put what has been done about it on the target itself: on its Machine, and on its Node.
+
+    on_node: where the Node is to remember another thing than the Machine. "": nothing. instead_of: only where that stands now,
+    "" for whatever does.
+    """
+
+    target: Target
+    memory: str
+    on_node: str | None = None
+    instead_of: str = ""
+    machine: ObjectRef | None = None
+    machine_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeforeActing:
+    """What comes first in an activity that has others begin something: the last look (S20), and the note of it on the target.
+
+    Where the look does not say go nothing is noted, and the act is not begun; its result tells what was seen. remember: None
+    where nothing is noted.
+    """
+
+    look: LookRequest
+    remember: RememberRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRequest:
-    """An act on the Machine of the target. `not_after`: not begun after that moment, it is not done at all (S20)."""
+    """An act on the Machine of the target. `not_after`: not begun after that moment, it is not done at all (S20). before: None
+    where nothing begins: something is taken back."""
 
     target: Target
     machine: ObjectRef
     machine_uid: str
-    holder: str
     not_after: datetime
+    before: BeforeActing | None = None
     check: ObjectRef | None = None
 
 
@@ -109,22 +138,6 @@ class FollowedMachine:
     scaled_down: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RememberRequest:
-    """Put what has been done about it on the target itself: on its Machine, and on its Node.
-
-    on_node: where the Node is to remember another thing than the Machine. "": nothing. instead_of: only where that stands now,
-    "" for whatever does.
-    """
-
-    target: Target
-    memory: str
-    on_node: str | None = None
-    instead_of: str = ""
-    machine: ObjectRef | None = None
-    machine_uid: str = ""
-
-
 class RemediationActivities(ABC):
     """Served on `cluster.<name>`."""
 
@@ -166,7 +179,7 @@ class ExternalRequest:
     check_uid: "" where it is not known; it is read then. machine: of the target, None where it has none; machine_uid: to be given
     with it. several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. timeout:
     of its step. name, uid: of an object that there is already, "" before. well_since: since when its node has been well, None
-    while it is not. holder, not_after: of a `create`, which is not begun without them.
+    while it is not. before, not_after: of a `create`, which is not begun without them.
     """
 
     target: Target
@@ -179,7 +192,7 @@ class ExternalRequest:
     timeout: timedelta | None = None
     name: str = ""
     uid: str = ""
-    holder: str = ""
+    before: BeforeActing | None = None
     not_after: datetime | None = None
     well_since: datetime | None = None
 
@@ -207,6 +220,7 @@ class External:
     phase: str = ""
     message: str = ""
     well_since: datetime | None = None
+    look: LookResult | None = None
 
 
 class ExternalActivities(ABC):

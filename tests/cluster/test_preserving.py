@@ -19,7 +19,12 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
+from activities.contracts.remediation import BeforeActing
+from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
+from policy.episode.messages import Pinned
+from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
 from policy.objects.marks import TERMINATING_ANNOTATION, Mark
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.held import (
@@ -519,13 +524,35 @@ async def test_no_machine_is_deleted_where_something_speaks_against_it(
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
+def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
+    """What a remediation says comes first, and what is seen then."""
+
+    async def look(_request: LookRequest) -> LookResult:
+        return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
+
+    world.activities = ClusterPreservation("prod", world.connection, look, clock=lambda: world.now)
+    target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="i", kind="", workflow_id="", run_id="")
+    return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us"))
+
+
 async def test_no_remediation_deletes_another_machine_that_has_taken_the_name(world: Surroundings) -> None:
     """S9."""
     await world.has(node(), machine("Failed"))
-    await leased(world)
     with refused(ErrorType.TARGET_CHANGED, "another Machine has that name now"):
-        await world.give_up(machine_uid="of-the-one-that-was-pinned", remediates=True)
+        await world.give_up(machine_uid="of-the-one-that-was-pinned", before=looked(world, LookVerdict.GO))
     assert "deletionTimestamp" not in (await world.machine())["metadata"]
+
+
+@pytest.mark.parametrize("verdict", [each for each in LookVerdict if each is not LookVerdict.GO])
+async def test_a_remediation_deletes_no_machine_where_its_last_look_does_not_say_go(
+    world: Surroundings, verdict: LookVerdict
+) -> None:
+    """S20: in the activity that deletes."""
+    await world.has(node(), machine("Failed"))
+    told = await world.give_up(before=looked(world, verdict))
+    assert (told.gone, told.look and told.look.verdict) == (False, verdict)
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
 async def test_whose_mark_the_node_carries_is_told_before_anything_is_done(world: Surroundings) -> None:

@@ -68,7 +68,7 @@ async def test_where_there_is_no_lever_the_one_that_somebody_marks_goes(system: 
 @pytest.mark.parametrize("system", MACHINE_SYSTEMS)
 async def test_a_fleet_that_is_put_to_sleep_takes_what_is_kept_with_it_and_the_look_says_so(system: str) -> None:
     """S21: hibernation beats preservation, while the machine goes and when it is gone."""
-    async with with_machines(system, settings=SLOW) as cluster:
+    async with with_machines(system, options={"settings": SLOW}) as cluster:
         begun = await kept(cluster, "machine-1")
         node = cluster.machines.node_of("machine-1")
         again = {"wish": NO_WISH, "machine": begun.machine, "machine_uid": begun.machine_uid, "owner": begun.owner}

@@ -10,9 +10,11 @@ import pytest
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.api.connection import ClusterConnection
-from activities.contracts.remediation import ExternalRequest
-from activities.contracts.target import Target
+from activities.cluster.live.looks import LastLook
+from activities.contracts.remediation import BeforeActing, ExternalRequest
+from activities.contracts.target import LookRequest, Target
 from policy.episode.messages import Pinned
+from policy.episode.needs import Need, NeedKind
 from policy.remediation.objects import SEVERAL_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.cluster import SimulatedCluster
@@ -21,6 +23,7 @@ from simulator.remediators.contract import Remediator
 from simulator.remediators.machine_deletion import MachineDeletionRemediations
 from simulator.remediators.self_node import CAPABLE, SelfNodeRemediations
 from simulator.resources import NODES
+from tests.cluster.acts.world import Permits
 from tests.cluster.builders import CHECKS, check
 from tests.simulator.remediators.conftest import NAMESPACE, cluster_with, ensure_namespace
 
@@ -44,12 +47,14 @@ async def request_for(cluster: SimulatedCluster, template: ObjectRef, connection
     made = await cluster.client.create(CHECKS, check())
     node = await cluster.client.get(NODES.path(NODE))
     pinned = Pinned(node=NODE, uid=uid_of(node))
+    target = Target(cluster="prod", pinned=pinned, incident="one", kind="Remediation", workflow_id="w", run_id="r")
+    look = LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder=HOLDER)
     return ExternalRequest(
-        target=Target(cluster="prod", pinned=pinned, incident="one", kind="Remediation", workflow_id="w", run_id="r"),
+        target=target,
         template=template,
         check=ObjectRef(api_version=made["apiVersion"], kind=made["kind"], name="workers"),
         check_uid=uid_of(made),
-        holder=HOLDER,
+        before=BeforeActing(look=look),
         not_after=datetime.now(UTC) + timedelta(seconds=30),
     )
 
@@ -69,7 +74,10 @@ async def test_a_node_is_rebooted_by_the_operator_that_is_asked(several: bool) -
         cluster_with("self-node-remediation", nodes=1) as cluster,
         ClusterConnection.to(cluster.url, token=cluster.address.token) as connection,
     ):
-        operator, objects = cluster.remediator(SelfNodeRemediations), ClusterRemediationObjects("prod", connection)
+        operator, objects = (
+            cluster.remediator(SelfNodeRemediations),
+            ClusterRemediationObjects("prod", connection, LastLook(connection, Permits()).look),
+        )
         asks = await request_for(cluster, await add_template(cluster, SelfNodeRemediations, NAMESPACE), connection)
         await cluster.wait_until(
             lambda: (cluster.view.nodes.get(NODE) or {"metadata": {}})["metadata"].get("annotations", {}).get(CAPABLE) == "true",
@@ -107,7 +115,7 @@ async def test_a_machine_is_replaced_by_the_operator_that_its_owner_reference_te
             machine=ObjectRef(api_version=api_version, kind="Machine", name="machine-1", namespace=system.namespace),
             machine_uid=uid_of(machine),
         )
-        objects = ClusterRemediationObjects("prod", connection)
+        objects = ClusterRemediationObjects("prod", connection, LastLook(connection, Permits()).look)
         made = await objects.create(asks)
         assert made.ref is not None
         await cluster.wait_until(lambda: "machine-1" not in cluster.machines.names, what="machine-1 is gone")

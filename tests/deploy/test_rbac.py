@@ -28,7 +28,7 @@ from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.news import News, Shown, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
-from activities.contracts.remediation import ExternalRequest, FailedVolumesRequest
+from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest
 from activities.contracts.scan import Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -212,7 +212,7 @@ async def worker(api: ApiServer) -> AsyncIterator[ClusterConnection]:
 
 async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     """Look until the sick node is a candidate and the cluster lease is held, tell about it, then look again (which renews)."""
-    lease = ScannerLease(worker, duration=timedelta(milliseconds=600))
+    lease = ScannerLease(worker, duration=timedelta(seconds=3))
     limits = ViewLimits(grace=timedelta(0))
     scan = await stack.enter_async_context(ClusterScan(CLUSTER, worker, limits=limits, lease=lease))
     environment = ActivityEnvironment()
@@ -327,19 +327,20 @@ async def _find_volumes(worker: ClusterConnection, target: Target, need: Need) -
 
 async def _hand_over(worker: ClusterConnection, target: Target) -> None:
     """The node is handed to each of the other controllers, whose time is over."""
-    environment, objects = ActivityEnvironment(), ClusterRemediationObjects(CLUSTER, worker)
+    environment, objects = ActivityEnvironment(), ClusterRemediationObjects(CLUSTER, worker, LastLook(worker, Permits()).look)
     for kind, group, version in OTHERS:
         asked = ExternalRequest(
             target=target,
             template=ObjectRef(api_version=f"{group}/{version}", kind=f"{kind}Template", name="default", namespace=NAMESPACE),
             check=replace(CHECK, name="spares"),
-            holder=HOLDER,
+            before=BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder=HOLDER)),
             not_after=datetime.now(UTC) + timedelta(seconds=20),
         )
         if kind == "FenceAgentsRemediation":
             theirs = replace(asked, check=CHECK, check_uid=str(OWNER["uid"]))  # it has the node's name, and its node is well
             assert not (await environment.run(objects.delete, theirs)).present
         made = await environment.run(objects.create, asked)
+        assert made.present, made.message
         assert (await environment.run(objects.time_out, replace(asked, uid=made.uid))).timed_out
         assert not (await environment.run(objects.delete, replace(asked, uid=made.uid))).present
 

@@ -81,7 +81,8 @@ def act_of(attempt: Attempt) -> str:
 
 def look_of(request: Any) -> Any:
     """The look that is asked for, by itself or with an act."""
-    return getattr(request, "look", request)
+    before = getattr(request, "before", None)
+    return before.look if before is not None else getattr(request, "look", request)
 
 
 def mended(plan: FencingPlan) -> FencingPlan:
@@ -214,14 +215,15 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
     def _judge(self, attempt: Attempt, method: str) -> None:
         """What holds of the request itself, whatever becomes of it."""
         referee, request = self.referee, attempt.request
-        asked = method in ASKED_FOR and not getattr(request, "withdraw", False)
-        if method in DESTRUCTIVE or asked:
+        if method in DESTRUCTIVE:
             referee.destructive(self.acts[-1], attempt)
+        if method in ASKED_FOR and request.before is not None:
+            referee.nobody_objects(self.acts[-1], attempt)
+        if getattr(look_of(request), "need_matters", False):
+            referee.asked_need = self.now
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
             referee.fault("S20", f"{method} with no end to its time")
         match method:
-            case "last_look" | "mark_unschedulable" | "taint" if look_of(request).need_matters:
-                referee.asked_need = self.now
             case "power_on":
                 referee.powers_on(attempt, request.target.incident)
                 referee.heeds(self.acts[-1], self.now, self.vetoes(), rule="S21")
@@ -234,21 +236,22 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             case "free_cut_pods":
                 referee.cut_consequence(attempt, request)
             case "terminate":
-                referee.nobody_says_no(method, attempt)
-                if referee.said_before("abort", attempt.decided):
-                    referee.fault("S20", "a machine is given up after an abort")
+                referee.nobody_objects(method, attempt)
                 referee.gives_up(attempt, request.target.incident)
 
     def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
         news: contract.News | None = getattr(look_of(attempt.request), "news", None)
         for event in news.events if news is not None else ():
-            self.referee.tells_the_truth(event.message, attempt.request.target.incident)
+            self.referee.tells_the_truth(event.message, look_of(attempt.request).target.incident)
             self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}
             self.asked_for_a_person += event.reason == "NeedsHuman"
 
     def _is_done(self, answer: Any) -> bool:
         """Whether an act that a machine may be given up by was not refused at last."""
+        looked = getattr(answer, "look", None)
+        if looked is not None and looked.verdict is not contract.LookVerdict.GO:
+            return False
         return not isinstance(answer, GiveUpResult) or answer.detail == DELETION_ASKED
 
     def _objections_to(self, method: str) -> dict[str, datetime]:

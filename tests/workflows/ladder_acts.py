@@ -6,6 +6,7 @@ should have been asked at all is for the referee.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from activities.errors import ErrorType, failure
@@ -24,6 +25,10 @@ DELETION_ASKED = "asked for its deletion"
 
 class LadderActs(Acting):
     """The activities of a ladder's steps, but for those that are a fencing's own."""
+
+    def last_look(self, request: contract.LookRequest) -> contract.LookResult:
+        """Of the Node (`node_acts.py`)."""
+        raise NotImplementedError
 
     def pin_target(self, request: RemediationInput) -> contract.RemediationPin:
         machine, mark = self.machine, self.machine.mark if self.machine.present else None
@@ -92,28 +97,38 @@ class LadderActs(Acting):
         if request.withdraw:
             owned.claimed_by = "" if owned.claimed_by == request.incident else owned.claimed_by
             return contract.GiveUpResult(kept="it is not asked for any more")
-        if self.unlicensed is not None:
-            raise failure(ErrorType.NOT_LICENSED, "the cluster Lease is another's")
+        if (seen := self._looked(request.before)).verdict is not contract.LookVerdict.GO:
+            return contract.GiveUpResult(detail=seen.reason, look=seen)
         if kept := self._kept():
-            return contract.GiveUpResult(kept=kept)
-        if self.vetoed or self.leased:
-            raise failure(ErrorType.VETOED, "somebody says hands off")
+            return contract.GiveUpResult(kept=kept, look=seen)
         owned.claimed_by = request.incident
         owned.deleting, owned.deleted_by = self.now, request.incident
-        return contract.GiveUpResult(detail=DELETION_ASKED)
+        return contract.GiveUpResult(detail=DELETION_ASKED, look=seen)
+
+    def _looked(self, before: contract.BeforeActing | None) -> contract.LookResult:
+        """The last look and the note, which come first."""
+        assert before is not None
+        seen = self.last_look(before.look)
+        if seen.verdict is contract.LookVerdict.GO and before.remember is not None:
+            self.remember(before.remember)
+        return seen
 
     def request_owner(self, request: contract.MachineRequest) -> contract.ActResult:
+        if (seen := self._looked(request.before)).verdict is not contract.LookVerdict.GO:
+            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
         self._require_not_kept(request.machine_uid)
         if self.owned.asked is None:
             self.owned.asked, self.owned.asked_by = self.now, request.target.incident
-        return contract.ActResult(changed=True, detail="its owner is asked to remediate it")
+        return contract.ActResult(changed=True, detail="its owner is asked to remediate it", look=seen)
 
     def annotate_external(self, request: contract.MachineRequest) -> contract.ActResult:
+        if (seen := self._looked(request.before)).verdict is not contract.LookVerdict.GO:
+            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
         self._require_not_kept(request.machine_uid)
         if self.owned.annotated is None:
             self.owned.annotated, self.owned.annotated_by = self.now, request.target.incident
             self._others_act(self.owned.operator_acts_after)
-        return contract.ActResult(changed=True, detail="annotated")
+        return contract.ActResult(changed=True, detail="annotated", look=seen)
 
     def take_back(self, request: contract.MachineRequest) -> contract.ActResult:
         owned = self.owned
@@ -135,6 +150,8 @@ class LadderActs(Acting):
     # Objects of other controllers -----------------------------------------------------------------------------------
 
     def create_object(self, request: contract.ExternalRequest) -> contract.External:
+        if (seen := self._looked(request.before)).verdict is not contract.LookVerdict.GO:
+            return contract.External(present=False, look=seen)
         self._require_not_kept(request.machine_uid)
         objects, name = self.owned.objects, named(request)
         if name not in objects:
@@ -144,7 +161,7 @@ class LadderActs(Acting):
             else:
                 made.succeeds_at = self.now + after
             self._others_act(after, made)
-        return self._seen(request)
+        return replace(self._seen(request), look=seen)
 
     def read_object(self, request: contract.ExternalRequest) -> contract.External:
         return self._seen(request)
@@ -208,8 +225,6 @@ class LadderActs(Acting):
             self.referee.fault("S9", f"{machine_uid} is acted on")
         if not self.owned.present:
             raise failure(ErrorType.TARGET_CHANGED, "the Machine is gone")
-        if self.unlicensed is not None:
-            raise failure(ErrorType.NOT_LICENSED, "the cluster Lease is another's")
         if kept := self._kept():
             raise failure(ErrorType.VETOED, kept)
 

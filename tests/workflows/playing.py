@@ -152,7 +152,7 @@ class Play:
         self.clockwork.after(SCANNED, self._scan)
 
     def _decided(self, call: Call, request: Any) -> None:
-        if call.method in {"last_look", "mark_unschedulable", "taint"} and look_of(request).need_matters:
+        if getattr(look_of(request), "need_matters", False):
             self.adversary.referee.asked_need = self.clockwork.now
 
     # People ---------------------------------------------------------------------------------------------------------

@@ -186,6 +186,12 @@ class Referee:
         self.looked = None
         if not self.permit:
             self.fault("S14", f"{name} without a permit")
+        self.nobody_objects(name, attempt)
+
+    def nobody_objects(self, name: str, attempt: Attempt) -> None:
+        """S20: neither by a hold nor by an abort, when the act was decided."""
+        if attempt.number > 1:
+            return
         self.nobody_says_no(name, attempt)
         if self.said_before("abort", attempt.decided):
             self.fault("S20", f"{name} after an abort")

@@ -7,7 +7,7 @@ at every act: S14, S20, S33 and that no successor is ever taken for the patient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,13 +28,15 @@ from tests.workflows.ladder_acts import named
 from tests.workflows.owned import MACHINE, MACHINE_UID, SUCCESSOR
 from tests.workflows.plans import MINUTE, TEMPLATE, step
 from tests.workflows.world import ScriptedTarget, World
-from workflows.kit import options
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
-ACTING = frozenset(
-    {"preservation.give-up", "remediation.request-owner", "remediation.create-object", "remediation.annotate-external"}
-)
-"""What needs a permit, a last look and an end to its time."""
+ACTING: Mapping[str, Callable[[contract.LookResult], Any]] = {
+    "preservation.give-up": lambda seen: contract.GiveUpResult(detail=seen.reason, look=seen),
+    "remediation.request-owner": lambda seen: contract.ActResult(changed=False, detail=seen.reason, look=seen),
+    "remediation.annotate-external": lambda seen: contract.ActResult(changed=False, detail=seen.reason, look=seen),
+    "remediation.create-object": lambda seen: contract.External(present=False, message=seen.reason, look=seen),
+}
+"""What needs a permit, a last look and an end to its time, and what it answers where it is not begun."""
 
 
 HOUR = timedelta(hours=1)
@@ -123,9 +125,6 @@ class Remediated:
     releases: list[Release] = field(default_factory=list)
     removing: list[bool] = field(default_factory=list)
     """Of each look before an act, whether the machine was to be taken out for another one."""
-    looked: bool = False
-    looked_at: datetime = START
-    """When a look last said go."""
     errors: dict[str, list[ApplicationError | str]] = field(default_factory=dict)
     """What befalls the next attempts at an activity: an error, or the loss of its worker `before` or `after` it was done."""
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -221,11 +220,9 @@ class ScriptedRemediation:
 
     def _carry_out(self, attempt: Attempt) -> Any:
         name, request = attempt.call.name, attempt.request
-        if name in ACTING and not getattr(request, "withdraw", False):
-            self._judge(name, request, again=attempt.number > 1)
         if name.startswith(("remediation.", "preservation.")):
-            method = name.partition(".")[2].replace("-", "_")
-            return getattr(self, method)(request)
+            act = getattr(self, name.partition(".")[2].replace("-", "_"))
+            return self._begin(name, request, act) if name in ACTING and request.before is not None else act(request)
         if attempt.call.method == "last_look":
             return self._look(request)
         if attempt.call.method == "power_off" and not self.world.permit:
@@ -235,19 +232,21 @@ class ScriptedRemediation:
             self.world.permit = self.world.permit or answer.decision.value == "granted"
         return answer
 
-    def _judge(self, name: str, request: Any, *, again: bool) -> None:
+    def _begin(self, name: str, request: Any, act: Callable[[Any], Any]) -> Any:
+        """The last look and the note come first, in the same activity."""
         world = self.world
         if world.now > request.not_after:
             raise failure(ErrorType.EXPIRED, f"{name} comes too late")
-        if not world.permit:
-            world.broken.append(f"S14: {name} without a permit")
-        if not world.looked and not again:
-            world.broken.append(f"S20: {name} without a last look before it")
         if request.not_after - world.now > timedelta(seconds=16):
             world.broken.append(f"S20: {name} with no end to its time")
-        if request.not_after - world.looked_at > options.ACT_WINDOW and not again:
-            world.broken.append(f"S45: {name} may begin {request.not_after - world.looked_at} after its last look")
-        world.looked = False
+        seen = self._look(request.before.look)
+        if seen.verdict is not contract.LookVerdict.GO:
+            return ACTING[name](seen)
+        if not world.permit:
+            world.broken.append(f"S14: {name} without a permit")
+        if request.before.remember is not None:
+            self.remember(request.before.remember)
+        return replace(act(request), look=seen)
 
     async def _looks(self, request: Any) -> Any:
         return self._look(request)
@@ -264,9 +263,6 @@ class ScriptedRemediation:
                 verdict = contract.LookVerdict.NEED_GONE
             elif world.deleting is not None:
                 verdict = contract.LookVerdict.VETOED
-        world.looked = world.looked or (request.destructive and verdict is contract.LookVerdict.GO)
-        if request.destructive and verdict is contract.LookVerdict.GO:
-            world.looked_at = world.now
         if request.destructive:
             world.removing.append(request.removes)
         return replace(result, verdict=verdict)
@@ -306,7 +302,6 @@ class ScriptedRemediation:
 
     def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:
         world = self.world
-        assert request.remediates
         if request.withdraw:
             world.acts.append("withdraw")
             return contract.GiveUpResult(kept="it is not asked for any more")

@@ -65,7 +65,7 @@ def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
         sent = play.clockwork.now
         play.did("give-up")
         assert play.clockwork.now - sent > options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-        assert world.acts[world.acts.index("give-up") - 3 :][:3] == ["follow", "remember", "look"]
+        assert world.acts[world.acts.index("give-up") - 3 :][:3] == ["follow", "look", "remember"]
         play.result()
 
 
@@ -320,11 +320,12 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
 
 @pytest.mark.parametrize("ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)])
 def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
-    """S20: said while the last look is under way."""
+    """S20: said while the last look is under way, or before that is asked for where it is made by whoever acts."""
+    moment = "target.last-look" if ladder == (FENCE,) else "isolation.mark"
     world = Remediated(ladder=ladder)
     acts = {"give-up", "request-owner", f"create {OBJECT}", "annotate-external", "off"}
     with Play(world) as play:
-        world.after["target.last-look"] = play.hold
+        world.after[moment] = play.hold
         play.until(lambda status: status.doing.startswith("held by ada"))
         play.skip(3 * HOUR)
         assert not acts & set(world.acts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
 
 from temporalio import workflow
 
@@ -64,6 +65,17 @@ class Along:
 
     carry_out: Callable[[LookRequest], Awaitable[LookResult]]
     what: str
+
+
+class LooksFirst(Protocol):
+    """What an act answers that looks before it writes."""
+
+    @property
+    def look(self) -> LookResult | None:
+        """What was seen; one that does not say go has kept the act from being begun."""
+
+
+Seeing = TypeVar("Seeing", bound=LooksFirst)
 
 
 class Preflight:
@@ -133,17 +145,20 @@ class Preflight:
         with self._episode.undertaking("the last look") as under:
             return await self._until_it_says_go(under, removes=removes, leased=leased)
 
-    async def licensed(self, act: Callable[[LookRequest], Awaitable[ActResult]], what: str) -> ActResult:
+    async def licensed(
+        self, act: Callable[[LookRequest], Awaitable[Seeing]], what: str, *, removes: bool = False, leased: bool = False
+    ) -> Seeing:
         """The last look and, where all says go, a write of our own moments after it: one activity, which `act` has carried out.
-        what: it is about, in people's words. Raises the interrupt."""
-        done: list[ActResult] = []
+        what: it is about, in people's words. removes, leased: see `before_destruction`. Raises the interrupt."""
+        done: list[Seeing] = []
 
         async def carry_out(request: LookRequest) -> LookResult:
             done[:] = [await act(request)]
             return seen_with(done[0])
 
         with self._episode.undertaking("the last look") as under:
-            await self._until_it_says_go(under, along=Along(carry_out=carry_out, what=what))
+            along = Along(carry_out=carry_out, what=what)
+            await self._until_it_says_go(under, removes=removes, leased=leased, along=along)
         return done[0]
 
     async def _until_it_says_go(
@@ -342,8 +357,8 @@ class Preflight:
         return lease_duration(max(ends - workflow.now(), DEFAULT_TIMEOUT) if ends is not None else None)
 
 
-def seen_with(result: ActResult) -> LookResult:
+def seen_with(result: LooksFirst) -> LookResult:
     """What an act has seen that looks before it writes."""
     if result.look is None:
-        raise RuntimeError(f"expected an act that looks first, got only: {result.detail}")
+        raise RuntimeError(f"expected an act that looks first, got {result}")
     return result.look

@@ -7,11 +7,17 @@ was remediated is believed: the node itself must be well.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 
-from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
+from activities.contracts.remediation import (
+    BeforeActing,
+    External,
+    ExternalActivities,
+    ExternalRequest,
+    RemediationActivities,
+)
 from activities.contracts.target import ActResult
 from policy.episode.messages import Outcome, Phase
 from policy.fence.config import FenceStep
@@ -19,8 +25,10 @@ from policy.remediation.following import Progress, RemediationConditions, follow
 from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed
+from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt
 from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
+
+ANNOTATES = "annotates the Machine for its bare-metal operator"
 
 GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
@@ -97,7 +105,7 @@ class ExternalRemediation:
     async def _create(self) -> None:
         target = self._target
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
-        while (seen := await target.act(self._send, covered=True)).deleting:
+        while (seen := await target.act(self._send, f"creates {self._called}", covered=True)).deleting:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
             await self._target.wait(self._state, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
@@ -110,9 +118,9 @@ class ExternalRemediation:
         self._state.name, self._state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
         self._episode.note("external", "created", f"{self._called}/{self._state.name}")
 
-    async def _send(self, licensed_until: datetime) -> External:
+    async def _send(self, before: BeforeActing) -> External:
         self._state.may_stand = True
-        return await self._call(ExternalActivities.create, f"creates {self._called}", not_after=licensed_until)
+        return await self._execute(ExternalActivities.create, f"creates {self._called}", before=before)
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
         """Whether the node is well for long enough, or gone."""
@@ -187,7 +195,13 @@ class ExternalRemediation:
             self._episode.note("external", "not read", failed.reason)
             return External(present=True)
 
-    async def _call(self, activity: object, summary: str, *, well: bool = False, not_after: datetime | None = None) -> External:
+    async def _call(self, activity: object, summary: str, *, well: bool = False) -> External:
+        with as_interrupt(summary):
+            return await self._execute(activity, summary, well=well)
+
+    async def _execute(
+        self, activity: object, summary: str, *, well: bool = False, before: BeforeActing | None = None
+    ) -> External:
         pin, state = self._target.pin, self._state
         assert state.step.template is not None
         own = [step for step in pin.ladder if step.template is not None and step.template.kind == state.step.template.kind]
@@ -202,11 +216,11 @@ class ExternalRemediation:
             timeout=state.step.timeout,
             name=state.name,
             uid=state.uid,
-            holder=self._episode.holder,
-            not_after=not_after or workflow.now() + options.ACT_WINDOW,
+            before=before,
+            not_after=workflow.now() + options.ACT_WINDOW,
             well_since=workflow.now() if well else None,
         )
-        return await self._target.call(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
+        return await self._target.execute(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
 
 
 class AnnotateExternal:
@@ -231,7 +245,7 @@ class AnnotateExternal:
             self._episode.enter(
                 phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator"
             )
-            done = await target.act(self._annotate)
+            done = await target.act(self._annotate, ANNOTATES)
             target.was_tried()
             self._state.began = self._state.asked = workflow.now()
             self._episode.note("annotate-external", "ok", done.detail)
@@ -247,11 +261,10 @@ class AnnotateExternal:
             await target.wait(self._state, pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
 
-    async def _annotate(self, licensed_until: datetime) -> ActResult:
-        target, summary, self._state.may_stand = self._target, "annotates the Machine for its bare-metal operator", True
-        return await target.call(
-            RemediationActivities.annotate_external, target.machine_request(licensed_until), options.cluster_write, summary
-        )
+    async def _annotate(self, before: BeforeActing) -> ActResult:
+        self._state.may_stand = True
+        request = self._target.machine_request(before)
+        return await self._target.execute(RemediationActivities.annotate_external, request, options.cluster_write, ANNOTATES)
 
     async def give_up(self, why: str) -> None:
         """The annotation goes, or its operator would act beside the next step."""

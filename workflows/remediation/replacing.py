@@ -8,13 +8,13 @@ deletion: it names the Machine by uid, and whoever asks looks first (S33).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
-from activities.contracts.remediation import FollowedMachine, RemediationActivities
+from activities.contracts.remediation import BeforeActing, FollowedMachine, RemediationActivities
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
@@ -23,7 +23,7 @@ from policy.fence.config import FenceStep
 from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress, Undertaking
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, NeedGone, Vetoed, interrupt_for, is_unclear
+from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, Vetoed, interrupt_for, is_unclear
 from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
@@ -168,8 +168,10 @@ class DeleteMachine(ReplacingStep):
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
-                found = await target.act(self._give_up_unless_kept, covered=True, removes=True)
-            except ActivityError as error:
+                found = await target.act(self._give_up, "the deletion can't be asked for", covered=True, removes=True)
+            except Interrupt as interrupt:
+                if not isinstance(error := interrupt.__cause__, ActivityError):
+                    raise
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
                     seen = await target.look_after(self._state)
@@ -182,7 +184,10 @@ class DeleteMachine(ReplacingStep):
                     continue
                 if error_type(error) is ErrorType.TARGET_CHANGED and await self.goes():
                     return  # it is gone, and another one has its name: what is followed is the one that was pinned
-                raise interrupt_for(error, "the deletion can't be asked for") from error
+                raise
+            if found.kept:
+                await target.forget()
+                raise Vetoed(found.kept)
             target.was_tried()
             self._episode.note("delete-machine", "asked", found.detail)
             return
@@ -196,7 +201,7 @@ class DeleteMachine(ReplacingStep):
 
         async def withdraw() -> None:
             try:
-                await self._give_up(workflow.now() + options.ACT_WINDOW, withdraw=True)
+                await self._give_up()
             except ActivityError as error:
                 if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
                     raise interrupt_for(error, failing) from error
@@ -204,13 +209,8 @@ class DeleteMachine(ReplacingStep):
         gone = await self._target.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
         return "" if gone else f"; {failing}"
 
-    async def _give_up_unless_kept(self, licensed_until: datetime) -> GiveUpResult:
-        found = await self._give_up(licensed_until)
-        if found.kept:
-            raise Vetoed(found.kept)
-        return found
-
-    async def _give_up(self, not_after: datetime, *, withdraw: bool = False) -> GiveUpResult:
+    async def _give_up(self, before: BeforeActing | None = None) -> GiveUpResult:
+        """before: None where it is not to be asked for any more."""
         pin, episode = self._target.pin, self._episode
         assert pin.machine is not None
         return await workflow.execute_activity_method(
@@ -224,10 +224,10 @@ class DeleteMachine(ReplacingStep):
                 victim=episode.node,
                 incident=episode.incident,
                 unhealthy=pin.need.reason or "a person wants it replaced",
-                withdraw=withdraw,
+                withdraw=before is None,
                 holder=episode.holder,
-                not_after=not_after,
-                remediates=True,
+                not_after=workflow.now() + options.ACT_WINDOW,
+                before=before,
                 automatic=pin.need.kind.automatic,
             ),
             **(options.remediation(episode.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
@@ -247,17 +247,20 @@ class RequestOwner(ReplacingStep):
         )
         if await self.goes():
             return
-        asked = await target.act(self._request, removes=True)
+        asked = await target.act(self._request, self._summary, removes=True)
         target.was_tried()
         self._episode.note("request-owner", "asked", asked.detail)
 
-    async def _request(self, licensed_until: datetime) -> ActResult:
-        target = self._target
-        assert target.pin.machine is not None
-        summary = f"asks {target.pin.owner} to remediate {target.pin.machine.name}"
+    @property
+    def _summary(self) -> str:
+        machine = self._target.pin.machine
+        assert machine is not None
+        return f"asks {self._target.pin.owner} to remediate {machine.name}"
+
+    async def _request(self, before: BeforeActing) -> ActResult:
         self._state.may_stand = True
-        request = target.machine_request(licensed_until)
-        return await target.call(RemediationActivities.request_owner, request, options.cluster_write, summary)
+        request = self._target.machine_request(before)
+        return await self._target.execute(RemediationActivities.request_owner, request, options.cluster_write, self._summary)
 
     async def take_back(self) -> str:
         """The conditions are put right again where nobody has begun."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.remediation import (
+    BeforeActing,
     FollowedMachine,
     FollowRequest,
     MachineRequest,
@@ -23,7 +24,7 @@ from activities.contracts.remediation import (
     RemediationPin,
     RememberRequest,
 )
-from activities.contracts.target import ActResult
+from activities.contracts.target import ActResult, LookRequest, LookVerdict
 from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitRequest
 from policy.remediation.escalation import timed_out
@@ -31,7 +32,7 @@ from policy.remediation.memory import LastRemediation, written_memory
 from policy.values.durations import format_duration
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
-from workflows.episode.preflight import Preflight
+from workflows.episode.preflight import Preflight, Seeing, seen_with
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt, is_unclear
@@ -125,39 +126,61 @@ class RemediationTarget:
         """What the scanner is asked for."""
         return self.episode.permit_request(self.pin.need)
 
-    async def act(self, send: Callable[[datetime], Awaitable[Result]], *, covered: bool = False, removes: bool = False) -> Result:
-        """Have others begin something. Everything that may take long comes first, and the last look right before the act (S20).
+    async def act(
+        self, send: Callable[[BeforeActing], Awaitable[Seeing]], what: str, *, covered: bool = False, removes: bool = False
+    ) -> Seeing:
+        """Have others begin something: one activity, in which the last look and a note on the target come first (S20).
 
-        send: carries it out, begun by the given moment or not at all (S45). covered: by the node's lease. removes: see
-        `LookRequest`. Raises the interrupt of the look, or whatever `send` raises. That it was done is the caller's to say
-        (`tried`); here that it may have been, for all that its answer tells.
+        send: has it carried out. what: it is about, in people's words. covered: by the node's lease. removes: see `LookRequest`.
+        Raises the interrupt. That it was done is the caller's to say (`tried`); here that it may have been, for all that its
+        answer tells.
         """
-        await self.remember()
+
+        earlier = self.progress.noted
+
+        async def noted(look: LookRequest) -> Seeing:
+            remember = self._memory_request()
+            self.progress.noted = remember.memory if remember is not None else earlier
+            result = await send(BeforeActing(look=look, remember=remember))
+            if seen_with(result).verdict is not LookVerdict.GO:
+                self.progress.noted = earlier or self.progress.noted  # by a first attempt that was lost, perhaps
+            return result
+
         try:
-            licensed_until = await self.preflight.before_destruction(removes=removes, leased=covered and self.has_node)
-        except Interrupt:
-            await self.forget()
-            raise
-        try:
-            return await send(licensed_until)
-        except (ActivityError, Interrupt) as failed:
-            error = failed if isinstance(failed, ActivityError) else failed.__cause__
+            return await self.preflight.licensed(noted, what, removes=removes, leased=covered and self.has_node)
+        except Interrupt as interrupt:
+            error = interrupt.__cause__
             self.progress.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
             await self.forget()
+            await self._remember_failures()
             raise
 
     async def remember(self) -> None:
-        """Before anything is done that could fail: a target that is lost from sight was remediated all the same."""
-        if not (memory := self.memory) or not (self.has_node or self.pin.machine is not None):
+        """By itself, where what begins is a story of its own."""
+        if (request := self._memory_request()) is None:
             return
-        request = RememberRequest(
-            target=self.episode.target, memory=memory, machine=self.pin.machine, machine_uid=self.pin.machine_uid
-        )
         result: ActResult = await self.call(
             RemediationActivities.remember, request, options.cluster_write, "notes on the target what is done about it"
         )
-        self.progress.noted = memory
+        self.progress.noted = request.memory
         self.episode.note("remember", "ok", result.detail)
+
+    async def _remember_failures(self) -> None:
+        """Of the steps before, where none has begun that would have noted them."""
+        if not self.tried or not self.failed:
+            return
+        try:
+            await self.remember()
+        except Interrupt as interrupt:
+            self.episode.note("remember", "failed", interrupt.reason)
+
+    def _memory_request(self) -> RememberRequest | None:
+        """What is noted before anything is done that could fail: a target that is lost from sight was remediated all the same."""
+        if not (memory := self.memory) or not (self.has_node or self.pin.machine is not None):
+            return None
+        return RememberRequest(
+            target=self.episode.target, memory=memory, machine=self.pin.machine, machine_uid=self.pin.machine_uid
+        )
 
     async def forget(self) -> None:
         """Where nothing came of it: an attempt that never happened counts as no retry and is followed by no pause. What can't be
@@ -244,15 +267,15 @@ class RemediationTarget:
             RemediationActivities.follow, request, options.cluster_write, f"looks what has become of {self.pin.machine.name}"
         )
 
-    def machine_request(self, not_after: datetime | None = None) -> MachineRequest:
-        """An act on its Machine that is to begin by then, None: now, or not at all."""
+    def machine_request(self, before: BeforeActing | None = None) -> MachineRequest:
+        """An act on its Machine that is to begin now, or not at all."""
         assert self.pin.machine is not None
         return MachineRequest(
             target=self.episode.target,
             machine=self.pin.machine,
             machine_uid=self.pin.machine_uid,
-            holder=self.episode.holder,
-            not_after=not_after or workflow.now() + options.ACT_WINDOW,
+            not_after=workflow.now() + options.ACT_WINDOW,
+            before=before,
             check=self.pin.need.check,
         )
 
@@ -279,9 +302,19 @@ class RemediationTarget:
     ) -> Result:
         """One activity of the cluster; a failed one is raised as the interrupt it means."""
         with as_interrupt(summary):
-            result: Result = await workflow.execute_activity_method(
-                activity, request, **(config(self.episode.cluster) | {"summary": summary})
-            )
+            return await self.execute(activity, request, config, summary)
+
+    async def execute(
+        self,
+        activity: Callable[..., Awaitable[Result]],
+        request: object,
+        config: Callable[[str], workflow.ActivityConfig],
+        summary: str,
+    ) -> Result:
+        """The same, a failed one being raised as it is."""
+        result: Result = await workflow.execute_activity_method(
+            activity, request, **(config(self.episode.cluster) | {"summary": summary})
+        )
         return result
 
     async def wait(self, state: StepProgress, pause: timedelta, why: str) -> None:

@@ -9,7 +9,7 @@ claim (S27).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.acts.beginning import Beginning, Look
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
@@ -29,7 +30,7 @@ from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import Clock, LiveNode, in_time, observe, utc_now
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
-from activities.contracts.target import LookRequest, LookResult, Target
+from activities.contracts.target import LookRequest, LookVerdict, Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.gate import By, Operation, Seen, objection
@@ -60,7 +61,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
-        look: Callable[[LookRequest], Awaitable[LookResult]],
+        look: Look,
         *,
         machines: ClusterConnection | None = None,
         own_node: str = "",
@@ -71,6 +72,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
         super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
         self._look = look
+        self._beginning = Beginning(self._connections, look, clock)
         self._keeping = Keeping(connection, machines=machines, pools=pools)
 
     @activity.defn(name="preservation.hold")
@@ -91,13 +93,20 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
 
     @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
-        """See the module."""
+        """See the module. What a remediation asks for is looked at first, and what is handed over once it is read."""
         require_cluster(request.cluster, self._cluster)
+        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
+        seen = await self._beginning.looked(request.before) if request.before is not None else None
+        if seen is not None and seen.verdict is not LookVerdict.GO:
+            return GiveUpResult(detail=seen.reason, look=seen)
 
         async def once() -> GiveUpResult:
             sight, over = await self._unless_over(request)
             if over is not None:
                 return over
+            if seen is not None:
+                await self._claim(sight, request)
+                return await self._delete(sight, request)
             try:
                 await self._require_look(sight, request)
             except ApplicationError as error:
@@ -110,7 +119,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             await self._claim(sight, request)
             return await self._delete(sight, request)
 
-        return await edit(request.machine.key, once)
+        return replace(await edit(request.machine.key, once), look=seen)
 
     # Keeping --------------------------------------------------------------------------------------------------------
 
@@ -274,9 +283,9 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
         if keeps(held, self._clock()):
             return "somebody asks for it to be preserved" if held.failed else "it is well again"
-        if held.well and request.unhealthy and not request.remediates:
+        if held.well and request.unhealthy and request.before is None:
             return "its Node says that it is well again"
-        if sight.node is not None and sight.node.view.control_plane and not request.remediates:
+        if sight.node is not None and sight.node.view.control_plane and request.before is None:
             # A member of a control plane is given up by a remediation only (S15).
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")

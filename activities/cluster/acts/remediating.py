@@ -7,17 +7,17 @@ same name is never touched (S9). Asking for a deletion is `preserving.py`, objec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
 
 from temporalio import activity
 
+from activities.cluster.acts.beginning import Beginning, Look
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
-from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
 from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectNotFound
@@ -25,16 +25,13 @@ from activities.cluster.live.leave import require_leave
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import checks_of
 from activities.cluster.objects.livenode import (
-    Edit,
+    Clock,
     LiveNode,
-    edit_node,
     find_node,
     in_time,
     observe,
     pinned_of,
-    put_annotation,
     readable_mark,
-    remove_annotation,
     utc_now,
 )
 from activities.cluster.objects.machine_reading import (
@@ -60,7 +57,7 @@ from activities.contracts.remediation import (
     RememberRequest,
     Replacement,
 )
-from activities.contracts.target import ActResult
+from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType, failure
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
@@ -90,11 +87,27 @@ WAITING = "WaitingForRemediation"
 REQUESTED = "RemediationRequested"
 """Our own word that it is unhealthy, where no health check has said so."""
 
+Compose = Callable[[MachineView], dict[str, tuple[ConditionText, ConditionText] | None]]
+"""Which conditions a Machine is given, None takes one away; {} for none."""
+
 CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
 
 class ClusterRemediation(OfOneCluster, RemediationActivities):
     """Served by the workers of one cluster's queue."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        look: Look,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+    ) -> None:
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
+        self._beginning = Beginning(self._connections, look, clock)
 
     # The target -----------------------------------------------------------------------------------------------------
 
@@ -206,16 +219,15 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     @activity.defn(name="remediation.request-owner")
     async def request_owner(self, request: MachineRequest) -> ActResult:
         """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
-        seen = await self._see(request, f"asking for the remediation of {request.machine.key}")
 
-        def compose(machine: MachineView) -> dict[str, tuple[ConditionText, ConditionText] | None]:
+        def compose(machine: MachineView, node: NodeView | None) -> dict[str, tuple[ConditionText, ConditionText] | None]:
             owner = machine.controller
             if owner.partition("/")[0] not in REPLACING_OWNERS:
                 expected = f"expected a {' or a '.join(REPLACING_OWNERS)}"
                 raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'nobody'}: {expected}")
             if machine.deleting or _is_false(machine, OWNER_REMEDIATED):
                 return {}
-            self._require_leave(seen, machine, request.machine)
+            self._require_leave(node, machine, request.machine)
             in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
             said = ConditionText(status="False", reason=WAITING, message="Waiting for remediation")
             wanted: dict[str, tuple[ConditionText, ConditionText] | None] = {OWNER_REMEDIATED: (said, said)}
@@ -224,14 +236,21 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
                 wanted[SUCCEEDED] = (sick, sick)
             return wanted
 
-        return await self._write_conditions(request, compose, "its owner is asked to remediate it")
+        async def write(node: NodeView | None) -> ActResult:
+            return await self._write_conditions(request, partial(compose, node=node), "its owner is asked to remediate it")
+
+        return await self._begin(request, f"asking for the remediation of {request.machine.key}", write)
 
     @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
         """The shipped annotation, and the one of the proposal."""
-        seen = await self._see(request, f"annotating {request.machine.key}")
-        values = {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
-        return await self._annotate(request.machine, request.machine_uid, values, seen=seen, not_after=request.not_after)
+        ref, values = request.machine, {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
+
+        async def write(node: NodeView | None) -> ActResult:
+            unless = partial(self._require_leave, node, ref=ref)
+            return await self._beginning.annotate(ref, request.machine_uid, values, unless=unless, not_after=request.not_after)
+
+        return await self._begin(request, f"annotating {ref.key}", write)
 
     @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
@@ -239,7 +258,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         require_cluster(request.target.cluster, self._cluster)
         if machine_api(request.machine.api_version) is not CLUSTER_API:
             values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
-            return await self._annotate(request.machine, request.machine_uid, values)
+            return await self._beginning.annotate(request.machine, request.machine_uid, values)
 
         def compose(machine: MachineView) -> dict[str, tuple[ConditionText, ConditionText] | None]:
             if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
@@ -250,23 +269,29 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
         return await self._write_conditions(request, compose, "its owner is asked no more")
 
-    async def _see(self, request: MachineRequest, act: str) -> Seen:
-        """What is asked once more right before the write (S20): the Lease, and the Node, whose word beats the Machine's (S27)."""
+    async def _begin(
+        self, request: MachineRequest, act: str, write: Callable[[NodeView | None], Awaitable[ActResult]]
+    ) -> ActResult:
+        """Written only after a look that says go (S20). write: is handed the Node, whose word beats the Machine's (S27)."""
         require_cluster(request.target.cluster, self._cluster)
         in_time(request.not_after, self._clock(), act)
         pinned = request.target.pinned
         self._require_other_node(pinned.node, " and never has it remediated itself")
-        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
+        assert request.before is not None, "what begins something says what comes before"
+        seen = await self._beginning.looked(request.before)
+        if seen.verdict is not LookVerdict.GO:
+            return ActResult(changed=False, detail=seen.reason, look=seen)
         node = await find_node(self._connection, pinned.node) if pinned.uid else None
         if node is not None and node.view.uid != pinned.uid:
             node = None  # its words are about another one
-        return Seen(node=node.view if node is not None else None, cluster_lease=problem)
+        return replace(await write(node.view if node is not None else None), look=seen)
 
-    def _require_leave(self, seen: Seen, machine: MachineView, ref: ObjectRef) -> None:
-        """On the very version of the Machine that is written: on a Machine alone no look at its Node shows what it says."""
-        require_leave(replace(seen, machines=(machine,)), Operation.ASK, self._clock(), about=ref.key)
+    def _require_leave(self, node: NodeView | None, machine: MachineView, ref: ObjectRef) -> None:
+        """On the very version of the Machine that is written, which no look at its Node need find. The Lease is the look's
+        affair."""
+        require_leave(Seen(node=node, machines=(machine,), cluster_lease=""), Operation.ASK, self._clock(), about=ref.key)
 
-    async def _write_conditions(self, request: MachineRequest, compose: Any, done: str) -> ActResult:
+    async def _write_conditions(self, request: MachineRequest, compose: Compose, done: str) -> ActResult:
         connection, path = self._place(request.machine)
 
         async def once() -> ActResult:
@@ -326,7 +351,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         for machine in blank:
             if request.memory:
                 ref = replace(request.machine, name=machine.name)
-                done = await self._annotate(ref, machine.uid, {LAST_REMEDIATION_ANNOTATION: request.memory}, only_if_absent=True)
+                done = await self._beginning.annotate(
+                    ref, machine.uid, {LAST_REMEDIATION_ANNOTATION: request.memory}, only_if_absent=True
+                )
                 if not done.changed:
                     continue
             return await self._as_replacement(request, machine)
@@ -345,7 +372,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     async def _as_replacement(self, request: FollowRequest, machine: MachineView) -> Replacement:
         node = await find_node(self._connection, name) if (name := machine.node_name) else None
         if node is not None and request.memory and LAST_REMEDIATION_ANNOTATION not in node.annotations:
-            await self._remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
+            await self._beginning.remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
         ready = node is not None and node.view.ready
         return Replacement(
             machine=machine.name,
@@ -393,76 +420,11 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
     @activity.defn(name="remediation.remember")
     async def remember(self, request: RememberRequest) -> ActResult:
-        """On its Machine, which outlives the Node, and on its Node, since a check of Nodes knows no Machines."""
+        """What was noted before is noted no longer, where nothing came of it."""
         require_cluster(request.target.cluster, self._cluster)
-        done: list[ActResult] = []
-        if request.machine is not None:
-            noted = {LAST_REMEDIATION_ANNOTATION: request.memory or None}
-            done.append(await self._annotate(request.machine, request.machine_uid, noted, instead_of=request.instead_of))
-        if (pinned := request.target.pinned).uid:
-            memory = request.memory if request.on_node is None else request.on_node
-            done.append(await self._remember_on_node(pinned.node, pinned.uid, memory, instead_of=request.instead_of))
-        return ActResult(changed=any(each.changed for each in done), detail="; ".join(each.detail for each in done))
-
-    async def _remember_on_node(
-        self, name: str, uid: str, memory: str, *, only_if_absent: bool = False, instead_of: str = ""
-    ) -> ActResult:
-        def decide(node: LiveNode) -> Edit:
-            if node.view.uid != uid:
-                return Edit(detail="another Node has the name")
-            there = node.annotations.get(LAST_REMEDIATION_ANNOTATION, "")
-            if there == memory or (only_if_absent and there):
-                return Edit(detail="noted already")
-            if instead_of and there != instead_of:
-                return Edit(detail="others have written it")
-            in_time(None, self._clock(), f"noting on Node/{name} what was done")
-            if not memory:
-                return Edit(detail="noted no longer", operations=remove_annotation(LAST_REMEDIATION_ANNOTATION))
-            return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
-
-        try:
-            return await edit_node(self._connection, name, decide)
-        except ObjectNotFound:
-            return ActResult(changed=False, detail="the Node is gone")
+        return await self._beginning.remember(request)
 
     # Small things ---------------------------------------------------------------------------------------------------
-
-    async def _annotate(
-        self,
-        ref: ObjectRef,
-        uid: str,
-        values: Mapping[str, str | None],
-        *,
-        only_if_absent: bool = False,
-        seen: Seen | None = None,
-        instead_of: str = "",
-        not_after: datetime | None = None,
-    ) -> ActResult:
-        """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
-        them say that now, "" for whatever they say. seen: of the Node, where it is only done if nobody objects."""
-        connection, path = self._place(ref)
-
-        async def once() -> ActResult:
-            machine = await self._machine(ref)
-            if machine is None or machine.view.uid != uid:
-                return ActResult(changed=False, detail=f"{ref.key} is gone")
-            there = machine.view.annotations
-            if (only_if_absent and any(key in there for key in values)) or (
-                instead_of and any(there.get(key) != instead_of for key in values)
-            ):
-                return ActResult(changed=False, detail="others have written it")
-            differing = {key: value for key, value in values.items() if there.get(key) != value}
-            if not differing:
-                return ActResult(changed=False, detail="so already")
-            if seen is not None:
-                self._require_leave(seen, machine.view, ref)
-            in_time(not_after, self._clock(), f"annotating {ref.key}")
-            metadata = {"uid": uid, "resourceVersion": machine.view.resource_version, "annotations": differing}
-            await connection.patch_merge(path, {"metadata": metadata})
-            said = ", ".join(f"{key} {'removed' if value is None else 'set'}" for key, value in sorted(differing.items()))
-            return ActResult(changed=True, detail=said)
-
-        return await edit(ref.key, once)
 
     async def _machine(self, ref: ObjectRef) -> LiveMachine | None:
         return await find_machine(self._connections, ref)

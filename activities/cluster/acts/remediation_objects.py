@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 
 from temporalio import activity
 
+from activities.cluster.acts.beginning import Beginning, Look
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.kinds import Kinds
-from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
-from activities.cluster.live.nodelease import foreign_holder
 from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
+from activities.contracts.target import LookVerdict, Target
 from activities.errors import ErrorType, failure
 from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
@@ -70,14 +70,6 @@ class _Place:
         return f"{self.resource.kind}/{self.wanted.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Looked:
-    """What the last look before a creation found of the target."""
-
-    control_plane: bool = False
-    cluster_name: str = ""
-
-
 class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
     """Served by the workers of one cluster's queue."""
 
@@ -85,19 +77,25 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
+        look: Look,
         *,
         machines: ClusterConnection | None = None,
         own_node: str = "",
         clock: Clock = utc_now,
     ) -> None:
         super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
+        self._beginning = Beginning(self._connections, look, clock)
         self._kinds = {each: Kinds(each) for each in (connection, self._machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
-        """See the module. One that is there is found first, also by a worker that comes too late to create it."""
+        """See the module. One that is there is found, also by a worker that comes too late to create it."""
         self._require(request)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
+        assert request.before is not None, "what begins something says what comes before"
+        seen = await self._beginning.looked(request.before)
+        if seen.verdict is not LookVerdict.GO:
+            return External(present=False, message=seen.reason, look=seen)
         wanted = await self._with_check(self._wanted(request))
         template, place = await self._template(wanted, request)
         widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
@@ -105,7 +103,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         async def once() -> External:
             return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
 
-        return await edit(place.called, once, look_again=True)
+        return replace(await edit(place.called, once, look_again=True), look=seen)
 
     @activity.defn(name="remediation.read-object")
     async def read(self, request: ExternalRequest) -> External:
@@ -275,40 +273,30 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         return replace(wanted, check_uid=document["metadata"]["uid"])
 
     async def _post(self, place: _Place, template: JsonObject, request: ExternalRequest) -> JsonObject:
-        looked = await self._look(request, place.wanted)
-        try:
-            body = made(template, place.wanted, control_plane=looked.control_plane, cluster_name=looked.cluster_name)
-        except PolicyError as error:
-            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+        body = await self._body(template, place.wanted, request.target)
         in_time(request.not_after, self._clock(), f"creating {place.called}")
         try:
             return await place.connection.create(place.collection, body)
         except ObjectNotFound as error:
             raise failure(ErrorType.INVALID_CONFIG, f"{place.called} can't be created: {error.message}") from error
 
-    # Looking before a creation --------------------------------------------------------------------------------------
-
-    async def _look(self, request: ExternalRequest, wanted: WantedObject) -> _Looked:
-        """License and target, live (S9, S20)."""
-        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
+    async def _body(self, template: JsonObject, wanted: WantedObject, target: Target) -> JsonObject:
+        """What is created, for the very target that is there now (S9); one that is being deleted is none."""
         machine = await self._machine(wanted) if wanted.of_machine else None
-        pinned = request.target.pinned
-        node = await find_node(self._connection, pinned.node) if pinned.uid else None
+        node = await find_node(self._connection, target.pinned.node) if target.pinned.uid else None
         if node is None and machine is None:
-            raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone")
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{target.pinned.node} is gone")
         if node is not None:
-            require_pinned(node, request.target)
-        seen = Seen(
-            node=node.view if node is not None else None,
-            machines=(machine,) if machine is not None else (),
-            cluster_lease=problem,
-            lease=await foreign_holder(self._connection, pinned.node, self._clock()) if node is not None else "",
-        )
+            require_pinned(node, target)
+        view = node.view if node is not None else None
+        # Of this very Machine, which no look at its Node need find. Leases are the look's affair.
+        seen = Seen(node=view, machines=(machine,) if machine is not None else (), lease="", cluster_lease="")
         require_leave(seen, Operation.CREATE, self._clock())
-        return _Looked(
-            control_plane=node is not None and node.view.control_plane,
-            cluster_name=machine.cluster_name if machine is not None else "",
-        )
+        member, cluster_name = view is not None and view.control_plane, machine.cluster_name if machine is not None else ""
+        try:
+            return made(template, wanted, control_plane=member, cluster_name=cluster_name)
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
     async def _machine(self, wanted: WantedObject) -> MachineView:
         assert wanted.machine is not None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import MachineRequest
+from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.objects import JsonObject
-from tests.cluster.acts.world import CLUSTER, HOLDER, NODE, NOW, World, refused
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, refused
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, PAUSED, SKIP, System, machine_of
 
 OWNER = {"apiVersion": "v1", "kind": "MachineSet", "name": "workers", "uid": "uid-of-the-set", "controller": True}
@@ -31,13 +33,13 @@ async def machine(world: World, system: System, annotations: Mapping[str, str] |
         target=await world.pinned(),
         machine=ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(NODE), namespace=system.namespace),
         machine_uid=made["metadata"]["uid"],
-        holder=HOLDER,
+        before=await world.before(),
         not_after=NOW + timedelta(seconds=30),
     )
 
 
 def acts(world: World) -> ClusterRemediation:
-    return ClusterRemediation(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+    return ClusterRemediation(CLUSTER, world.connection, world.looks, own_node="node-1", clock=world.clock)
 
 
 async def found(world: World, system: System) -> JsonObject:
@@ -60,6 +62,17 @@ async def test_what_is_asked_of_an_owner_is_taken_back_without_a_trace(world: Wo
     assert not (await acts(world).request_owner(request)).changed
     await acts(world).take_back(request)
     assert await said(world, CLUSTER_API) == {}
+
+
+@pytest.mark.parametrize("verdict", [each for each in LookVerdict if each is not LookVerdict.GO])
+@pytest.mark.parametrize("system", [CLUSTER_API, OPENSHIFT], ids=str)
+async def test_nobody_is_asked_where_the_last_look_does_not_say_go(system: System, verdict: LookVerdict, world: World) -> None:
+    """S20: in the activity that asks; nothing is noted either."""
+    request = replace(await machine(world, system), before=await world.before(memory="noted"))
+    world.verdict, writes = verdict, world.writes
+    told = await (acts(world).request_owner if system.of_cluster_api else acts(world).annotate_external)(request)
+    assert (told.changed, told.look and told.look.verdict) == (False, verdict)
+    assert world.writes == writes
 
 
 async def test_what_a_health_check_has_said_of_it_stays(world: World) -> None:

@@ -28,7 +28,7 @@ async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(s
     await CLUSTER_API.add_machine(world.others, "w-2")
     await CLUSTER_API.set_status(world.others, "w-2", status)
     await world.others.patch(CLUSTER_API.path("machines", "w-2"), {"metadata": {"ownerReferences": [OWNER]}})
-    remediation = ClusterRemediation(CLUSTER, world.connection, clock=world.clock)
+    remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
     gone = ObjectRef(api_version=CLUSTER_API.api_version, kind="Machine", name="w-1", namespace=CLUSTER_API.namespace)
     found = await remediation.follow(
         FollowRequest(

@@ -121,7 +121,7 @@ async def test_that_a_machine_is_to_be_cut_off_only_its_own_preservation_may_say
 @pytest.mark.parametrize("kind", [NeedKind.PRESERVATION, NeedKind.CLEAN_UP, NeedKind.FOREIGN_OBJECT])
 async def test_a_remediation_is_for_a_check_or_a_person(ready: World, kind: NeedKind) -> None:
     """S21."""
-    remediation = ClusterRemediation(CLUSTER, ready.connection)
+    remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=Need(kind=kind, check=CHECK_REF))
     with refused(ErrorType.INVALID_CONFIG, "need.kind: expected one of check, person"):
         await ActivityEnvironment().run(remediation.pin, request)

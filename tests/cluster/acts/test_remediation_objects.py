@@ -8,13 +8,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import External, ExternalRequest
+from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.objects import SEVERAL_ANNOTATION
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
@@ -22,7 +25,7 @@ from simulator.api.faults import Accident, Fault
 from simulator.objects import JsonObject, timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster import builders
-from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, empty_world, refused
+from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, INCIDENT, NODE, NOW, World, empty_world, refused
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.cluster.test_preserving import definition
 
@@ -41,7 +44,7 @@ class Objects:
     def __init__(self, world: World, asks: ExternalRequest) -> None:
         self.world = world
         self.asks = asks
-        self.acts = ClusterRemediationObjects(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+        self.acts = ClusterRemediationObjects(CLUSTER, world.connection, world.looks, own_node="node-1", clock=world.clock)
 
     async def create(self, **changes: Any) -> External:
         return await self.acts.create(replace(self.asks, **changes))
@@ -89,7 +92,7 @@ async def objects(world: World) -> Objects:
         template=TEMPLATE,
         check=CHECK_REF,
         check_uid=check["metadata"]["uid"],
-        holder=HOLDER,
+        before=await world.before(),
         not_after=NOW + timedelta(seconds=30),
     )
     return Objects(world, asks)
@@ -115,7 +118,7 @@ async def test_a_second_try_finds_the_first_object_and_writes_nothing(objects: O
     """S33: a worker that was killed after its request has created it; also when it comes back too late to begin."""
     first, writes = await objects.create(), objects.world.writes
     objects.world.now += timedelta(minutes=5)
-    assert await objects.create() == first
+    assert replace(await objects.create(), look=first.look) == first
     assert objects.world.writes == writes
 
 
@@ -151,7 +154,7 @@ async def test_what_may_have_been_carried_out_is_never_called_not_begun(objects:
 async def test_two_workers_make_one_object(objects: Objects) -> None:
     """S33: another one was faster, between our look and our write."""
     other = ClusterConnection.to(objects.world.server.url, token="abc")
-    faster = ClusterRemediationObjects(CLUSTER, other, clock=objects.world.clock)
+    faster = ClusterRemediationObjects(CLUSTER, other, objects.world.looks, clock=objects.world.clock)
 
     async def first() -> None:
         await faster.create(objects.asks)
@@ -211,7 +214,8 @@ async def _too_late(objects: Objects) -> None:
 
 
 async def _own_node(objects: Objects) -> None:
-    objects.acts = ClusterRemediationObjects(CLUSTER, objects.world.connection, own_node=NODE, clock=objects.world.clock)
+    world = objects.world
+    objects.acts = ClusterRemediationObjects(CLUSTER, world.connection, world.looks, own_node=NODE, clock=world.clock)
 
 
 async def _empty_template(objects: Objects) -> None:
@@ -230,18 +234,12 @@ def on_the_node(**metadata: Any) -> Change:
 ELSEWHERE = ObjectRef(api_version="example.io/v1", kind="ThingRemediationTemplate", name="x", namespace=NAMESPACE)
 OF_A_CONFIG_MAP = ObjectRef(api_version="v1", kind="ConfigMap", name="fence-cluster-config", namespace="default")
 REFUSALS: dict[str, tuple[Change, ErrorType, str]] = {
-    "S38 another's Lease": (asking(holder="another"), ErrorType.NOT_LICENSED, "not by 'another'"),
     "S20 too late": (_too_late, ErrorType.EXPIRED, "not begun"),
     "S16 our own node": (_own_node, ErrorType.OWN_NODE, "this worker runs on Node/node-7"),
     "S9 another node": (lambda objects: objects.world.recreate_node(), ErrorType.TARGET_CHANGED, "not the one pinned"),
     "S9 no node": (lambda objects: objects.world.delete_node(), ErrorType.TARGET_CHANGED, "is gone"),
     "S20 excluded": (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "exclude-from-remediation=true"),
     "S21 preserved": (on_the_node(annotations={PRESERVE_ANNOTATION: "now"}), ErrorType.VETOED, "preserves the node"),
-    "S20 in maintenance": (
-        lambda objects: objects.world.hold_node_lease("node-maintenance"),
-        ErrorType.VETOED,
-        "node-maintenance",
-    ),
     "no template": (
         lambda objects: objects.world.others.delete(f"{FOLDER}/selfnoderemediationtemplates/quick"),
         ErrorType.INVALID_CONFIG,
@@ -274,6 +272,23 @@ async def test_nothing_is_created_where_something_speaks_against_it(why: str, ob
     assert objects.world.writes == 0
 
 
+async def test_nothing_is_created_or_noted_where_the_last_look_does_not_say_go(objects: Objects) -> None:
+    """S20: in the activity that creates."""
+    objects.world.verdict = LookVerdict.NOT_LICENSED
+    told = await objects.create(before=await objects.world.before(memory="noted"))
+    assert (told.present, told.look and told.look.verdict) == (False, LookVerdict.NOT_LICENSED)
+    assert objects.world.writes == 0
+
+
+async def test_what_is_done_is_noted_on_the_target_before_it_is(objects: Objects) -> None:
+    """A target that is lost from sight was remediated all the same."""
+    objects.world.server.faults.add(Fault(accident=Accident.REFUSE, verb="create", path="selfnoderemediations", count=9))
+    with pytest.raises(ApplicationError):
+        await objects.create(before=await objects.world.before(memory="noted"))
+    assert (await objects.world.node())["metadata"]["annotations"][LAST_REMEDIATION_ANNOTATION] == "noted"
+    assert await objects.all() == []
+
+
 async def test_the_uid_of_the_owner_is_read_where_nobody_knows_it(objects: Objects) -> None:
     await objects.create(check_uid="")
     assert (await objects.only())["metadata"]["ownerReferences"][0]["uid"] == objects.asks.check_uid
@@ -296,7 +311,7 @@ async def test_two_templates_of_a_kind_make_two_objects_each_once(objects: Objec
         made = await objects.create(template=template, several=True)
         objects.world.server.faults.clear()
         asked = replace(objects.asks, template=template, several=True)
-        assert await objects.acts.read(asked) == made
+        assert await objects.acts.read(asked) == replace(made, look=None)
     found = {each["metadata"]["annotations"][TEMPLATE_NAME]: each["metadata"] for each in await objects.all()}
     assert sorted(found) == ["first", "second"]
     assert all(each["name"].startswith(f"{NODE}-") and each["annotations"][NODE_NAME] == NODE for each in found.values())
@@ -536,8 +551,9 @@ async def test_a_node_s_object_is_owned_by_its_machine_too_where_it_lives_beside
 async def test_machines_of_a_management_cluster_are_remediated_there(objects: Objects) -> None:
     """The Machine, the template and the object live in one cluster, the Node and the leases in another."""
     async with empty_world() as there:
+        here = objects.world
         asks, path = await of_machine(objects, replace(CLUSTER_API, namespace=NAMESPACE), there=there)
-        acts = ClusterRemediationObjects(CLUSTER, objects.world.connection, machines=there.connection, clock=there.clock)
+        acts = ClusterRemediationObjects(CLUSTER, here.connection, here.looks, machines=there.connection, clock=there.clock)
         assert (await acts.create(asks)).present
         assert (await there.others.get(f"{path}/{machine_of(NODE)}"))["metadata"]["ownerReferences"][0]["uid"] == asks.machine_uid
         told = await acts.create(replace(objects.asks, machine=asks.machine, machine_uid=asks.machine_uid))

@@ -32,7 +32,7 @@ async def remediation(world: World) -> ClusterRemediation:
     await CLUSTER_API.add_machine(world.others, machine_of(NODE), node=NODE)
     names = {"cluster.x-k8s.io/machine": machine_of(NODE), "cluster.x-k8s.io/cluster-namespace": CLUSTER_API.namespace}
     await world.change_node({"metadata": {"annotations": names}})
-    return ClusterRemediation(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+    return ClusterRemediation(CLUSTER, world.connection, world.looks, own_node="node-1", clock=world.clock)
 
 
 async def remembered(world: World) -> tuple[str, str]:

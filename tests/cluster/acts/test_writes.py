@@ -91,7 +91,7 @@ async def _releases_the_lease(world: World, target: Target, _: datetime | None) 
 
 
 async def _remembers(world: World, target: Target, _: datetime | None) -> Any:
-    remediation = ClusterRemediation(CLUSTER, world.connection, clock=world.clock)
+    remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
     return await remediation.remember(RememberRequest(target=target, memory="{}"))
 
 

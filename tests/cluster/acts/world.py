@@ -23,6 +23,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, LeaseView
 from activities.cluster.live.nodelease import take_node_lease
+from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import (
     ActRequest,
     CordonRequest,
@@ -390,6 +391,12 @@ class World:
 
     async def cordon(self, target: Target | None = None, *, not_after: datetime | None = None) -> CordonRequest:
         return CordonRequest(look=await self.look(target), not_after=not_after)
+
+    async def before(self, target: Target | None = None, *, memory: str = "") -> BeforeActing:
+        """What comes before an act that has others begin something. memory: what is noted, "" for nothing."""
+        look = await self.look(target)
+        noted = RememberRequest(target=look.target, memory=memory) if memory else None
+        return BeforeActing(look=look, remember=noted)
 
     async def looks(self, request: LookRequest) -> LookResult:
         """What acts that look first are told."""
