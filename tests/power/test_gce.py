@@ -379,6 +379,17 @@ async def test_each_refusal_has_its_type_and_is_met_once(
     assert stand.instance.machine.log == []
 
 
+async def test_a_hang_after_sending_is_ambiguous_for_a_command_and_no_state_for_a_question(signed: GceStand) -> None:
+    """S3, S34: one request each. The token is there already, which the silence of the common contract keeps from coming."""
+    driver = signed.driver()
+    await driver.read(within(10))
+    signed.cloud.set_faults(silence=True)
+    for act, expected in ((driver.off, ErrorType.AMBIGUOUS), (driver.read, ErrorType.UNREACHABLE)):
+        await fails(act(within(1.0)), expected, "no answer came within")
+    assert signed.cloud.verbs("get", "stop") == ["get", "stop", "get"]
+    assert signed.instance.machine.log == []
+
+
 async def test_an_answer_that_never_ends_is_cut_by_the_deadline() -> None:
     """S34: nothing of it is left in flight."""
     async with raw_server(dripping) as server:
