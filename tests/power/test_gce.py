@@ -529,7 +529,7 @@ async def test_a_token_serves_until_it_is_refused(signed: GceStand) -> None:
 async def test_without_a_token_nothing_is_asked(signed: GceStand, answer: Answer, expected: ErrorType) -> None:
     async with raw_server(answer) as server:
         key = json.dumps(json.loads(signed.key) | {"token_uri": f"{server.url}/token"})
-        await fails(signed.driver(key=key).off(within(0.5 if answer is dripping else 10)), expected)
+        await fails(signed.driver(key=key).off(within(2.0 if answer is dripping else 10.0)), expected)
         assert server.requests
         assert signed.cloud.log == []
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from temporalio import workflow
+from temporalio.client import Client
+from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import search
-from tests.workflows.surroundings import ClockworkEnvironment
+from tests.workflows.surroundings import ClockworkEnvironment, Measured
 from workers.plugin import PLUGIN
 from workflows.kit import handing_over
 
@@ -67,3 +69,12 @@ async def _start() -> WorkflowEnvironment:
         search_attributes=search.ALL,
         dev_server_extra_args=[arg for setting in FAST for arg in ("--dynamic-config-value", setting)],
     )
+
+
+@pytest.fixture
+async def measured(server: WorkflowEnvironment) -> Measured:
+    """Another client of the real server, whose metrics can be read."""
+    buffer = MetricBuffer(10_000, duration_format=MetricBufferDurationFormat.SECONDS)
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
+    target = server.client.service_client.config.target_host
+    return Measured(await Client.connect(target, plugins=[PLUGIN], runtime=runtime), buffer)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowHandle
+from temporalio.runtime import BufferedMetricUpdate, MetricBuffer
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -130,3 +132,25 @@ async def let_pass(env: WorkflowEnvironment, handle: WorkflowHandle[Any, Any], d
         await env.fast_forward(handle, duration)
     else:
         await asyncio.sleep(min(duration.total_seconds(), LONG_ENOUGH))
+
+
+class Measured:
+    """Another client of the same server, and its metrics."""
+
+    def __init__(self, client: Client, buffer: MetricBuffer) -> None:
+        self.client = client
+        self._buffer = buffer
+        self._seen: list[BufferedMetricUpdate] = []
+
+    def updates(self, name: str) -> list[BufferedMetricUpdate]:
+        """Each time that it was measured."""
+        self._seen += self._buffer.retrieve_updates()
+        return [each for each in self._seen if each.metric.name == name]
+
+    def of(self, name: str, *labels: str) -> Counter[tuple[str, ...]]:
+        """How often each was measured; labels: what they are told apart by."""
+        return Counter(tuple(str(each.attributes[label]) for label in labels) for each in self.updates(name))
+
+    def longest(self, name: str) -> float:
+        """The greatest value, in seconds."""
+        return max(each.value for each in self.updates(name))

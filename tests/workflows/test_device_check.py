@@ -16,7 +16,6 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -47,8 +46,8 @@ from policy.fence.device_check import (
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
+from tests.workflows.surroundings import Measured
 from workers.liveness import Liveness
-from workers.plugin import PLUGIN
 from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, METRIC, PAGE, DeviceCheck
 from workflows.kit.ids import cluster_queue, device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
@@ -426,25 +425,15 @@ async def test_a_long_history_is_left_behind_with_nothing_forgotten(env: Workflo
     assert row_of(report, "node-1").last_success is not None
 
 
-@pytest.fixture
-async def measured(env: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
-    """Another client of the same server, whose metrics can be read."""
-    buffer = MetricBuffer(10_000)
-    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
-    target = env.client.service_client.config.target_host
-    return await Client.connect(target, plugins=[PLUGIN], runtime=runtime), buffer
-
-
 async def test_each_unanswered_reading_is_counted_by_a_metric_that_is_there_before(
-    env: WorkflowEnvironment, measured: tuple[Client, MetricBuffer]
+    env: WorkflowEnvironment, measured: Measured
 ) -> None:
-    client, buffer = measured
     devices = Devices(rounds=[set(), {BMC}, {BMC}, set()])
     devices.put("node-1")
-    async with checking(env, devices, client=client) as check:
+    async with checking(env, devices, client=measured.client) as check:
         await check.start()
         await check.rounds(4)
-    counted = [update for update in buffer.retrieve_updates() if update.metric.name == METRIC]
+    counted = measured.updates(METRIC)
     assert [update.value for update in counted][:4] == [0, 1, 1, 0]
     labels = {key: counted[0].attributes[key] for key in ("cluster", "node", "endpoint")}
     assert labels == {"cluster": check.cluster, "node": "node-1", "endpoint": BMC}

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from temporalio.client import Client
-from temporalio.runtime import BufferedMetricUpdate, MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.messages import Outcome
 from tests.workflows.fencing_run import fencing
 from tests.workflows.kept_machine import machine, preserving
+from tests.workflows.surroundings import Measured
 from tests.workflows.world import World, plan
-from workers.plugin import PLUGIN
 from workflows.kit.measuring import ENDED, PHASES
-
-
-class Measured:
-    """Another client of the same server, and its metrics."""
-
-    def __init__(self, client: Client, buffer: MetricBuffer) -> None:
-        self.client = client
-        self._buffer = buffer
-        self._seen: list[BufferedMetricUpdate] = []
-
-    def of(self, name: str, *labels: str) -> Counter[tuple[str, ...]]:
-        """How often each was measured; labels: what they are told apart by."""
-        self._seen += self._buffer.retrieve_updates()
-        return Counter(tuple(str(each.attributes[label]) for label in labels) for each in self._seen if each.metric.name == name)
-
-    def longest(self, name: str) -> float:
-        """The greatest value, in seconds."""
-        self._seen += self._buffer.retrieve_updates()
-        return max(each.value for each in self._seen if each.metric.name == name)
 
 
 @pytest.fixture
 def env(server: WorkflowEnvironment) -> WorkflowEnvironment:
     """The real one: its workers measure by themselves how long acts take."""
     return server
-
-
-@pytest.fixture
-async def measured(env: WorkflowEnvironment) -> Measured:
-    buffer = MetricBuffer(10_000, duration_format=MetricBufferDurationFormat.SECONDS)
-    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
-    target = env.client.service_client.config.target_host
-    return Measured(await Client.connect(target, plugins=[PLUGIN], runtime=runtime), buffer)
 
 
 async def test_the_flow_of_a_fencing_is_counted_and_each_act_measured_under_its_step(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-import pytest
 from temporalio import workflow
-from temporalio.client import Client
-from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.messages import FencingInput
@@ -17,9 +14,8 @@ from policy.episode.permits import Release
 from policy.scan.repeats import RepeatAlarm
 from tests.workflows.fencing_run import fencing
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
-from tests.workflows.surroundings import eventually, worker
+from tests.workflows.surroundings import Measured, eventually, worker
 from tests.workflows.world import World
-from workers.plugin import PLUGIN
 from workflows.kit.ids import scanner_id
 from workflows.scanner.repeating import METRIC
 
@@ -109,24 +105,14 @@ async def test_what_a_person_asked_for_has_no_cause(env: WorkflowEnvironment) ->
     assert (release.outcome, release.cause) == ("recovered", "")
 
 
-@pytest.fixture
-async def measured(server: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
-    """Another client of the same server, whose metrics can be read."""
-    buffer = MetricBuffer(10_000)
-    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
-    target = server.client.service_client.config.target_host
-    return await Client.connect(target, plugins=[PLUGIN], runtime=runtime), buffer
-
-
-async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment, measured: tuple[Client, MetricBuffer]) -> None:
+async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment, measured: Measured) -> None:
     """Also where no Event can be written."""
-    client, buffer = measured
     world = ScriptedCluster(report("node-1"), fails={"tell": 1})
-    async with scanning(server, world, client=client, repeat_alarm=TWICE) as scan:
+    async with scanning(server, world, client=measured.client, repeat_alarm=TWICE) as scan:
         for number in (1, 2):
             await end(scan, number)
         await scan.has_opened(3)
-    counted = [update for update in buffer.retrieve_updates() if update.metric.name == METRIC]
+    counted = measured.updates(METRIC)
     assert [(update.value, update.attributes["node"], update.attributes["cause"]) for update in counted] == [
         (1, "node-1", "Ready")
     ]

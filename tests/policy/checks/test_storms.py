@@ -134,6 +134,15 @@ def test_a_cooldown_does_not_run_out_while_nothing_is_heard_and_begins_anew_afte
     assert (parts.checks[0].reason, [each.node for each in parts.candidates]) == ("", ["n0"])
 
 
+def test_a_breach_that_is_still_there_when_all_is_heard_again_is_the_same_storm() -> None:
+    ledger, later = watched(stormy(minHealthy=2), sick=2, of=3), NOW + timedelta(seconds=600)
+    ledger.advance(NOW)
+    ledger.blind()
+    ledger.sees(later)
+    check = ledger.report_parts(later).checks[0]
+    assert (check.storm_active, check.storm_cooling) == (NOW, None)
+
+
 def test_the_sentence_says_since_when_and_until_when() -> None:
     found = brake(stormy(), Counts(healthy=4), Circumstances(storm=WELL_AGAIN))
     assert found.message == (
