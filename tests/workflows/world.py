@@ -484,6 +484,8 @@ class ScriptedTarget:
         return contract.ActResult(changed=changed, detail="tainted", added=added, look=seen)
 
     async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
+        if request.not_after is not None and clock() > request.not_after:
+            raise failure(ErrorType.EXPIRED, "the drain comes too late")
         await self.world.act("drain")
         return self.world.drains.pop(0) if self.world.drains else contract.DrainResult()
 

@@ -342,10 +342,11 @@ class PreservationStory:
         return not hold.drain
 
     async def _round(self, deadline: datetime) -> DrainResult:
+        now = workflow.now()
         request = DrainRequest(
             target=self.episode.target,
             options=DRAIN,
-            not_after=min(deadline, workflow.now() + options.ACT_WINDOW),
+            not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
             holder=self.episode.holder,
         )
         with as_interrupt("the node can't be drained"):
