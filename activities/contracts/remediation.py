@@ -87,7 +87,6 @@ class MachineRequest:
     machine_uid: str
     not_after: datetime
     before: BeforeActing | None = None
-    check: ObjectRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +176,8 @@ class ExternalRequest:
     """A remediation object of another controller, made from `template` for the target of `check`.
 
     check_uid: "" where it is not known; it is read then. machine: of the target, None where it has none; machine_uid: to be given
-    with it. several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. timeout:
-    of its step. name, uid: of an object that there is already, "" before. well_since: since when its node has been well, None
+    with it. several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. name,
+    uid: of an object that there is already, "" before. well_since: since when its node has been well, None
     while it is not. before, not_after: of a `create`, which is not begun without them.
     """
 
@@ -189,7 +188,6 @@ class ExternalRequest:
     machine: ObjectRef | None = None
     machine_uid: str = ""
     several: bool = False
-    timeout: timedelta | None = None
     name: str = ""
     uid: str = ""
     before: BeforeActing | None = None

@@ -1,7 +1,7 @@
 """What people and other systems say on a Node or a Machine to keep others from it, in words by which to find it.
 
 The one place that reads their labels, annotations and taints as a reason not to act. Which acts each of them stops, and whether a
-person is stopped as well, is the table in `policy/gate.py`.
+person is stopped as well, is the table in `policy/episode/gate.py`.
 """
 
 from __future__ import annotations

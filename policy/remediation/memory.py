@@ -1,4 +1,4 @@
-"""What a machine inherits from those that it replaces: when that was, the how-manieth time, and which steps failed.
+"""What a machine inherits from those that it replaces: when that was, which attempt it was, and which steps failed.
 
 A replacement is a new Machine with a new Node, and knows of nothing: without a memory a MachineSet whose machines fail as soon as
 they are there would be remediated in a hot loop. So the last remediation is written on the Node or Machine, and handed on to its
@@ -36,7 +36,7 @@ MOST_FAILED = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRemediation:
-    """The last remediation of a lineage. of: the machine or node that was remediated. retry: the how-manieth time of this
+    """The last remediation of a lineage. of: the machine or node that was remediated. retry: which attempt it was of this
     sequence, 0 for its first. failed: names of the steps that failed in this sequence. incident: whose it was.
     """
 

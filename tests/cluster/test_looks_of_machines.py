@@ -16,9 +16,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
-from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult
+from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
-from policy.episode.messages import FencingInput
+from policy.episode.messages import FencingInput, Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
@@ -468,3 +468,28 @@ async def test_a_server_with_another_clock_makes_no_look_late_or_early(
         target = ClusterTarget(CLUSTER, world.connection, world.permits)
         result = await target.last_look(await world.look(need=need_of(system)))
         assert result.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("node", "annotations", "expected"),
+    [
+        ("", {}, (GO, "")),
+        ("", {PRESERVE_ANNOTATION: "now"}, (VETOED, "preserve")),
+        (NODE, {}, (UNLICENSED, f"has Node/{NODE}")),
+    ],
+    ids=["alone", "preserved", "it has got a Node"],
+)
+@every_system
+async def test_a_machine_that_a_person_names_by_itself_is_looked_at(
+    system: System, node: str, annotations: dict[str, str], expected: tuple[LookVerdict, str], world: World
+) -> None:
+    """S15, S20, S21: its own words hold, and one that has a Node is not acted on behind that Node's back."""
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    await system.add_machine(world.others, MACHINE, node=node, annotations=annotations)
+    await world.hold_cluster_lease()
+    pinned = Pinned(node=f"machine/{system.namespace}/{MACHINE}", uid="")
+    target = Target(cluster=CLUSTER, pinned=pinned, incident="i", kind="Remediation", workflow_id="w", run_id="r")
+    seen = await world.target.last_look(await world.look(target, need=PERSON, removes=True))
+    verdict, words = expected
+    assert (seen.verdict, words in seen.reason) == (verdict, True), seen.reason

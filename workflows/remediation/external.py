@@ -213,7 +213,6 @@ class ExternalRemediation:
             machine=pin.machine,
             machine_uid=pin.machine_uid,
             several=len(own) > 1,
-            timeout=state.step.timeout,
             name=state.name,
             uid=state.uid,
             before=before,

@@ -276,7 +276,6 @@ class RemediationTarget:
             machine_uid=self.pin.machine_uid,
             not_after=workflow.now() + options.ACT_WINDOW,
             before=before,
-            check=self.pin.need.check,
         )
 
     async def take_back(self, what: str) -> str:

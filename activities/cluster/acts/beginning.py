@@ -7,7 +7,11 @@ outlives the Node, and on its Node, since a check of Nodes knows no Machines. So
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
+from typing import TypeVar
+
+from temporalio import activity
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
@@ -23,14 +27,21 @@ from activities.cluster.objects.livenode import (
     remove_annotation,
 )
 from activities.cluster.objects.machine_reading import find_machine
-from activities.contracts.remediation import BeforeActing, RememberRequest
+from activities.contracts.preservation import GiveUpResult
+from activities.contracts.remediation import BeforeActing, External, RememberRequest
 from activities.contracts.target import ActResult, LookRequest, LookResult, LookVerdict
 from policy.objects.machines import MachineView
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.values.object_refs import ObjectRef
 
+Begun = TypeVar("Begun", ActResult, External, GiveUpResult)
+
 Look = Callable[[LookRequest], Awaitable[LookResult]]
 """The last look at one cluster (`looks.py`)."""
+
+
+def _again() -> bool:
+    return activity.in_activity() and activity.info().attempt > 1
 
 
 class Beginning:
@@ -41,12 +52,32 @@ class Beginning:
         self._look = look
         self._clock = clock
 
-    async def looked(self, before: BeforeActing) -> LookResult:
-        """What the last look says; where that is "go", the target remembers by now what is about to be done."""
+    async def begin(
+        self,
+        before: BeforeActing,
+        what: str,
+        not_after: datetime,
+        *,
+        write: Callable[[], Awaitable[Begun]],
+        refused: Callable[[LookResult], Begun],
+        found: Callable[[], Awaitable[Begun | None]] | None = None,
+    ) -> Begun:
+        """The last look, the note, then the write: begun by `not_after` or not at all. what: is written, to begin a
+        sentence with.
+
+        refused: the answer where the look does not say go. found: what stands already of an attempt at the same activity that was
+        lost once it had written (S33). What that has set going is what a second look sees, and no reason to call it not begun;
+        None where there is nothing, or only one attempt.
+        """
         seen = await self._look(before.look)
-        if seen.verdict is LookVerdict.GO and before.remember is not None:
+        if found is not None and _again() and (there := await found()) is not None:
+            return replace(there, look=replace(seen, verdict=LookVerdict.GO, reason="done by an attempt whose answer was lost"))
+        if seen.verdict is not LookVerdict.GO:
+            return refused(seen)
+        in_time(not_after, self._clock(), what)
+        if before.remember is not None:
             await self.remember(before.remember)
-        return seen
+        return replace(await write(), look=seen)
 
     async def remember(self, request: RememberRequest) -> ActResult:
         """Write the memory, on both."""
@@ -89,7 +120,7 @@ class Beginning:
         values: Mapping[str, str | None],
         *,
         only_if_absent: bool = False,
-        unless: Callable[[MachineView], None] | None = None,
+        unless: Callable[[MachineView], Awaitable[None]] | None = None,
         instead_of: str = "",
         not_after: datetime | None = None,
     ) -> ActResult:
@@ -110,7 +141,7 @@ class Beginning:
             if not differing:
                 return ActResult(changed=False, detail="so already")
             if unless is not None:
-                unless(machine.view)
+                await unless(machine.view)
             in_time(not_after, self._clock(), f"annotating {ref.key}")
             metadata = {"uid": uid, "resourceVersion": machine.view.resource_version, "annotations": differing}
             await connection.patch_merge(path, {"metadata": metadata})

@@ -30,7 +30,7 @@ from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import Clock, LiveNode, in_time, observe, utc_now
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
-from activities.contracts.target import LookRequest, LookVerdict, Target
+from activities.contracts.target import LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.gate import By, Operation, Seen, objection
@@ -93,20 +93,28 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
 
     @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
-        """See the module. What a remediation asks for is looked at first, and what is handed over once it is read."""
+        """See the module. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
         require_cluster(request.cluster, self._cluster)
-        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
-        seen = await self._beginning.looked(request.before) if request.before is not None else None
-        if seen is not None and seen.verdict is not LookVerdict.GO:
+        if request.before is None:
+            return await edit(request.machine.key, lambda: self._once(request))
+        self._require_other_node(request.victim, " and never has it deleted itself")
+
+        def refused(seen: LookResult) -> GiveUpResult:
             return GiveUpResult(detail=seen.reason, look=seen)
 
-        async def once() -> GiveUpResult:
-            sight, over = await self._unless_over(request)
-            if over is not None:
-                return over
-            if seen is not None:
-                await self._claim(sight, request)
-                return await self._delete(sight, request)
+        return await self._beginning.begin(
+            request.before,
+            f"deleting {request.machine.key}",
+            request.not_after,
+            write=lambda: edit(request.machine.key, lambda: self._once(request)),
+            refused=refused,
+        )
+
+    async def _once(self, request: GiveUpRequest) -> GiveUpResult:
+        sight, over = await self._unless_over(request)
+        if over is not None:
+            return over
+        if request.before is None:
             try:
                 await self._require_look(sight, request)
             except ApplicationError as error:
@@ -116,10 +124,8 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
                     if over is not None:
                         return over
                 raise
-            await self._claim(sight, request)
-            return await self._delete(sight, request)
-
-        return replace(await edit(request.machine.key, once), look=seen)
+        await self._claim(sight, request)
+        return await self._delete(sight, request)
 
     # Keeping --------------------------------------------------------------------------------------------------------
 

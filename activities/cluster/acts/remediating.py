@@ -57,7 +57,7 @@ from activities.contracts.remediation import (
     RememberRequest,
     Replacement,
 )
-from activities.contracts.target import ActResult, LookVerdict
+from activities.contracts.target import ActResult, LookResult
 from activities.errors import ErrorType, failure
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
@@ -87,8 +87,8 @@ WAITING = "WaitingForRemediation"
 REQUESTED = "RemediationRequested"
 """Our own word that it is unhealthy, where no health check has said so."""
 
-Compose = Callable[[MachineView], dict[str, tuple[ConditionText, ConditionText] | None]]
-"""Which conditions a Machine is given, None takes one away; {} for none."""
+Conditions = dict[str, tuple[ConditionText, ConditionText] | None]
+"""What a Machine is given, None takes one away; {} for nothing."""
 
 CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
@@ -161,6 +161,11 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             found = await machine_of(self._connections, node.view)
         else:
             found = await machine_named(self._connections, request.node)
+        has = found.view.node_name if found is not None and node is None and request.need is None else ""
+        if has and await find_node(self._connection, has) is not None:
+            # What the Node says, its lease and its part in the control plane would not be asked by the Machine's name (S15, S20).
+            told = f"{request.node}: expected a Machine that has no Node, this one has Node/{has}: name that"
+            raise failure(ErrorType.INVALID_CONFIG, told)
         if found is not None and request.machine_uid and found.view.uid != request.machine_uid:
             raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
         return found
@@ -220,37 +225,45 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     async def request_owner(self, request: MachineRequest) -> ActResult:
         """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
 
-        def compose(machine: MachineView, node: NodeView | None) -> dict[str, tuple[ConditionText, ConditionText] | None]:
+        act = f"asking for the remediation of {request.machine.key}"
+
+        async def compose(machine: MachineView) -> Conditions:
             owner = machine.controller
             if owner.partition("/")[0] not in REPLACING_OWNERS:
                 expected = f"expected a {' or a '.join(REPLACING_OWNERS)}"
                 raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'nobody'}: {expected}")
             if machine.deleting or _is_false(machine, OWNER_REMEDIATED):
                 return {}
-            self._require_leave(node, machine, request.machine)
-            in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
+            await self._require_leave(request, machine)
+            in_time(request.not_after, self._clock(), act)
             said = ConditionText(status="False", reason=WAITING, message="Waiting for remediation")
-            wanted: dict[str, tuple[ConditionText, ConditionText] | None] = {OWNER_REMEDIATED: (said, said)}
+            wanted: Conditions = {OWNER_REMEDIATED: (said, said)}
             if not _is_false(machine, SUCCEEDED):
                 sick = ConditionText(status="False", reason=REQUESTED, message=f"incident {request.target.incident}")
                 wanted[SUCCEEDED] = (sick, sick)
             return wanted
 
-        async def write(node: NodeView | None) -> ActResult:
-            return await self._write_conditions(request, partial(compose, node=node), "its owner is asked to remediate it")
+        async def write() -> ActResult:
+            return await self._write_conditions(request, compose, "its owner is asked to remediate it")
 
-        return await self._begin(request, f"asking for the remediation of {request.machine.key}", write)
+        def asked(machine: MachineView | None) -> bool:
+            return machine is None or machine.deleting or _is_false(machine, OWNER_REMEDIATED)
+
+        return await self._begin(request, act, write, asked)
 
     @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
         """The shipped annotation, and the one of the proposal."""
         ref, values = request.machine, {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
 
-        async def write(node: NodeView | None) -> ActResult:
-            unless = partial(self._require_leave, node, ref=ref)
+        async def write() -> ActResult:
+            unless = partial(self._require_leave, request)
             return await self._beginning.annotate(ref, request.machine_uid, values, unless=unless, not_after=request.not_after)
 
-        return await self._begin(request, f"annotating {ref.key}", write)
+        def annotated(machine: MachineView | None) -> bool:
+            return machine is not None and values.items() <= machine.annotations.items()
+
+        return await self._begin(request, f"annotating {ref.key}", write, annotated)
 
     @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
@@ -260,7 +273,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
             return await self._beginning.annotate(request.machine, request.machine_uid, values)
 
-        def compose(machine: MachineView) -> dict[str, tuple[ConditionText, ConditionText] | None]:
+        async def compose(machine: MachineView) -> Conditions:
             if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
                 return {}
             stands = machine.condition(SUCCEEDED)
@@ -270,35 +283,47 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         return await self._write_conditions(request, compose, "its owner is asked no more")
 
     async def _begin(
-        self, request: MachineRequest, act: str, write: Callable[[NodeView | None], Awaitable[ActResult]]
+        self,
+        request: MachineRequest,
+        act: str,
+        write: Callable[[], Awaitable[ActResult]],
+        stands: Callable[[MachineView | None], bool],
     ) -> ActResult:
-        """Written only after a look that says go (S20). write: is handed the Node, whose word beats the Machine's (S27)."""
+        """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone."""
         require_cluster(request.target.cluster, self._cluster)
-        in_time(request.not_after, self._clock(), act)
-        pinned = request.target.pinned
-        self._require_other_node(pinned.node, " and never has it remediated itself")
+        self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"
-        seen = await self._beginning.looked(request.before)
-        if seen.verdict is not LookVerdict.GO:
+
+        async def found() -> ActResult | None:
+            machine = await self._machine(request.machine)
+            pinned = machine.view if machine is not None and machine.view.uid == request.machine_uid else None
+            return ActResult(changed=False, detail="written already") if stands(pinned) else None
+
+        def refused(seen: LookResult) -> ActResult:
             return ActResult(changed=False, detail=seen.reason, look=seen)
+
+        return await self._beginning.begin(request.before, act, request.not_after, write=write, refused=refused, found=found)
+
+    async def _require_leave(self, request: MachineRequest, machine: MachineView) -> None:
+        """On the very version of the Machine that is written, which no look at its Node need find, and with the Node as it is by
+        then, whose word beats (S27). The Lease is the look's affair."""
+        pinned = request.target.pinned
         node = await find_node(self._connection, pinned.node) if pinned.uid else None
         if node is not None and node.view.uid != pinned.uid:
-            node = None  # its words are about another one
-        return replace(await write(node.view if node is not None else None), look=seen)
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is another object now: uid {node.view.uid}")
+        seen = Seen(node=node.view if node is not None else None, machines=(machine,), cluster_lease="")
+        require_leave(seen, Operation.ASK, self._clock(), about=request.machine.key)
 
-    def _require_leave(self, node: NodeView | None, machine: MachineView, ref: ObjectRef) -> None:
-        """On the very version of the Machine that is written, which no look at its Node need find. The Lease is the look's
-        affair."""
-        require_leave(Seen(node=node, machines=(machine,), cluster_lease=""), Operation.ASK, self._clock(), about=ref.key)
-
-    async def _write_conditions(self, request: MachineRequest, compose: Compose, done: str) -> ActResult:
+    async def _write_conditions(
+        self, request: MachineRequest, compose: Callable[[MachineView], Awaitable[Conditions]], done: str
+    ) -> ActResult:
         connection, path = self._place(request.machine)
 
         async def once() -> ActResult:
             machine = await self._machine(request.machine)
             if machine is None or machine.view.uid != request.machine_uid:
                 return ActResult(changed=False, detail=f"{request.machine.key} is gone")
-            wanted = compose(machine.view)
+            wanted = await compose(machine.view)
             if not wanted:
                 return ActResult(changed=False, detail=f"{done} already")
             older = request.machine.api_version.endswith(f"/{V1BETA1}")

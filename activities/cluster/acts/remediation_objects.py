@@ -25,7 +25,7 @@ from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_n
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
-from activities.contracts.target import LookVerdict, Target
+from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, failure
 from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
@@ -89,13 +89,30 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
-        """See the module. One that is there is found, also by a worker that comes too late to create it."""
+        """See the module. One that an earlier attempt has made is found, whatever has become of the target since."""
         self._require(request)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"
-        seen = await self._beginning.looked(request.before)
-        if seen.verdict is not LookVerdict.GO:
+        assert request.not_after is not None, "and until when"
+
+        async def found() -> External | None:
+            _, there, _ = await self._locate(request)
+            told = _told(there) if there is not None else None
+            return told if told is not None and told.incident == request.target.incident and not told.deleting else None
+
+        def refused(seen: LookResult) -> External:
             return External(present=False, message=seen.reason, look=seen)
+
+        return await self._beginning.begin(
+            request.before,
+            f"creating the object of {request.template.key}",
+            request.not_after,
+            write=lambda: self._create(request),
+            refused=refused,
+            found=found,
+        )
+
+    async def _create(self, request: ExternalRequest) -> External:
         wanted = await self._with_check(self._wanted(request))
         template, place = await self._template(wanted, request)
         widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
@@ -103,7 +120,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         async def once() -> External:
             return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
 
-        return replace(await edit(place.called, once, look_again=True), look=seen)
+        return await edit(place.called, once, look_again=True)
 
     @activity.defn(name="remediation.read-object")
     async def read(self, request: ExternalRequest) -> External:

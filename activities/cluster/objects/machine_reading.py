@@ -124,7 +124,7 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
     Node names one."""
     if need is None or need.check is None or need.check.kind in OF_NODES:
         if node.startswith(MACHINE):
-            return Subject()
+            return Subject(machines=await _named_alone(connections, node))
         view = await _node(connections, node)
         # What people, or those who take it away, say on the Machine holds whatever calls for the act.
         named = [each.view for each in await _named(connections, view) if each.view.node_name in {"", node}] if view else []
@@ -161,6 +161,14 @@ async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject
     machine = await find_machine(connections, check.machine_ref(namespace, own))
     alone = machine is not None and _of_its_cluster(machine.view, check) and not machine.view.node_name
     return Subject(of_machines=True, machines=(machine.view,) if machine is not None and alone else (), cluster=cluster)
+
+
+async def _named_alone(connections: Readers, name: str) -> tuple[MachineView, ...]:
+    """The Machine that a person has named, by itself: what it is a part of, and who keeps it, holds as if it had a Node (S15)."""
+    machine = await machine_named(connections, name)
+    if machine is not None and (node := machine.view.node_name):
+        raise failure(ErrorType.TARGET_CHANGED, f"{machine.ref.key} has Node/{node}: that is what is to be named")
+    return (machine.view,) if machine is not None else ()
 
 
 async def _named_by_the_node(connections: Readers, check: HealthCheck, node: NodeView) -> MachineView | None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import MachineRequest
-from activities.contracts.target import LookVerdict
+from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.nodes import PRESERVE_ANNOTATION
@@ -114,3 +115,34 @@ async def test_the_node_s_word_beats_its_machine_s(world: World) -> None:
     request = await machine(world, OPENSHIFT, {PRESERVE_ANNOTATION: "now"})
     await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
     assert (await acts(world).annotate_external(request)).changed
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+@pytest.mark.parametrize("system", [CLUSTER_API, OPENSHIFT], ids=str)
+async def test_what_a_lost_attempt_has_written_is_found_whatever_it_has_set_going(
+    system: System, attempt: int, world: World
+) -> None:
+    """S33: its owner has begun by then, and the look says no. Only a repetition takes it for its own."""
+    request = await machine(world, system)
+    act = acts(world).request_owner if system.of_cluster_api else acts(world).annotate_external
+    await act(request)
+    world.verdict, environment = LookVerdict.VETOED, ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=attempt)
+    told: ActResult = await environment.run(act, request)
+    assert told.look is not None
+    assert (told.look.verdict is LookVerdict.GO) is (attempt == 2)
+
+
+async def test_a_word_that_is_put_on_the_node_while_others_write_its_machine_is_obeyed(world: World) -> None:
+    """S20, S27: after a conflict both are read anew."""
+    request = await machine(world, OPENSHIFT)
+
+    async def meanwhile() -> None:
+        await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+        path = OPENSHIFT.path("machines", machine_of(NODE))
+        await world.others.patch(path, {"metadata": {"annotations": {"example.com/touched": "by others"}}})
+
+    world.connection.before_writes.append(meanwhile)
+    with refused(ErrorType.VETOED, PRESERVE_ANNOTATION):
+        await acts(world).annotate_external(request)
+    assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, OPENSHIFT))["metadata"]["annotations"]

@@ -32,7 +32,7 @@ from tests.cluster.acts.world import (
     refused,
     template_ref,
 )
-from tests.cluster.machines import OPENSHIFT, SYSTEMS, System
+from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 
 
 @pytest.fixture
@@ -124,6 +124,16 @@ async def test_a_remediation_is_for_a_check_or_a_person(ready: World, kind: Need
     remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=Need(kind=kind, check=CHECK_REF))
     with refused(ErrorType.INVALID_CONFIG, "need.kind: expected one of check, person"):
+        await ActivityEnvironment().run(remediation.pin, request)
+
+
+async def test_a_machine_that_has_a_node_is_remediated_by_the_nodes_name(ready: World) -> None:
+    """S15, S20: else what the Node says, its lease, and that it is a member of a control plane would be asked of nobody."""
+    await OPENSHIFT.install(ready.others)
+    await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
+    remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
+    request = RemediationInput(cluster=CLUSTER, node=f"machine/{OPENSHIFT.namespace}/{machine_of(NODE)}", incident=INCIDENT)
+    with refused(ErrorType.INVALID_CONFIG, f"has Node/{NODE}: name that"):
         await ActivityEnvironment().run(remediation.pin, request)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.api.connection import ClusterConnection
@@ -118,7 +119,9 @@ async def test_a_second_try_finds_the_first_object_and_writes_nothing(objects: O
     """S33: a worker that was killed after its request has created it; also when it comes back too late to begin."""
     first, writes = await objects.create(), objects.world.writes
     objects.world.now += timedelta(minutes=5)
-    assert replace(await objects.create(), look=first.look) == first
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=2)
+    assert replace(await environment.run(objects.acts.create, objects.asks), look=first.look) == first
     assert objects.world.writes == writes
 
 
@@ -278,6 +281,17 @@ async def test_nothing_is_created_or_noted_where_the_last_look_does_not_say_go(o
     told = await objects.create(before=await objects.world.before(memory="noted"))
     assert (told.present, told.look and told.look.verdict) == (False, LookVerdict.NOT_LICENSED)
     assert objects.world.writes == 0
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_what_a_lost_attempt_has_made_is_found_whatever_it_has_set_going(objects: Objects, attempt: int) -> None:
+    """S33: the node is being deleted by then, and the look says no."""
+    made = await objects.create()
+    objects.world.verdict, environment = LookVerdict.VETOED, ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=attempt)
+    told: External = await environment.run(objects.acts.create, objects.asks)
+    assert told.look is not None
+    assert (told.uid, told.look.verdict) == ((made.uid, LookVerdict.GO) if attempt == 2 else ("", LookVerdict.VETOED))
 
 
 async def test_what_is_done_is_noted_on_the_target_before_it_is(objects: Objects) -> None:
