@@ -10,8 +10,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --no-input
 OURS    := policy workflows activities workers starter simulator demo
 PYTHON  ?= python3
 ARGS    ?=
-# What needs no whole system in three processes, as most of it waits; PARALLEL= runs all in one, as plain pytest does.
-PARALLEL ?= --numprocesses 3 --no-loadscope-reorder
+# In four processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
+PARALLEL ?= --numprocesses 4 --no-loadscope-reorder
 IMAGE   ?= nodewarden:dev
 
 # Tests and the demo start `temporal` and `nodewarden` as a user would, by name.

@@ -1,8 +1,8 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs three processes (pytest-xdist): first all take what keeps a processor busy. Then one takes the whole systems that
-are work, one those that are measured in moments, and the third those that wait, file by file; whoever is done helps it. Simulated
-clusters and whole systems mostly wait, so that three of them leave two cores room.
+`make test` runs four processes (pytest-xdist). First one takes the whole systems that are work, and the others what keeps a
+processor busy. Then come the systems that are measured in moments, when nothing beside them but others that mostly wait is left:
+one process has those, and the rest take the calm ones, file by file.
 """
 
 from __future__ import annotations
@@ -29,20 +29,24 @@ def _files(*names: str) -> tuple[str, ...]:
 
 
 PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
-"""Whole systems that wait for results and no moments, many machines or many systems at once: most of the work."""
+"""Whole systems that wait for results and no moments, many machines or many systems at once: most of the work, so first."""
 
 CALM = (
-    *_files("frozen", "scanner_life", "wrong_clocks", "temporal_cli", "api_restarts"),
+    *_files("frozen", "scanner_life", "wrong_clocks", "worker_ends"),
     "tests/benchmarks/test_whole_benchmarks.py",
-    *_files("management_cluster", "worker_ends", "deployment_version", "preservation", "preservation_kills", "isolated"),
-    *_files("fence_check"),
+    *_files("preservation_kills", "remediation", "changed_nodes", "management_cluster", "remediation_owners"),
+    *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
+    *_files("deployment_version", "isolated", "fence_check"),
 )
-"""Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away. The
-longest come first."""
+"""Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others
+to remediate. The longest come first."""
 
 LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
-"""The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, and a process has them all. It
-has all that are patient, too: two at a time would be too much work. The calm ones come last, and to whoever has nothing to do."""
+"""The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, and a process has them all. So
+has one all that are patient: two at a time would be too much work. The calm ones come last, and to whoever has nothing to do."""
+
+ORDER = ("patient", "", "prompt", "calm")
+"""In which order they are begun; "" is what needs no lane."""
 
 BACKSTOP = 60
 """Seconds that a test which was cancelled, and what it had set up, have to end."""
@@ -62,10 +66,8 @@ def _lane(nodeid: str) -> str:
 def _turn(nodeid: str) -> tuple[int, int]:
     """When a test's lane comes, and its file within the lane."""
     name = _lane(nodeid)
-    if not name:
-        return (0, 0)
-    files = [index for index, begin in enumerate(LANES[name]) if nodeid.startswith(begin)]
-    return (1 + list(LANES).index(name), files[0])
+    files = [index for index, begin in enumerate(LANES.get(name, ("",))) if nodeid.startswith(begin)]
+    return (ORDER.index(name), files[0])
 
 
 def bounded(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
