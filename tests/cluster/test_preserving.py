@@ -19,7 +19,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
-from activities.contracts.remediation import BeforeActing
+from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import Pinned
@@ -553,6 +553,18 @@ async def test_a_remediation_deletes_no_machine_where_its_last_look_does_not_say
     assert (told.gone, told.look and told.look.verdict) == (False, verdict)
     assert "deletionTimestamp" not in (await world.machine())["metadata"]
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_refuses(world: Surroundings) -> None:
+    """S16: no claim, and no note of what it was about to do."""
+    await world.has(node(), machine("Failed"))
+    uid, look = (await world.machine())["metadata"]["uid"], looked(world, LookVerdict.GO).look
+    world.activities._own_node = "node-7"
+    noted = RememberRequest(target=look.target, memory="noted", machine=REF, machine_uid=uid)
+    versions = [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())]
+    with refused(ErrorType.OWN_NODE, "this worker runs on Node/node-7"):
+        await world.give_up(before=BeforeActing(look=look, remember=noted), victim="node-7")
+    assert [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())] == versions
 
 
 async def test_whose_mark_the_node_carries_is_told_before_anything_is_done(world: Surroundings) -> None:
