@@ -13,7 +13,7 @@ DYNAMIC_CONFIGURATION = (
     "history.transferProcessorMaxPollRPS=2000",  # the default of 20 costs 50 ms a step after a burst
     "history.timerProcessorMaxPollRPS=2000",
     'history.timerProcessorMaxTimeShift="10ms"',  # the default allows for hosts whose clocks differ; here is one host
-    # One partition for each task queue: of the default's four, a task mostly meets one where nobody waits, and is forwarded: 13 ms.
+    # One partition for each task queue. Of the default's four, a task mostly meets one where nobody waits: 13 ms to be forwarded.
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
 )

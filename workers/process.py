@@ -20,6 +20,7 @@ from workers.composition import compose
 from workers.connect import connect
 from workers.embedded import EmbeddedTemporal, running_endpoint
 from workers.identity import name_embedded
+from workers.preparing import spare_collector
 from workers.setting_sources import SettingsError
 from workers.settings import Settings, TemporalSettings
 from workers.state_directory import Endpoint
@@ -114,6 +115,7 @@ async def work(
     if running.endpoint is not None:
         limits = limits.model_copy(update={"sticky_timeout": min(limits.sticky_timeout, LOCAL_STICKY_TIMEOUT)})
     async with compose(settings, running.client, clusters=clusters, role=role) as servings:
+        spare_collector()
         if deployment is not None:
             _log.info(
                 "registering as version %s of deployment %s; make it current with: "

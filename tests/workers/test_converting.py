@@ -1,0 +1,151 @@
+"""Between workflows and activities defaults are left out, and what is sent is read as what was meant; people get all of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import typing
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from types import UnionType
+from typing import Any
+
+import pytest
+from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
+
+from activities import contracts
+from workers.converting import DATA_CONVERTER, PayloadConverter
+
+WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")
+ACTIVITY = ActivitySerializationContext(
+    namespace="default",
+    activity_id="1",
+    activity_type="a",
+    activity_task_queue="q",
+    workflow_id="w",
+    workflow_type="W",
+    is_local=False,
+)
+PLAIN: dict[Any, Any] = {
+    str: "a word",
+    int: 7,
+    float: 0.5,
+    bool: True,
+    bytes: b"bytes",
+    datetime: datetime(2026, 11, 24, 18, 15, 13, 45, tzinfo=UTC),
+    timedelta: timedelta(minutes=7),
+    Any: "anything",
+}
+BETWEEN, FOR_PEOPLE = DATA_CONVERTER.with_context(ACTIVITY), DATA_CONVERTER.with_context(WORKFLOW)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    name: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    wanted: bool = True
+    inner: Inner = field(default_factory=lambda: Inner(name="usual"))
+    wait: timedelta = timedelta(seconds=5)
+    until: datetime | None = None
+    others: tuple[Inner, ...] = ()
+
+
+def _wire_types() -> list[type]:
+    """Whatever goes into an activity or comes out of one, in all contracts."""
+    found: set[type] = set()
+    for module in pkgutil.iter_modules(contracts.__path__):
+        for each in vars(importlib.import_module(f"{contracts.__name__}.{module.name}")).values():
+            if isinstance(each, type) and issubclass(each, ABC):
+                acts = [act for act in vars(each).values() if hasattr(act, "__temporal_activity_definition")]
+                found |= {hint for act in acts for hint in typing.get_type_hints(act).values() if is_dataclass(hint)}
+    return sorted(found, key=lambda kind: (kind.__module__, kind.__name__))
+
+
+def _sent(converter: DataConverter, value: Any) -> bytes:
+    [payload] = converter.payload_converter.to_payloads([value])
+    return payload.data
+
+
+def _read(converter: DataConverter, data: bytes, kind: Any) -> Any:
+    [payload] = converter.payload_converter.to_payloads([None])
+    payload.metadata["encoding"], payload.data = b"json/plain", data
+    return converter.payload_converter.from_payload(payload, kind)
+
+
+def test_defaults_are_left_out_between_workflows_and_activities_at_any_depth() -> None:
+    said = Outer(wanted=False, others=(Inner(name="one"), Inner(name="two", tags=("x",))))
+    assert json.loads(_sent(BETWEEN, said)) == {"wanted": False, "others": [{"name": "one"}, {"name": "two", "tags": ["x"]}]}
+
+
+def test_people_get_every_field() -> None:
+    told = json.loads(_sent(FOR_PEOPLE, Outer(until=datetime(2026, 11, 24, tzinfo=UTC))))
+    assert told == {
+        "wanted": True,
+        "inner": {"name": "usual", "tags": []},
+        "wait": "PT5S",
+        "until": "2026-11-24T00:00:00Z",
+        "others": [],
+    }
+
+
+def test_a_field_with_another_value_than_its_default_is_never_left_out() -> None:
+    """None, "" and () are values where they are not the default."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Odd:
+        limit: int | None = 3
+        word: str = "go"
+        names: tuple[str, ...] = ("a",)
+
+    assert json.loads(_sent(BETWEEN, Odd(limit=None, word="", names=()))) == {"limit": None, "word": "", "names": []}
+
+
+def _value(hint: Any, *, full: bool) -> Any:
+    """Something of that type. full: no field of it has its default, no collection is empty; else as little as there can be."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return list(hint)[-1]
+    if is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        wanted = (each for each in fields(hint) if each.init and (full or _is_required(each)))
+        made = {each.name: _value(hints[each.name], full=full) for each in wanted}
+        made |= {each.name: not each.default for each in fields(hint) if full and isinstance(each.default, bool)}
+        return typing.cast(type, hint)(**made)
+    if origin in {typing.Union, UnionType}:
+        return _value(next(each for each in arguments if each is not type(None)), full=full)
+    if origin is tuple:
+        each = arguments[:1] if arguments[-1] is Ellipsis else arguments
+        return tuple(_value(kind, full=full) for kind in each)
+    if origin in {Mapping, dict}:
+        return {_value(arguments[0], full=full): _value(arguments[1], full=full)}
+    if origin is frozenset:
+        return frozenset({_value(arguments[0], full=full)})
+    pytest.fail(f"a wire type has a field of type {hint}, which this test can't make")
+
+
+def _is_required(each: Field[Any]) -> bool:
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["the least", "all"])
+@pytest.mark.parametrize("kind", _wire_types(), ids=lambda kind: kind.__name__)
+def test_each_wire_type_is_read_as_what_was_sent(kind: type, *, full: bool) -> None:
+    meant = _value(kind, full=full)
+    for converter in (BETWEEN, FOR_PEOPLE):
+        assert _read(converter, _sent(converter, meant), kind) == meant
+
+
+def test_there_are_two_converters_whatever_is_converted() -> None:
+    """The SDK asks for one for each workflow and each activity."""
+    for context in (ACTIVITY, WORKFLOW):
+        assert PayloadConverter().with_context(context) is PayloadConverter().with_context(context)
