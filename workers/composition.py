@@ -134,6 +134,7 @@ async def _cluster_serving(
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
     from activities.cluster.acts.scan import ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
+    from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
@@ -163,6 +164,7 @@ async def _cluster_serving(
             prepare=Preparing(name, devices).prepare if has_power else None,
         )
     )
+    identities = Identities(connection, scan.view)
     target = ClusterTarget(
         name,
         connection,
@@ -171,6 +173,7 @@ async def _cluster_serving(
         fences=fences,
         source=settings.policy_source(),
         takeover=settings.scan.takeover,
+        identities=identities,
     )
     return Serving(
         queue=cluster_queue(name),
@@ -188,7 +191,14 @@ async def _cluster_serving(
                 source=settings.policy_source(),
                 fences=fences,
             ),
-            ClusterFreeing(name, connection, target.last_look, own_node=settings.node_name, source=settings.policy_source()),
+            ClusterFreeing(
+                name,
+                connection,
+                target.last_look,
+                own_node=settings.node_name,
+                source=settings.policy_source(),
+                identities=identities,
+            ),
             ClusterRemediation(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
             ClusterPreservation(
                 name,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from policy.checks.targets import JudgedTarget
-from policy.objects.belonging import answers_of, claims_of, cluster_named_by, cluster_of, of_one_cluster
+from policy.objects.belonging import MOST_NAMED, answers_of, claims_of, cluster_named_by, cluster_of, contested, of_one_cluster
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
+from policy.objects.mistakes import Mistake
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
@@ -41,6 +42,34 @@ class Touched:
     relabelled: bool = False
 
 
+class Contests:
+    """The Nodes of which others say that they are the same machine (S39). version: another one after each change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._targets: dict[str, JudgedTarget] = {}
+
+    def __iter__(self) -> Iterator[Mistake]:
+        """What to tell on each of them."""
+        for target in list(self._targets.values()):
+            if (node := target.node) is not None:
+                words = f"{target.contested}; until then nothing is done to either"
+                yield Mistake(about=node.ref, uid=node.uid, reason="IdentityContested", words=(words,))
+
+    def put(self, target: JudgedTarget) -> None:
+        """A Node of which it has changed who says so."""
+        self.version += 1
+        if target.contested:
+            self._targets[target.key] = target
+        else:
+            self._targets.pop(target.key, None)
+
+    def drop(self, name: str) -> None:
+        """A Node that is gone."""
+        if self._targets.pop(name, None) is not None:
+            self.version += 1
+
+
 class Inventory:
     """The objects of one cluster, each once, tied to what it belongs to.
 
@@ -57,6 +86,7 @@ class Inventory:
         self.clusters: dict[str, WorkloadCluster] = {}
         self.remediations: dict[str, RemediationObject] = {}
         self.groups = GroupTally()
+        self.contests = Contests()
         self.clusters_seen = 0
         """Another number whenever it changes which Clusters' Nodes are seen here."""
         self._sees_all_nodes = sees_all_nodes
@@ -101,7 +131,7 @@ class Inventory:
         self.groups.move(before, node)
         claims = self._know(target, before, node)
         touched = [Touched(target, relabelled=before is None or before.labels != node.labels)]
-        return [*touched, *self._move(before, node), *self._seen_by_machines(claims)]
+        return [*touched, *self._move(before, node), *self._seen_by_machines(claims), *self._contest(target, claims)]
 
     def remove_node(self, name: str) -> tuple[JudgedTarget | None, list[Touched]]:
         """A Node object that is gone: its target, and who else is touched."""
@@ -109,11 +139,12 @@ class Inventory:
         if target is None:
             return None, []
         self._uncount(target)
+        self.contests.drop(name)
         self.groups.move(target.node, None)
         if self._names is not None:
             del self._names[bisect_left(self._names, name)]
         claims = self._know(target, target.node, None)
-        return target, [*self._move(target.node, None), *self._seen_by_machines(claims)]
+        return target, [*self._move(target.node, None), *self._seen_by_machines(claims), *self._contest(target, claims)]
 
     def put_machine(self, machine: MachineView) -> list[Touched]:
         """A Machine as last seen."""
@@ -224,6 +255,28 @@ class Inventory:
             assert target.machine is not None
             self._find_node(target, target.machine)
             touched.append(Touched(target))
+        return touched
+
+    def contested(self, node: NodeView) -> str:
+        """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
+        return contested(node, lambda key: self._known_as.get(key, {}))
+
+    def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[Touched]:
+        """Let the Nodes that answer to one of these claims know whether others do. Of many only the one that has changed learns
+        it: the others are told of each other already, and a fleet may be made of machines with one number."""
+        targets = {changed.key: changed}
+        for claim in claims:
+            having = self._known_as.get(claim, {})
+            if len(having) <= MOST_NAMED + 2:
+                targets |= having
+        touched = []
+        for target in targets.values():
+            if (node := target.node) is None or node.name not in self.nodes:
+                continue
+            before, target.contested = target.contested, self.contested(node)
+            if before != target.contested:
+                self.contests.put(target)
+                touched.append(Touched(target))
         return touched
 
     # Machines

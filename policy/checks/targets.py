@@ -27,12 +27,14 @@ class JudgedTarget:
 
     node: the Node itself, or the Machine's; None while there is none. unseen: why the Machine's Node can't be looked up, ""
     where it can, so that a Node that is not there is really gone. cluster: the Cluster API Cluster, None where it is not known.
-    remediations: the remediation objects about it, whoever created them. marked: an episode of ours holds the node. shown_as:
+    remediations: the remediation objects about it, whoever created them. contested: who else says that he is the Node's machine,
+    in words. marked: an episode of ours holds the node. shown_as:
     what a report showed of it when it was last looked at, None before that.
     """
 
     __slots__ = (
         "cluster",
+        "contested",
         "control_plane",
         "key",
         "machine",
@@ -51,6 +53,7 @@ class JudgedTarget:
         self.cluster: WorkloadCluster | None = None
         self.remediations: tuple[RemediationObject, ...] = ()
         self.unseen = ""
+        self.contested = ""
         self.verdicts: dict[str, Verdict] = {}
         self.shown_as: object = None
         self.see(node)

@@ -98,11 +98,11 @@ class Seen:
 
     None of a field that an act depends on means that nobody read it, which is an objection (S20); a read that failed is one of
     `doubts`. node: None where there is none. identity, devices: how the target and the devices configured for it differ from
-    what was pinned. devices_unread: why the latter is not known. need: what is to be said of the need. lease: who else holds the
-    node's lease, "" for nobody. cluster_lease, permit: what is wrong with them, "" for nothing. renewed: when its kubelet last
-    renewed its Lease; None keeps nobody. held_by: whose mark stands on it, where that is not ours; mark_unread: why that can't
-    be told; marked: ours does. spared: why preservation keeps it. preserving: who asks is the preservation that holds it.
-    deletes_it: the deletion of its Machine is the asking episode's own doing.
+    what was pinned. devices_unread: why the latter is not known. contested: who else says that he is this machine. need: what is
+    to be said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease, permit: what is wrong with them,
+    "" for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody. held_by: whose mark stands on it, where
+    that is not ours; mark_unread: why that can't be told; marked: ours does. spared: why preservation keeps it. preserving: who
+    asks is the preservation that holds it. deletes_it: the deletion of its Machine is the asking episode's own doing.
     """
 
     node: NodeView | None = None
@@ -111,6 +111,7 @@ class Seen:
     identity: str = ""
     devices: str = ""
     devices_unread: str = ""
+    contested: str = ""
     need: Objection | None = None
     lease: str | None = None
     lease_until: datetime | None = None
@@ -293,6 +294,14 @@ RULES: tuple[Rule, ...] = (
         says=lambda seen, _: seen.devices_unread,
         stops=_LEAVES,
         weight=Weight.NOT_LICENSED,
+    ),
+    Rule(
+        name="contested",
+        source="S39",
+        says=lambda seen, _: seen.contested,
+        stops=_OFFERS | _LOOKED | _FREES,
+        passes=_FREES,
+        unblocks="delete the Node that is not that machine, or correct what it says of itself",
     ),
     Rule(name="need", source="S20", says=lambda seen, _: seen.need, stops=_LOOKED | _LEAVES),
     Rule(name="devices", source="S9", says=lambda seen, _: seen.devices, stops=_LOOKED, weight=Weight.TARGET_CHANGED),

@@ -7,6 +7,9 @@ that names another Node. Whoever has many of both ties them by claims and answer
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from itertools import islice
+
 from policy.objects.machines import MachineView, machine_key
 from policy.objects.nodes import NodeView
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
@@ -14,6 +17,9 @@ from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
 OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
 CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
 """By these a Node says whose it is: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
+
+MOST_NAMED = 3
+"""Of those who have one identity."""
 
 CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
 CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
@@ -41,9 +47,45 @@ def answers_of(node: NodeView | None) -> set[str]:
     if node is None:
         return set()
     answers = {f"node/{node.name}", *(f"machine/{machine_key(*named)}" for named in named_by(node))}
+    return answers | identities_of(node).keys()
+
+
+PLACEHOLDERS = frozenset(
+    {
+        "03000200-0400-0500-0006-000700080009",  # American Megatrends' default
+        "12345678-1234-5678-90ab-cddeefaabbcc",
+        "fefefefe-fefe-fefe-fefe-fefefefefefe",
+    }
+)
+"""System UUIDs of firmware into which nobody has written one: thousands of machines have them, and they tell nothing."""
+
+
+def identities_of(node: NodeView | None) -> dict[str, str]:
+    """What only one machine can have, each by a key and in words. A kubelet says all of it of itself when it registers."""
+    if node is None:
+        return {}
+    found = {}
     if node.provider_id:
-        answers.add(f"provider/{node.provider_id}")
-    return answers
+        found[f"provider/{node.provider_id}"] = f"providerID {node.provider_id}"
+    uuid = node.system_uuid.casefold()
+    if uuid and uuid not in PLACEHOLDERS and len(set(uuid) - {"-"}) > 1:
+        found[f"system/{uuid}"] = f"system UUID {node.system_uuid}"
+    if node.boot_id:
+        found[f"boot/{node.boot_id}"] = f"boot id {node.boot_id}"
+    return found
+
+
+def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
+    """Who else says that he is this machine, in words; "" for nobody (S39). having: the names of the Nodes that have an identity,
+    by its key."""
+    for key, words in identities_of(node).items():
+        names = having(key)
+        some = list(islice((name for name in names if name != node.name), MOST_NAMED))
+        if some:
+            more = len(names) - len(some) - (node.name in names)
+            told = ", ".join(some) + (f" and {more} more" if more else "")
+            return f"Node/{node.name} has the same {words} as {told}: find out which of them is that machine"
+    return ""
 
 
 def cluster_of(machine: MachineView) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from policy.values.object_refs import ObjectRef
+
 READY = "Ready"
 
 MARK_ANNOTATION = "nodewarden.io/episode"
@@ -69,6 +71,11 @@ class NodeView:
     boot_id: str = ""
     system_uuid: str = ""
     unreadable: str = ""
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The object."""
+        return ObjectRef(api_version="v1", kind="Node", name=self.name)
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None where the node does not report it."""

@@ -7,8 +7,8 @@ Kept change by change, so that nobody has to go through all machines to know of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from policy.objects.mistakes import Mistake
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import Held
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, asked_for, isolation_asked, requested
@@ -18,13 +18,7 @@ WORDS = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTAT
 """The annotations of Node or Machine that may be mistaken."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationMistake:
-    """about: the Node, or the Machine where it has none, with its uid. words: what is wrong, one for each value."""
-
-    about: ObjectRef
-    uid: str
-    words: tuple[str, ...]
+REASON = "InvalidPreservation"
 
 
 class Mistakes:
@@ -32,12 +26,12 @@ class Mistakes:
 
     def __init__(self) -> None:
         self.version = 0
-        self._known: dict[str, PreservationMistake] = {}
+        self._known: dict[str, Mistake] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[PreservationMistake]:
+    def __iter__(self) -> Iterator[Mistake]:
         """In the order in which they were seen."""
         return iter(list(self._known.values()))
 
@@ -62,12 +56,10 @@ def mistaken(held: Held) -> tuple[str, ...]:
     return tuple(word for word in (request.unreadable, request.ignored, no_duration, no_answer) if word)
 
 
-def _mistake(held: Held, ref: ObjectRef | None) -> PreservationMistake | None:
+def _mistake(held: Held, ref: ObjectRef | None) -> Mistake | None:
     words = mistaken(held)
     if not words:
         return None
     if held.node is not None:
-        return PreservationMistake(
-            about=ObjectRef(api_version="v1", kind="Node", name=held.node.name), uid=held.node.uid, words=words
-        )
-    return PreservationMistake(about=ref, uid=held.uid, words=words) if ref is not None else None
+        return Mistake(about=held.node.ref, uid=held.node.uid, reason=REASON, words=words)
+    return Mistake(about=ref, uid=held.uid, reason=REASON, words=words) if ref is not None else None

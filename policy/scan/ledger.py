@@ -20,7 +20,7 @@ from datetime import datetime
 from policy.checks.brakes import Brake, Circumstances, Closed, brake, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.inventory import Inventory, Touched
+from policy.checks.inventory import Contests, Inventory, Touched
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.checks.rules import Rules, rules_of
@@ -91,6 +91,15 @@ class Ledger:
     def names(self) -> Iterator[str]:
         """The names of all Nodes in order."""
         return self._inventory.names()
+
+    @property
+    def contests(self) -> Contests:
+        """The Nodes of which others say that they are the same machine."""
+        return self._inventory.contests
+
+    def contested(self, node: NodeView) -> str:
+        """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
+        return self._inventory.contested(node)
 
     def __contains__(self, node: str) -> bool:
         """Whether there is a Node object of that name."""

@@ -49,7 +49,7 @@ MAXIMUM_OVERLAPS = 5
 def shown(target: JudgedTarget) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
-    seen = Seen(node=view, machines=(machine,) if machine is not None else (), policies=NO_POLICIES)
+    seen = Seen(node=view, machines=(machine,) if machine is not None else (), contested=target.contested, policies=NO_POLICIES)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (

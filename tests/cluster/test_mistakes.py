@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from activities.cluster.report import mistakes
-from activities.cluster.report.mistakes import REASON
 from activities.contracts.preservation import Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.preservation.mistakes import REASON
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -66,10 +66,10 @@ async def test_each_value_is_told_once_and_by_no_other_worker_again(person: ApiC
 
     second = await scans.open()
     again = asyncio.create_task(scans.observe_until(second, lambda _: False, wait=1.0))
-    await until(lambda: second._mistakes._seen == second.view.mistakes.version > 0, 4)
+    await until(lambda: second._mistakes._seen == second._mistakes._versions() != (0, 0), 4)
     await annotate(person, "node-1", **{PRESERVE_ANNOTATION: None, PRESERVE_FOR_ANNOTATION: "a while"})
     events = await until_told(person, 3)
-    await until(lambda: not second.view.mistakes or second._mistakes._seen == second.view.mistakes.version, 4)
+    await until(lambda: second._mistakes._seen == second._mistakes._versions(), 4)
     assert [event["count"] for event in events] == [1, 1, 1], "after a restart, the server still has what was told"
     await ended(watching, again)
 

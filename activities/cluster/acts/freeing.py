@@ -26,6 +26,7 @@ from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
+from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import (
     Clock,
@@ -93,10 +94,12 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         own_node: str = "",
         clock: Clock = utc_now,
         source: PolicySource = DEFAULT_SOURCE,
+        identities: Identities | None = None,
     ) -> None:
         """look: the last look at this cluster (`looks.py`)."""
         super().__init__(cluster, connection, own_node=own_node, clock=clock, source=source)
         self._look = look
+        self._identities = identities or Identities(connection)
 
     @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
@@ -306,7 +309,12 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         node = await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
-        seen = Seen(node=node.view if node is not None else None, cluster_lease=problem, policies=policies)
+        seen = Seen(
+            node=node.view if node is not None else None,
+            contested=await self._identities.contested(node.view) if node is not None else "",
+            cluster_lease=problem,
+            policies=policies,
+        )
         require_leave(seen, Operation.FREE, self._clock())
         return policies.pods_per_minute
 

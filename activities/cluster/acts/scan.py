@@ -105,7 +105,7 @@ class ClusterScan(ScanActivities):
         own_clock = clock or utc_now
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
         self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
-        self._mistakes = MistakeKeeping(self.view.mistakes, connection_of=self.view.connection_of, on_change=self.view.poke)
+        self._mistakes = MistakeKeeping(self.view.mistaken, connection_of=self.view.connection_of, on_change=self.view.poke)
         self.publishing = Publishing(self.view, clock=own_clock)
         self._fences = fences
         self._prepare = prepare

@@ -15,6 +15,7 @@ from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
 from activities.cluster.live.nodelease import release_node_lease
@@ -70,10 +71,13 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         fences: NodeFences | None = None,
         source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
         self._fence_namespace = source.namespace
-        self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source, takeover=takeover)
+        self._last_look = LastLook(
+            connection, permits, machines=machines, clock=clock, source=source, takeover=takeover, identities=identities
+        )
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")

@@ -20,6 +20,7 @@ from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.fence_config import lease_renewed, live_policies
+from activities.cluster.live.identities import Identities
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request, is_another
@@ -90,6 +91,7 @@ class _Sight:
     """
 
     node: LiveNode | None
+    contested: str
     unread: _Doubt | None
     asking: JsonObject | None
     subject: Subject
@@ -136,9 +138,11 @@ class LastLook:
         clock: Clock | None = None,
         source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         """takeover: what another controller has taken up is acted on all the same."""
         self._source = source
+        self._identities = identities or Identities(connection)
         self._connection = connection
         self._machines = machines or connection
         self._permits = permits
@@ -200,9 +204,14 @@ class LastLook:
         once: Readers = Connections(nodes=nodes, machines=machines)
         name, blind, doubts, unplanned = target.pinned.node, list[_Doubt](), list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
-        (node, asking, subject), (lease, lease_problem, permit), ((policies, events), renewed, endpoints) = await asyncio.gather(
+        (
+            (node, contested, asking, subject),
+            (lease, lease_problem, permit),
+            ((policies, events), renewed, endpoints),
+        ) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", _node(once, name), None, blind),
+                _read("who else has its identity", self._contested(once, request), "", doubts),
                 self._asking(once, request, doubts),
                 _read("its Machine", self._subject(once, request, need, whole=whole), Subject(), doubts),
             ),
@@ -219,6 +228,7 @@ class LastLook:
         )
         return _Sight(
             node=node,
+            contested=contested,
             unread=blind[0] if blind else None,
             asking=asking,
             subject=subject,
@@ -242,6 +252,11 @@ class LastLook:
         seen = replace(seen, need=need.objection, control_plane=of_control_plane)
         by = By.PROGRAM if request.need.kind.automatic else By.PERSON
         return replace(need, objection=objection(seen, _operation(request), by, self._clock()))
+
+    async def _contested(self, once: Readers, request: LookRequest) -> str:
+        if not request.destructive or (node := await _node(once, request.target.pinned.node)) is None:
+            return ""
+        return await self._identities.contested(node.view)
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""
@@ -428,6 +443,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         identity=compare_identity(pinned, observation, destructive=destructive, endpoints=early),
         devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),
+        contested=sight.contested,
         lease=sight.lease.holder if sight.lease is not None else "",
         lease_until=sight.lease.until if sight.lease is not None else None,
         cluster_lease=sight.lease_problem,

@@ -6,10 +6,17 @@ Whoever only reads asks for this, so that what is decided about a live cluster c
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from activities.cluster.api.connection import JsonObject, Page, ServerVersion
 from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.paths import Resource
+from activities.cluster.objects.decoding import Decoding
+from activities.errors import ErrorType, failure
+
+T = TypeVar("T")
 
 
 class ApiReader(Protocol):
@@ -33,3 +40,14 @@ class ApiReader(Protocol):
 
 Readers = Connections[ApiReader]
 """Which API server is read: the nodes', or where Cluster API's objects are."""
+
+
+async def read_views(connection: ApiReader, resource: Resource, decoding: Decoding[T]) -> list[T]:
+    """All objects of one kind, as a watch decodes them."""
+    try:
+        pages = connection.list_pages(resource.path())
+        return [item.value async for page in pages for item in decoding.items(page.body)]
+    except msgspec.DecodeError as error:
+        raise failure(
+            ErrorType.NOT_SUPPORTED, f"{resource.plural}: expected a list of them, got something else: {error}"
+        ) from error

@@ -1,4 +1,4 @@
-"""Tells people that what they have written to have a machine kept means nothing: one warning Event for each value.
+"""Tells people what is wrong with objects that they, or kubelets, have written: one warning Event for each mistake.
 
 Whether an episode is open or not: what stands on the objects is seen by the scan, whose long poll calls `attend`; the work is
 done beside it. A value that was told is not told again by this process as long as it stands there, and by no other while the
@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.report.attending import Attending
-from policy.preservation.mistakes import Mistakes
+from policy.objects.mistakes import Mistaken
 from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
-
-REASON = "InvalidPreservation"
 
 AT_ONCE = 8
 MOST = 50
@@ -36,25 +34,25 @@ class MistakeKeeping(Attending):
 
     def __init__(
         self,
-        mistakes: Mistakes,
+        mistaken: Sequence[Mistaken],
         *,
         connection_of: Callable[[ObjectRef], ClusterConnection],
         on_change: Callable[[], None],
         pause: float = PAUSE_SECONDS,
     ) -> None:
         super().__init__("mistaken annotations", on_change=on_change)
-        self._mistakes = mistakes
+        self._mistaken = mistaken
         self._connection_of = connection_of
         self._pause = pause
         self._recorders: dict[int, EventRecorder] = {}
         self._told: set[str] = set()
         """Names of the Events of what stands there now."""
-        self._seen = -1
+        self._seen: tuple[int, ...] = ()
         self._not_before = float("-inf")
 
     def attend(self) -> float:
         """See to what is new, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
-        if self.busy or self._seen == self._mistakes.version:
+        if self.busy or self._seen == self._versions():
             return float("inf")
         if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
             return left
@@ -66,7 +64,7 @@ class MistakeKeeping(Attending):
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
     async def _work(self) -> None:
-        version, loop = self._mistakes.version, asyncio.get_running_loop()
+        versions, loop = self._versions(), asyncio.get_running_loop()
         standing = {happening.name: happening for happening in self._happenings()}
         self._told &= standing.keys()
         due = [happening for name, happening in standing.items() if name not in self._told]
@@ -79,14 +77,18 @@ class MistakeKeeping(Attending):
         elif len(due) > len(some):
             self._not_before = loop.time() + self._pause
         else:
-            self._seen = version
+            self._seen = versions
 
     def _happenings(self) -> list[Happening]:
         return [
-            Happening(about=mistake.about, uid=mistake.uid, reason=REASON, message=word, warning=True)
-            for mistake in self._mistakes
+            Happening(about=mistake.about, uid=mistake.uid, reason=mistake.reason, message=word, warning=True)
+            for mistaken in self._mistaken
+            for mistake in mistaken
             for word in mistake.words
         ]
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple(each.version for each in self._mistaken)
 
     async def _tell(self, happening: Happening) -> bool:
         connection = self._connection_of(happening.about)
@@ -94,7 +96,7 @@ class MistakeKeeping(Attending):
         try:
             await recorder.tell_unless_told(happening)
         except ApplicationError as error:
-            log.warning("the Event %s on %s was not written: %s", REASON, happening.about.key, error.message)
+            log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return False
         self._told.add(happening.name)
         return True

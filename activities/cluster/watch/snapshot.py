@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-import msgspec
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -30,9 +29,9 @@ from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remed
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
 from activities.cluster.objects.machines_decoding import machine_decoding
+from activities.cluster.objects.reading import read_views
 from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
-from activities.errors import ErrorType, failure
 from policy.checks.conflicts import LEADER_LEASES
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.overlaps import Overlap
@@ -59,7 +58,7 @@ async def take_snapshot(
 ) -> OfflineCluster:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. Raises what the API refuses where not even Nodes can be listed."""
-    nodes = await _views(connection, NODES, NODE_DECODING)
+    nodes = await read_views(connection, NODES, NODE_DECODING)
     now = now or connection.now()  # the server's clock is known by its first answer
     cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
     for node in nodes:
@@ -125,22 +124,11 @@ def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView
         cluster.mistakes.append(ManifestMistake(source=resource.plural, ref=ref, message=message))
 
 
-async def _views(connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
-    """All of one kind as the scanner decodes it."""
-    try:
-        pages = connection.list_pages(resource.path())
-        return [item.value async for page in pages for item in decoding.items(page.body)]
-    except msgspec.DecodeError as error:
-        raise failure(
-            ErrorType.NOT_SUPPORTED, f"{resource.plural}: expected a list of them, got something else: {error}"
-        ) from error
-
-
 async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
     """The same for a kind without which there is still something to tell."""
     for version in versions_of(resource):
         try:
-            return await _views(connection, version, decoding)
+            return await read_views(connection, version, decoding)
         except ObjectNotFound:
             continue
         except ApplicationError as error:

@@ -22,8 +22,9 @@ from policy.checks.brakes import Closed
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
+from policy.objects.mistakes import Mistaken
+from policy.objects.nodes import NodeView
 from policy.preservation.book import PreservationBook
-from policy.preservation.mistakes import Mistakes
 from policy.preservation.pools import Pool
 from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.scan.data_at_risk import DataAtRisk
@@ -141,9 +142,10 @@ class ClusterView:
         return bool(self.check_objects) or self._watches.requests.asking or self._book.asked
 
     @property
-    def mistakes(self) -> Mistakes:
-        """What people have written to have machines kept, and what means nothing."""
-        return self._book.mistakes
+    def mistaken(self) -> tuple[Mistaken, ...]:
+        """What is wrong with objects and is told on them: words to have machines kept that mean nothing, and identities that two
+        Nodes have."""
+        return self._book.mistakes, self.ledger.contests
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
@@ -238,6 +240,15 @@ class ClusterView:
         self._watches.hold(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._trouble() or fault).stale
+
+    @property
+    def whole(self) -> bool:
+        """Whether all Nodes are known, and nothing speaks against what is known of them."""
+        return self.synced and not self.doubt()
+
+    def contested(self, node: NodeView) -> str:
+        """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
+        return self.ledger.contested(node)
 
     # Waiting
 

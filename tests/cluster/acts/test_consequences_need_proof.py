@@ -125,6 +125,11 @@ async def _another_cluster(off: World) -> FreeRequest:
     return await off.free(await off.pinned(cluster="other"))
 
 
+async def _a_twin_registers(off: World) -> None:
+    await off.add_node("node-8", ready="True")
+    await off.change_node({"status": {"nodeInfo": {"bootID": "boot-1"}}}, subresource="status", name="node-8")
+
+
 async def _recreated(off: World) -> FreeRequest:
     request = await off.free()
     await off.recreate_node()
@@ -165,6 +170,11 @@ GUARDS = {
         "nobody",
     ),
     "S3 S20 a node that cannot be read": (refusing(f"/nodes/{NODE}$"), ErrorType.UNREACHABLE, ""),
+    "S39 another node says that it is that machine": (
+        after(_a_twin_registers),
+        ErrorType.NOT_LICENSED,
+        "the same boot id boot-1 as node-8",
+    ),
     "S38 another's cluster Lease": (after(lambda w: w.hold_cluster_lease("another")), ErrorType.NOT_LICENSED, "another"),
     "S38 a cluster Lease that nobody renews": (
         after(lambda w: w.hold_cluster_lease(renewed=NOW - timedelta(minutes=5))),

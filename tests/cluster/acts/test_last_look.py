@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 from activities.cluster.live import looks
+from activities.cluster.live.identities import Identities
+from activities.cluster.live.looks import LastLook
 from activities.contracts.target import Configured, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
-from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.client import ApiError
-from simulator.resources import LEASES
+from simulator.resources import LEASES, NODES
 from tests.cluster.acts.world import (
     CHECK_REF,
     CHECKS,
@@ -41,6 +43,7 @@ from tests.cluster.acts.world import (
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
+OURS = "nodewarden/"
 ANOTHER = "temporal.other:7233/default"
 RESTORES: dict[str, Any] = {"destructive": False, "need_matters": False}
 
@@ -128,6 +131,13 @@ async def _nothing(_: World) -> None:
     pass
 
 
+async def _twin(world: World) -> None:
+    twin = await world.add_node("twin")
+    await world.others.delete(NODES.path("twin"))
+    twin["metadata"] = {"name": "twin"}
+    await world.others.create(NODES.path(), {**twin, "spec": {"providerID": "metal://rack-3/7"}})
+
+
 async def _check_goes(world: World) -> None:
     await world.others.delete(CHECKS.path("workers"))
 
@@ -205,6 +215,9 @@ IDENTITY = [
     Case("S9 restoring goes on without the Node object", GOES, GO, fields=RESTORES),
     Case("S9 restoring keeps off another machine", lambda w: w.recreate_node(provider_id="metal://8"), CHANGED, fields=RESTORES),
     Case("S9 it is said even when nothing else can be read", unconfirmed(_recreated), CHANGED),
+    Case("S39 another node has its providerID", _twin, VETOED, "the same providerID metal://rack-3/7 as twin"),
+    Case("S39 whoever asks", _twin, VETOED, "the same providerID", fields=PERSON),
+    Case("S39 what is off is given back all the same", _twin, GO, fields=RESTORES),
 ]
 NEEDS = [
     Case("a node that recovered", WELL, GONE, observed={"ready": True, "unhealthy": False}),
@@ -265,6 +278,38 @@ async def test_what_has_become_of_it_since_it_was_pinned_is_seen_live(case: Case
     assert result.verdict is case.verdict, result.reason
     assert case.words in result.reason
     assert {name: getattr(result.observation, name) for name in case.observed} == case.observed
+
+
+class TestWhoElseHasItsIdentity:
+    """S39: whoever watches all Nodes knows it; where nothing can be said by what he has seen, they are listed."""
+
+    @pytest.mark.parametrize(("whole", "verdict"), [(True, GO), (False, VETOED)])
+    async def test_a_watch_that_is_whole_is_asked_instead_of_the_server(
+        self, licensed: World, *, whole: bool, verdict: LookVerdict
+    ) -> None:
+        await _twin(licensed)
+        watched = Watched(whole=whole)
+        look_itself = LastLook(
+            licensed.connection, licensed.permits, clock=licensed.clock, identities=Identities(licensed.connection, watched)
+        )
+        licensed.server.requests.reset()
+        assert (await look_itself.look(await licensed.look(need=CHECK_NEED))).verdict is verdict
+        assert licensed.server.requests.total("list", "nodes", OURS) == (0 if whole else 1)
+        watched.words, watched.whole = "Node/node-7 has the same boot id as b", True
+        result = await look_itself.look(await licensed.look(need=CHECK_NEED))
+        assert (result.verdict, result.reason) == (VETOED, watched.words)
+
+
+@dataclass(kw_only=True)
+class Watched:
+    """Whoever watches, and what he says."""
+
+    whole: bool
+    words: str = ""
+
+    def contested(self, node: NodeView) -> str:
+        assert node.name == NODE
+        return self.words
 
 
 class TestKeptMachines:

@@ -153,6 +153,10 @@ class World:
         provider_id: str = "metal://rack-3/7",
         system_uuid: str = "4c4c4544-0007",
     ) -> JsonObject:
+        """Any other node than that of the tests is another machine, whatever the arguments leave as it is."""
+        if name != NODE:
+            provider_id = f"{provider_id}-{name}" if provider_id.startswith("metal:") else provider_id
+            boot_id, system_uuid = f"{boot_id}-{name}", f"{system_uuid}-{name}"
         metadata: JsonObject = {
             "name": name,
             "labels": {"topology.kubernetes.io/zone": "zone-a", "node-role.kubernetes.io/worker": "", **(labels or {})},

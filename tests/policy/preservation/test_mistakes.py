@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from policy.objects.mistakes import Mistake
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.mistakes import PreservationMistake
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from tests.policy.preservation.test_book import LATER, NOW, Fleet
 
@@ -54,7 +54,7 @@ def test_a_node_alone_is_one_until_its_machine_is_seen() -> None:
     (alone,) = fleet.book.mistakes
     fleet.machine(1)
     (with_machine,) = fleet.book.mistakes
-    assert isinstance(alone, PreservationMistake)
+    assert isinstance(alone, Mistake)
     assert with_machine == alone
     fleet.book.remove_node("n-1")
     assert seen(fleet) == []

@@ -1,0 +1,50 @@
+"""Who else says that he is a Node's machine (S39)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from policy.objects.belonging import contested, identities_of
+from policy.objects.nodes import NodeView
+from tests.policy.builders import a_node
+
+AMI = "03000200-0400-0500-0006-000700080009"
+
+
+def told(node: NodeView, *others: NodeView) -> str:
+    everybody = (node, *others)
+    return contested(node, lambda key: [each.name for each in everybody if key in identities_of(each)])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("provider_id", "sim:///a", "providerID sim:///a"),
+        ("system_uuid", "system-A", "system UUID SYSTEM-a"),
+        ("boot_id", "boot-1-of-a", "boot id boot-1-of-a"),
+    ],
+)
+def test_whoever_has_the_same_identity_is_named_with_it(field: str, value: str, words: str) -> None:
+    """S39: a system UUID is the same in any case of its letters."""
+    node, twin = a_node("a"), replace(a_node("b"), **{field: value})
+    assert told(node, twin, a_node("c")) == f"Node/a has the same {words} as b: find out which of them is that machine"
+    assert told(twin, node).startswith("Node/b has the same ")
+
+
+@pytest.mark.parametrize(
+    "uuid", ["", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", AMI, AMI.upper()]
+)
+def test_what_firmware_has_not_been_given_tells_nothing(uuid: str) -> None:
+    assert told(a_node("a", system_uuid=uuid), a_node("b", system_uuid=uuid)) == ""
+
+
+def test_of_many_a_few_are_named() -> None:
+    fleet = [a_node(f"n{number}", system_uuid="one-for-all") for number in range(9)]
+    assert "as n1, n2, n3 and 5 more:" in told(*fleet)
+
+
+def test_nodes_that_say_nothing_of_themselves_are_nobodys_twins() -> None:
+    silent = [a_node(name, provider_id="", system_uuid="", boot_id="") for name in "ab"]
+    assert told(*silent) == ""
