@@ -196,8 +196,13 @@ class DeviceReader:
         )
 
     def _namespace_of(self, reference: Fields) -> str:
-        """A template's own, unless another is written; what lives in none must say."""
-        return reference.text("namespace", self._namespace or None)
+        """A template's own and no other: whoever may write templates in one namespace must not have the Secrets of another one
+        sent to a device of his choice (S40). What lives in no namespace, which only an administrator writes, must say."""
+        named = reference.text("namespace", self._namespace or None)
+        if self._namespace and named != self._namespace:
+            expected = f"expected the template's own namespace, {self._namespace}, or nothing, got {named!r}"
+            raise reference.refuse("namespace", f"{expected}: copy the object there")
+        return named
 
 
 def _keys(fields: Fields) -> dict[str, str]:

@@ -83,11 +83,29 @@ def test_one_device_may_stand_without_a_list() -> None:
     assert a_plan(DEVICE) == a_plan([DEVICE])
 
 
-def test_a_secret_may_live_elsewhere_under_other_keys() -> None:
-    reference = {"name": "s", "namespace": "other", "usernameKey": "u", "passwordKey": "p"}
+def test_a_secret_may_have_other_keys() -> None:
+    reference = {"name": "s", "namespace": "nodewarden", "usernameKey": "u", "passwordKey": "p"}
     (device,) = a_plan(DEVICE | {"secretRef": reference, "site": "rack-4"}).devices
-    assert device.credentials == (CredentialRef(name="s", namespace="other", keys={"username": "u", "password": "p"}),)
+    assert device.credentials == (CredentialRef(name="s", namespace="nodewarden", keys={"username": "u", "password": "p"}),)
     assert device.site == "rack-4"
+
+
+@pytest.mark.parametrize(
+    ("where", "references"),
+    [
+        ("secretRef", {"secretRef": {"name": "s", "namespace": "kube-system"}}),
+        ("credentials[0]", {"credentials": [{"name": "s", "namespace": "kube-system", "keys": {"password": "p"}}]}),
+        (
+            "credentials[0]",
+            {"credentials": [{"kind": "ConfigMap", "name": "s", "namespace": "kube-system", "keys": {"username": "u"}}]},
+        ),
+    ],
+)
+def test_what_lives_in_another_namespace_than_the_template_is_refused(where: str, references: dict[str, object]) -> None:
+    """S40: else whoever may write a template in his own namespace has the fleet's password sent to a device of his choice."""
+    with pytest.raises(PolicyError, match="expected the template's own namespace, nodewarden") as refusal:
+        a_plan(DEVICE | references)
+    assert refusal.value.field.endswith(f"{where}.namespace")
 
 
 @pytest.mark.parametrize(
