@@ -10,8 +10,9 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
+from policy.remediation.strategies import Strategy
 from tests.workflows.contract import LookVerdict
 from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import (
