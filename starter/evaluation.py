@@ -19,7 +19,7 @@ from rich.text import Text
 from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.brakes import Closed
 from policy.checks.targets import SICKNESS
-from policy.remediation.remedies import Action
+from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef

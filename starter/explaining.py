@@ -18,7 +18,7 @@ from rich.text import Text
 from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.permits import PermitState
-from policy.remediation.remedies import Action
+from policy.remediation.strategies import Action
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.outlook import Outlook
 from starter import outlooks, wording

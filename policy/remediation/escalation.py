@@ -10,22 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
+from policy.remediation.strategies import Strategy
 from policy.values.moments import later
 from policy.values.object_refs import ObjectRef
-
-
-class Strategy(StrEnum):
-    """One way to remediate."""
-
-    DELETE_MACHINE = "delete-machine"
-    REQUEST_OWNER = "request-owner"
-    EXTERNAL = "external"
-    ANNOTATE_EXTERNAL = "annotate-external"
-    FENCE = "fence"
-    REBOOT = "reboot"
-    DETACH_VOLUMES = "detach-volumes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,48 +7,24 @@ to step is `policy/remediation/escalation.py`; that a single step of fencing sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from policy.checks.healthcheck import HealthCheck, Rung
 from policy.checks.targets import JudgedTarget
-from policy.fence.templates import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT, is_own_template
+from policy.fence.templates import is_own_template
 from policy.objects.machines import FAILED
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.strategies import BY_TEMPLATE, RULES, Needs, Strategy
 from policy.values.durations import format_duration, parse_duration
 from policy.values.errors import PolicyError
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import Dialect
 
 ESCALATION_ANNOTATION = "nodewarden.io/escalation"
 """On a health check: the strategies in their order, `reboot=10m, delete-machine=30m`."""
 
-OWN_STRATEGIES = {
-    KIND: Strategy.FENCE,
-    MACHINE_DELETION: Strategy.DELETE_MACHINE,
-    REBOOT: Strategy.REBOOT,
-    VOLUME_DETACHMENT: Strategy.DETACH_VOLUMES,
-}
-
-DELETION_TIMEOUT = timedelta(minutes=30)
-"""A drain that hangs, an instance that won't go: after this long a deletion has failed."""
-
-DEFAULT_TIMEOUTS: Mapping[Strategy, timedelta] = {
-    Strategy.DELETE_MACHINE: DELETION_TIMEOUT,
-    Strategy.REQUEST_OWNER: DELETION_TIMEOUT,
-}
-"""Where a step names none. Fencing and rebooting have those of their plan; other controllers' objects none, as shipped."""
-
-REPLACING_OWNERS = ("MachineSet", "KubeadmControlPlane")
-"""Cluster API: whoever of these owns a Machine remediates it when asked; nobody else does."""
-
-BY_NAME = frozenset(Strategy)
-
-ON_NODES = frozenset({Strategy.FENCE, Strategy.REBOOT, Strategy.DETACH_VOLUMES})
-"""Strategies that need a Node."""
-
-REPLACING = frozenset({Strategy.DELETE_MACHINE, Strategy.REQUEST_OWNER})
-"""Strategies that end with another machine."""
+NAMES = tuple(sorted(RULES))
+"""What a person or an annotation may name."""
 
 
 def read_strategies(text: str, *, subject: str, field: str) -> tuple[EscalationStep, ...]:
@@ -56,8 +32,8 @@ def read_strategies(text: str, *, subject: str, field: str) -> tuple[EscalationS
     steps: dict[str, EscalationStep] = {}
     for word in (each.strip() for each in text.split(",")):
         name, given, timeout = word.partition("=")
-        if name not in BY_NAME:
-            expected = f"expected strategies of {', '.join(sorted(BY_NAME))}, each perhaps with `=<time-out>`"
+        if name not in NAMES:
+            expected = f"expected strategies of {', '.join(NAMES)}, each perhaps with `=<time-out>`"
             raise PolicyError(subject, field, f"{expected}, got {word!r}")
         if name in steps:
             raise PolicyError(subject, field, f"expected every strategy once, got {name} twice")
@@ -120,23 +96,31 @@ def possible(
 
 def impossible(step: EscalationStep, body: Body, *, live: bool = False) -> str:
     """Why that step can't be carried out for the target as it is, "" where it can."""
-    if step.strategy in ON_NODES:
-        return "" if body.has_node else "it has no Node that could be fenced"
-    if step.strategy is Strategy.EXTERNAL:
-        return "" if step.template is not None else "its check names no template for the strategy external"
+    rule = RULES[step.strategy]
+    match rule.needs:
+        case Needs.NODE:
+            return "" if body.has_node else "it has no Node that could be fenced"
+        case Needs.TEMPLATE:
+            return "" if step.template is not None else f"its check names no template for the strategy {step.strategy}"
+        case Needs.MACHINE:
+            return _impossible_for_its_machine(step.strategy, body, live=live)
+
+
+def _impossible_for_its_machine(strategy: Strategy, body: Body, *, live: bool) -> str:
+    rule = RULES[strategy]
     if body.phase is None:
-        unknown = step.strategy is Strategy.DELETE_MACHINE and not live
-        return "" if unknown else f"{step.strategy} needs a Machine, and it has none"
+        unknown = bool(rule.doubt) and not live
+        return "" if unknown else f"{strategy} needs a Machine, and it has none"
     if not body.owner:
-        return "no controller owns the Machine: nobody would replace it" if step.strategy in REPLACING else ""
-    if step.strategy is Strategy.REQUEST_OWNER and body.owner.partition("/")[0] not in REPLACING_OWNERS:
-        return f"its owner {body.owner} does not remediate: expected a {' or a '.join(REPLACING_OWNERS)}"
+        return "no controller owns the Machine: nobody would replace it" if rule.replaces else ""
+    if rule.owners and body.owner.partition("/")[0] not in rule.owners:
+        return f"its owner {body.owner} does not remediate: expected a {' or a '.join(rule.owners)}"
     return ""
 
 
 def removes(steps: tuple[EscalationStep, ...]) -> bool:
     """Whether whatever comes of them, the machine is replaced by another one."""
-    return bool(steps) and all(step.strategy in REPLACING for step in steps)
+    return bool(steps) and all(RULES[step.strategy].replaces for step in steps)
 
 
 def fences_only(check: HealthCheck, steps: tuple[EscalationStep, ...]) -> bool:
@@ -160,23 +144,18 @@ def _wanted(check: HealthCheck | None, body: Body, named: tuple[EscalationStep, 
 def _with_template(step: EscalationStep, check: HealthCheck | None) -> EscalationStep:
     if check is None:
         return step
-    wanted = {Strategy.FENCE: KIND, Strategy.REBOOT: REBOOT, Strategy.DETACH_VOLUMES: VOLUME_DETACHMENT}
+    rule = RULES[step.strategy]
     for rung in check.rungs:
         own = is_own_template(rung.template)
-        if own and rung.template.kind == wanted.get(step.strategy):
-            return _by(step, rung.template)
-        if not own and step.strategy is Strategy.EXTERNAL:
-            return _by(step, rung.template)
+        fits = own and rule.needs is Needs.NODE and rung.template.kind == rule.template
+        if fits or (not own and rule.needs is Needs.TEMPLATE):
+            return replace(step, template=rung.template)
     return step
-
-
-def _by(step: EscalationStep, template: ObjectRef) -> EscalationStep:
-    return EscalationStep(strategy=step.strategy, name=step.name, template=template, timeout=step.timeout)
 
 
 def step_of(rung: Rung) -> EscalationStep:
     """The step that a template of a check means."""
-    strategy = OWN_STRATEGIES[rung.template.kind] if is_own_template(rung.template) else Strategy.EXTERNAL
+    strategy = BY_TEMPLATE[rung.template.kind] if is_own_template(rung.template) else Strategy.EXTERNAL
     return EscalationStep(strategy=strategy, name=rung.template.key, template=rung.template, timeout=rung.timeout)
 
 
@@ -193,6 +172,4 @@ def _dialects_own(check: HealthCheck, body: Body) -> EscalationStep:
 
 
 def _with_timeout(step: EscalationStep) -> EscalationStep:
-    if step.timeout is not None or step.strategy not in DEFAULT_TIMEOUTS:
-        return step
-    return EscalationStep(strategy=step.strategy, name=step.name, template=step.template, timeout=DEFAULT_TIMEOUTS[step.strategy])
+    return step if step.timeout is not None else replace(step, timeout=RULES[step.strategy].timeout)

@@ -8,7 +8,6 @@ exists already is never asked for twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
@@ -17,28 +16,12 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.fence.templates import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
 from policy.objects.remediations import RemediationObject, kind_of
-from policy.remediation.escalation import Strategy
-from policy.remediation.ladder import OWN_STRATEGIES, body_of, possible
+from policy.remediation.ladder import body_of, possible
+from policy.remediation.strategies import BY_TEMPLATE, RULES, Action, Strategy
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, ObjectRef
 
 OWNER_REMEDIATED = "OwnerRemediated"
-
-
-class Action(StrEnum):
-    """An act on one target; the values are part of the interface of `nodewarden evaluate`."""
-
-    NONE = "none"
-    DELETE_MACHINE = "delete-machine"
-    CREATE_REMEDIATION = "create-remediation"
-    DELETE_REMEDIATION = "delete-remediation"
-    REQUEST_OWNER_REMEDIATION = "request-owner-remediation"
-    ANNOTATE_EXTERNAL = "annotate-external"
-    SKIP_NO_OWNER = "skip-no-owner"
-    FENCE = "fence"
-    REBOOT = "reboot"
-    DETACH_VOLUMES = "detach-volumes"
-    PRESERVE = "preserve"
 
 
 RESTORING = frozenset({Action.DELETE_REMEDIATION})
@@ -54,14 +37,6 @@ class Remedy:
 
 
 NOTHING = Remedy(action=Action.NONE)
-
-_OWN_ACTS = {
-    Strategy.FENCE: Action.FENCE,
-    Strategy.REBOOT: Action.REBOOT,
-    Strategy.DETACH_VOLUMES: Action.DETACH_VOLUMES,
-    Strategy.DELETE_MACHINE: Action.DELETE_MACHINE,
-}
-"""Strategies that need nobody else's object or word."""
 
 
 def remedy(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Remedy:
@@ -108,19 +83,21 @@ def _by_ladder(check: HealthCheck, target: JudgedTarget, present: list[Remediati
     if not steps:
         return Remedy(action=Action.SKIP_NO_OWNER if body.phase is not None and not body.owner else Action.NONE, message=refused)
     first = steps[0]
-    if first.strategy in _OWN_ACTS:
-        return Remedy(action=_OWN_ACTS[first.strategy])
-    if first.strategy is Strategy.REQUEST_OWNER:
-        return _request(target)
-    if first.strategy is Strategy.ANNOTATE_EXTERNAL:
-        return _annotate(target)
-    assert first.template is not None, "a step that makes an object is possible only with its template"
-    return _by_template(first.template, check, target, present)
+    match first.strategy:
+        case Strategy.REQUEST_OWNER:
+            return _request(target)
+        case Strategy.ANNOTATE_EXTERNAL:
+            return _annotate(target)
+        case Strategy.EXTERNAL:
+            assert first.template is not None, "a step that makes an object is possible only with its template"
+            return _by_template(first.template, check, target, present)
+        case _:  # needs nobody else's object or word
+            return Remedy(action=RULES[first.strategy].action)
 
 
 def _by_template(template: ObjectRef, check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
     if is_own_template(template):
-        return Remedy(action=_OWN_ACTS[OWN_STRATEGIES[template.kind]])
+        return Remedy(action=RULES[BY_TEMPLATE[template.kind]].action)
     if present:
         whose = "" if check.of_machines or check.owns(present[0]) else " that this check did not create"
         return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{whose}")

@@ -18,7 +18,8 @@ from policy.checks.storms import Storm, over
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
-from policy.remediation.remedies import RESTORING, Action, orphaned, remedy
+from policy.remediation.remedies import RESTORING, orphaned, remedy
+from policy.remediation.strategies import Action
 from policy.scan.admission import Because, control_plane_guard
 from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, left_alone
 from policy.scan.known import Known

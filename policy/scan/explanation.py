@@ -20,7 +20,7 @@ from policy.episode.gate import unblocks as ends
 from policy.episode.vetoes import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
-from policy.remediation.remedies import Action
+from policy.remediation.strategies import Action
 from policy.scan.admission import Because
 from policy.scan.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.known import Known

@@ -16,9 +16,10 @@ from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health
 from policy.fence.templates import is_own_template
 from policy.objects.remediations import RemediationObject, kind_of
-from policy.remediation.escalation import EscalationStep, Strategy
-from policy.remediation.ladder import REPLACING_OWNERS, step_of
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import step_of
 from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
+from policy.remediation.strategies import REPLACING_OWNERS, Strategy
 from policy.scan.known import Known
 from policy.scan.report import MAXIMUM_LEFT_OVER, LeftOver
 from policy.values.object_refs import Dialect

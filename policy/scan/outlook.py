@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.retries import RetryRules
 from policy.checks.targets import JudgedTarget
-from policy.remediation.escalation import EscalationStep, Strategy, first_step
+from policy.remediation.escalation import EscalationStep, first_step
 from policy.remediation.in_flight import most_at_once
 from policy.remediation.ladder import Body, body_of, fences_only, impossible, ladder_of
 from policy.remediation.lineage import OWNERS_OWN, last_of, rules_for, turn_of
 from policy.remediation.memory import LastRemediation, NextRemediation, next_turn
+from policy.remediation.strategies import RULES
 from policy.scan.candidates import gives_the_remedy
 from policy.scan.known import Known
 from policy.values.errors import PolicyError
@@ -181,9 +182,7 @@ def _drawn(
             failed=step.name in failed,
             impossible=refusals[step.name],
             next=step.name == chosen,
-            doubtful="if it then belongs to a Machine that a controller owns"
-            if unknown and step.strategy is Strategy.DELETE_MACHINE
-            else "",
+            doubtful=RULES[step.strategy].doubt if unknown else "",
         )
         for step in ladder
     )

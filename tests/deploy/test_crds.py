@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policy.dialects import parse
-from policy.remediation.escalation import Strategy
 from policy.remediation.ladder import Body, ladder_of
+from policy.remediation.strategies import Strategy
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.deploy.manifests import path_of

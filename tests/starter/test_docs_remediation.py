@@ -10,7 +10,7 @@ import pytest
 
 from policy.dialects import remediating
 from policy.remediation import in_flight, ladder, memory
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from starter.commands.remediate import app
 from tests.starter.keyboard import nodewarden
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from policy.remediation.ladder import NAMES
 from tests.starter.keyboard import nodewarden
 
 NOW = "2026-11-21T12:00:00Z"
@@ -291,7 +292,7 @@ async def test_remediate_plan_tells_what_a_person_and_what_the_scanner_would_do(
     assert document["byScanner"]["retry"] == 1
     assert (await nodewarden("remediate", "plan", "nobody", *climbing)).exit_code == 4
     wrong = await nodewarden("remediate", "plan", "node-1", "--with", "rebot", *climbing)
-    assert (wrong.exit_code, "--with: expected strategies of annotate-external, delete-machine" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, f"--with: expected strategies of {', '.join(NAMES)}" in wrong.stderr) == (2, True)
 
 
 CONTROL_PLANE = """

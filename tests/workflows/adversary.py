@@ -30,6 +30,7 @@ from tests.workflows.ladder_acts import DELETION_ASKED, LadderActs
 from tests.workflows.machine import OURS
 from tests.workflows.mishaps import LASTING, SELF, SPOKEN, Mishap
 from tests.workflows.node_acts import NodeActs
+from tests.workflows.plans import ASKS
 from workflows.kit.ids import WORKFLOW_QUEUE
 
 CAPPED = 700
@@ -45,7 +46,7 @@ INSISTED = ("can't be removed", "can't be deleted", "can't be given back", "can'
 RIVAL = timedelta(seconds=60)
 """How long another deployment's fencing takes, from its off to its on."""
 DESTRUCTIVE = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain"})
-ASKED_FOR = frozenset({"give_up", "request_owner", "annotate_external", "create_object"})
+ASKED_FOR = frozenset(ASKS.values())
 """What a ladder has others do, and can't be undone, or not by us."""
 GUARDED = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain", "terminate", "taint_out_of_service"}) | {
     "give_up",
@@ -56,18 +57,18 @@ GUARDED = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "dr
     "free_while_dumping",
 }
 """What a worker refuses on its own node (S16)."""
-WRITES = frozenset({"mark", "mark_unschedulable", "taint", "note_path", "mark_schedulable", "taint_out_of_service"}) | {
-    "delete_workload",
-    "delete_node",
-    "free_cut_pods",
-    "free_while_dumping",
-    "untaint_out_of_service",
-    "drain",
-    "give_up",
-    "request_owner",
-    "annotate_external",
-    "create_object",
-}
+WRITES = (
+    ASKED_FOR
+    | {"mark", "mark_unschedulable", "taint", "note_path", "mark_schedulable", "taint_out_of_service"}
+    | {
+        "delete_workload",
+        "delete_node",
+        "free_cut_pods",
+        "free_while_dumping",
+        "untaint_out_of_service",
+        "drain",
+    }
+)
 KEEPS_BOOKS = frozenset({"remember", "release_lease"})
 SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})
 COMMANDS = SWITCHES | {"detach_volume", "quarantine", "terminate"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policy.episode.messages import Kind
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import ASKS, MINUTE, step
 

@@ -18,8 +18,9 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
+from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows import world as scripted

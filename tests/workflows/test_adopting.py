@@ -13,7 +13,8 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import FencingPlan, PlannedMethod
 from policy.fence.power import PowerState
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.strategies import Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK, CUT, FREE, PORT
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, SELF, Remediated, step

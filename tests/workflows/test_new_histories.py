@@ -8,7 +8,8 @@ import pytest
 
 from policy.episode.messages import Kind
 from policy.fence.plan import CORDON, UNCORDON
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.strategies import Strategy
 from tests.workflows.drawing import Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step

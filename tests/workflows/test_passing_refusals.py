@@ -16,7 +16,7 @@ from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import Act, Freeing, PlannedMethod, PowerDevice
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.remediated import Remediated, step
 from tests.workflows.remediating import Play

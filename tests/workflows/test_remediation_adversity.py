@@ -10,7 +10,7 @@ import pytest
 from policy.episode.messages import Kind, Outcome
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from policy.values.errors import PolicyError
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap

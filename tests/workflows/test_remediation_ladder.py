@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,8 +11,10 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
+from policy.remediation.strategies import Strategy
+from policy.values.object_refs import ObjectRef
 from tests.workflows.contract import LookVerdict
 from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import (
@@ -64,6 +67,14 @@ def test_a_fencing_that_would_ask_for_a_person_is_followed_by_the_next_step() ->
     assert "event NeedsHuman" not in world.acts
     assert world.remembered == [(), ("fence",)]
     assert world.node.cordoned is False
+
+
+@pytest.mark.parametrize("kind", ["RebootTemplate", "FencingTemplate"])
+def test_a_template_says_how_a_node_is_fenced_only_where_it_is_fenced(kind: str) -> None:
+    """A RebootTemplate has nothing to say of devices: those are the node's own."""
+    template = ObjectRef(api_version="nodewarden.io/v1alpha1", kind=kind, name="a", namespace="nodewarden")
+    first = replace(FENCE if kind == "FencingTemplate" else REBOOT, template=template)
+    remediated(Remediated(ladder=(first,)), Outcome.RECOVERED)
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["before off", "after off"])

@@ -10,7 +10,8 @@ import pytest
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.power import PowerState
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
 from tests.workflows.plans import BACK, CUT, FREE, PORT

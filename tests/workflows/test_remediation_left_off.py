@@ -11,7 +11,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, step
 from tests.workflows.remediating import Play

@@ -21,7 +21,7 @@ from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
 from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of

@@ -9,7 +9,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import PowerDevice
 from policy.fence.power import VolumeState
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
 from tests.workflows.remediating import remediated

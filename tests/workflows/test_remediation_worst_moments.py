@@ -10,8 +10,8 @@ import pytest
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Strategy
 from policy.remediation.memory import read_memory
+from policy.remediation.strategies import Strategy
 from tests.workflows.clockwork import Perils
 from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import (

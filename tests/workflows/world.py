@@ -24,6 +24,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerState, Quarantine, VolumeState
+from policy.fence.templates import is_fencing_template
 from policy.objects.marks import Added, Mark
 from tests.workflows import contract
 from workflows.kit import options
@@ -332,6 +333,8 @@ class ScriptedTarget:
         world, wanted = self.world, request.wanted
         await world.act("pin")
         world.may_fail(world.pin_errors)
+        if wanted.template is not None and not is_fencing_template(wanted.template):
+            raise failure(ErrorType.INVALID_CONFIG, f"{wanted.template.key}: expected a FencingTemplate")
         pinned = Pinned(
             node=NODE,
             uid=world.uid,

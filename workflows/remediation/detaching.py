@@ -17,18 +17,16 @@ from policy.fence.plan import FencingPlan
 from policy.fence.templates import VOLUME_DETACHMENT
 from policy.remediation.volumes import detaching
 from policy.values.errors import PolicyError
-from workflows.episode.state import End, StepProgress
+from workflows.episode.state import End
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless
 from workflows.remediation.fencing_step import FencingStep, rebooting
-from workflows.remediation.target import RemediationTarget
 
 
 class DetachingStep(FencingStep):
     """Finds the failed volumes, then carries out a fencing that is about them only."""
 
-    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...]) -> None:
-        super().__init__(target, state, left_before, self._about_what_was_found)
+    reads_template = False
 
     async def carry_out(self) -> End:
         """Until the node is back."""
@@ -52,7 +50,8 @@ class DetachingStep(FencingStep):
         target.episode.note("find-volumes", "ok", str(found.failure))
         return found
 
-    def _about_what_was_found(self, plan: FencingPlan) -> FencingPlan:
+    def adjusted(self, plan: FencingPlan) -> FencingPlan:
+        """About what was found, and nothing else."""
         if (found := self._state.found) is None:
             return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
         failure = found.failure

@@ -26,6 +26,7 @@ from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt
+from workflows.remediation.ladder_step import LadderStep, WatchedStep
 from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
 
 ANNOTATES = "annotates the Machine for its bare-metal operator"
@@ -34,21 +35,16 @@ GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
 
 
-class ExternalRemediation:
+class ExternalRemediation(LadderStep):
     """`external`: one remediation object."""
 
-    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
-        self._target = target
-        self._state = state
-        self._episode = target.episode
+    begins_anew = True
+
+    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...] = ()) -> None:
+        super().__init__(target, state, left_before)
         self._pause = FIRST_LOOK
         self._lasts = ""
         """What the health of a node that is well must still wait for."""
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
 
     async def carry_out(self) -> End:
         """Until the node is well or gone for good; its controller's failure is the next step's turn."""
@@ -222,43 +218,32 @@ class ExternalRemediation:
         return await self._target.execute(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
 
 
-class AnnotateExternal:
+class AnnotateExternal(WatchedStep):
     """`annotate-external`: OpenShift's bare-metal operator remediates the Machines that carry its annotation."""
 
-    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
-        self._target = target
-        self._state = state
-        self._episode = target.episode
+    begins_anew = True
 
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
-
-    async def carry_out(self) -> End:
-        """Annotated once; then until the node is well."""
+    async def begin(self) -> None:
+        """Annotated once."""
         target = self._target
         if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
-        if self._state.asked is None:
-            self._episode.enter(
-                phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator"
-            )
-            done = await target.act(self._annotate, ANNOTATES)
-            target.was_tried()
-            self._state.began = self._state.asked = workflow.now()
-            self._episode.note("annotate-external", "ok", done.detail)
-        pause = FIRST_LOOK
-        while True:
-            found = await target.look_after(self._state)
-            if found is not None and found.gone:
-                return End(outcome=Outcome.REPLACED, message=f"{target.name} is gone")
-            await target.preflight.may_go_on()
-            if await target.is_well():
-                return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
-            self._episode.enter(doing="waits for the bare-metal operator")
-            await target.wait(self._state, pause, self._episode.doing)
-            pause = min(pause * 2, LOOK_AGAIN)
+        self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
+        done = await target.act(self._annotate, ANNOTATES)
+        target.was_tried()
+        self._episode.note("annotate-external", "ok", done.detail)
+
+    async def look(self) -> End | None:
+        """Until the node is well."""
+        target = self._target
+        found = await target.look_after(self._state)
+        if found is not None and found.gone:
+            return End(outcome=Outcome.REPLACED, message=f"{target.name} is gone")
+        await target.preflight.may_go_on()
+        if await target.is_well():
+            return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
+        self._episode.enter(doing="waits for the bare-metal operator")
+        return None
 
     async def _annotate(self, before: BeforeActing) -> ActResult:
         self._state.may_stand = True

@@ -2,42 +2,35 @@
 
 `fence` is all of it; `reboot` leaves the workloads where they are: off and on, with the same proof of either, but nothing is
 freed meanwhile. Where a fencing by itself would ask for a person, the step has failed, and the ladder goes on. What was proven or
-cut stays as it is until the remediation ends.
+cut stays as it is until the remediation ends: the next step may need it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 from temporalio import workflow
 
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
-from policy.remediation.escalation import Strategy
 from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit.interrupts import Hopeless, Interrupt
 from workflows.kit.messages import AbortRequest
+from workflows.remediation.ladder_step import LadderStep
 from workflows.remediation.target import RemediationTarget
 
 
-class FencingStep:
-    """`fence` or `reboot`."""
+class FencingStep(LadderStep):
+    """`fence`."""
 
-    def __init__(
-        self,
-        target: RemediationTarget,
-        state: StepProgress,
-        left_before: tuple[str, ...],
-        adjust: Callable[[FencingPlan], FencingPlan] | None = None,
-    ) -> None:
-        """left_before: the devices that earlier steps have left off. adjust: what is made of the node's plan, where its strategy
-        does not say it."""
-        self._target = target
-        self._state = state
-        adjust = rebooting if state.step.strategy is Strategy.REBOOT else adjust
+    reads_template: ClassVar[bool] = True
+    """Whether the template of the ladder says how the node is fenced; else its own configuration does."""
+
+    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...] = ()) -> None:
+        super().__init__(target, state, left_before)
         deadline = state.began + state.step.timeout if state.step.timeout is not None else None
         episode, pin = target.episode, target.pin
         self._story = FencingStory(
@@ -47,22 +40,21 @@ class FencingStep:
                 reason=pin.need.reason,
                 incident=episode.incident,
                 need=pin.need,
-                template=state.step.template if state.step.strategy is Strategy.FENCE else None,
+                template=state.step.template if self.reads_template else None,
                 permit_granted=True,
                 node_uid=pin.pinned.uid,
                 holder=episode.holder,
             ),
             episode,
             step=state,
-            adjust=adjust,
+            adjust=self.adjusted,
             deadline=deadline,
             left_before=left_before,
         )
 
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
+    def adjusted(self, plan: FencingPlan) -> FencingPlan:
+        """What is made of the node's plan. Raises Hopeless where nothing can be."""
+        return plan
 
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for whoever has asked for it."""
@@ -116,12 +108,19 @@ class FencingStep:
         self._target.progress.tried = self._target.tried or self._story.began
         await self._target.forget()
 
-    async def give_up(self, why: str) -> None:
-        """Nothing: what is proven stays so, and the next step may need it."""
-
     async def take_back(self) -> str:
         """Paths are given back as far as the machine is still there. The marks go with the remediation's."""
         return "" if self._state.end is not None else await self._story.undo()  # else done by its own end
+
+
+class RebootStep(FencingStep):
+    """`reboot`."""
+
+    reads_template = False
+
+    def adjusted(self, plan: FencingPlan) -> FencingPlan:
+        """Off and on, and nothing freed."""
+        return rebooting(plan)
 
 
 def rebooting(plan: FencingPlan) -> FencingPlan:

@@ -7,7 +7,6 @@ deletion: it names the Machine by uid, and whoever asks looks first (S33).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from datetime import timedelta
 
 from temporalio import workflow
@@ -21,10 +20,11 @@ from policy.episode.events import EventReason
 from policy.episode.messages import Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.values.durations import format_duration
-from workflows.episode.state import End, StepProgress, Undertaking
+from workflows.episode.state import End, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, Vetoed, interrupt_for, is_unclear
-from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
+from workflows.remediation.ladder_step import WatchedStep
+from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
@@ -40,26 +40,11 @@ FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
 """Of the condition OwnerRemediated: its owner has given up. Deferred is no failure."""
 
 
-class ReplacingStep(ABC):
-    """One such step."""
+class ReplacingStep(WatchedStep):
+    """One such step: it begins with the deletion asked for."""
 
-    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
-        self._target = target
-        self._state = state
-        self._episode = target.episode
-
-    @abstractmethod
-    async def ask(self) -> None:
-        """Have the deletion begun. Raises the interrupt where it may not be."""
-
-    @abstractmethod
-    async def take_back(self) -> str:
-        """The wish is withdrawn, where that is possible."""
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
+    _goes = False
+    """Whether its deletion had begun when it was last seen."""
 
     async def give_up(self, why: str) -> None:
         """What was asked for stands: the next step may well be what lets it come to an end."""
@@ -68,22 +53,22 @@ class ReplacingStep(ABC):
 
     async def carry_out(self) -> End:
         """Ask once, then follow until it is gone and somebody stands in for it."""
-        if self._state.asked is None:
-            await self.ask()
-            self._state.began = self._state.asked = workflow.now()  # what was waited for until then is not its time
-        pause, goes = FIRST_LOOK, False
-        while True:
-            found = await self._target.look_after(self._state)
-            if found is not None and found.gone:
-                return await self._see_the_successor(found)
-            goes = found.deleting if found is not None else goes
-            if found is not None and not goes:
-                await self._while_there_is_a_way_back(found)
-            if (abort := self._episode.abort_asked) is not None:
-                though = ", though its deletion has been asked for" if goes else ""
-                raise AbortAsked(f"aborted by {abort.who} ({abort.reason}){though}")
-            await self._target.wait(self._state, pause, self._say(found))
-            pause = min(pause * 2, LOOK_AGAIN)
+        self._goes = False
+        return await super().carry_out()
+
+    async def look(self) -> End | None:
+        """What has become of the machine."""
+        found = await self._target.look_after(self._state)
+        if found is not None and found.gone:
+            return await self._see_the_successor(found)
+        self._goes = found.deleting if found is not None else self._goes
+        if found is not None and not self._goes:
+            await self._while_there_is_a_way_back(found)
+        if (abort := self._episode.abort_asked) is not None:
+            though = ", though its deletion has been asked for" if self._goes else ""
+            raise AbortAsked(f"aborted by {abort.who} ({abort.reason}){though}")
+        self._say(found)
+        return None
 
     async def goes(self) -> bool:
         """Whether the machine goes, or is gone, because of whomever: then there is nothing left to ask for (S33)."""
@@ -110,17 +95,16 @@ class ReplacingStep(ABC):
                 f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
-    def _say(self, found: FollowedMachine | None) -> str:
+    def _say(self, found: FollowedMachine | None) -> None:
         if found is None:
             self._episode.enter(doing="waits until the machine can be looked at")
-            return self._episode.doing
+            return
         owner = self._target.pin.owner or "nobody"
         if found.deleting:
             self._episode.enter(phase=Phase.TERMINATING, doing=f"waits until the machine is gone: {found.waits or found.phase}")
         else:
             said = f": {found.owner_message or found.owner_reason}" if found.owner_reason else ""
             self._episode.enter(doing=f"waits for {owner} to remediate it{said}")
-        return self._episode.doing
 
     async def _see_the_successor(self, found: FollowedMachine) -> End:
         """The target is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
@@ -158,7 +142,7 @@ class ReplacingStep(ABC):
 class DeleteMachine(ReplacingStep):
     """`delete-machine`: the Machine's deletion is asked for here."""
 
-    async def ask(self) -> None:
+    async def begin(self) -> None:
         """What an earlier try has done is read first (S34); then a live look before each one."""
         target = self._target
         if target.pin.machine is None:
@@ -237,7 +221,9 @@ class DeleteMachine(ReplacingStep):
 class RequestOwner(ReplacingStep):
     """`request-owner`: Cluster API's owners remediate what is marked for them. They keep their own limits."""
 
-    async def ask(self) -> None:
+    begins_anew = True
+
+    async def begin(self) -> None:
         """A condition on the Machine, which repeats harmlessly."""
         target = self._target
         if target.pin.machine is None:

@@ -2,9 +2,9 @@
 
 The story is `RemediationStory`, from top to bottom; `Remediation` at the end is the thin workflow round it. A step is tried until
 the target is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
-person, never silence. What a step is are `workflows/remediation/replacing.py` (another machine),
-`workflows/remediation/external.py` (another controller) and `workflows/remediation/fencing_step.py` (our own fencing). What has
-failed is noted on the target before each step and handed to whoever replaces it (`policy/remediation/memory.py`).
+person, never silence. What a step is says `workflows/remediation/ladder_step.py`, and which class it has
+`workflows/remediation/steps.py`. What has failed is noted on the target before each step and handed to whoever replaces it
+(`policy/remediation/memory.py`).
 
 A machine whose preservation has ended is handed over to the same workflow, and has its own story
 (`workflows/remediation/giving_up.py`).
@@ -24,7 +24,7 @@ from activities.errors import error_message
 from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.fence.config import FenceStep
-from policy.remediation.escalation import Strategy, next_step, timed_out
+from policy.remediation.escalation import next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
@@ -35,11 +35,11 @@ from workflows.episode.preflight import LICENCE_PATIENCE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
-from workflows.remediation.detaching import DetachingStep
-from workflows.remediation.external import AnnotateExternal, ExternalRemediation
 from workflows.remediation.fencing_step import FencingStep
-from workflows.remediation.replacing import DeleteMachine, ReplacingStep, RequestOwner
-from workflows.remediation.target import LadderStep, RemediationTarget
+from workflows.remediation.ladder_step import LadderStep
+from workflows.remediation.replacing import ReplacingStep
+from workflows.remediation.steps import STEPS
+from workflows.remediation.target import RemediationTarget
 
 TRY_AGAIN, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
 """Until a step that could not be begun is tried again."""
@@ -190,19 +190,7 @@ class RemediationStory:
 
     def _made(self, state: StepProgress) -> LadderStep:
         left_before = self.left_off.left_off if self.left_off is not None else ()
-        match state.step.strategy:
-            case Strategy.DELETE_MACHINE:
-                return DeleteMachine(self.target, state)
-            case Strategy.REQUEST_OWNER:
-                return RequestOwner(self.target, state)
-            case Strategy.EXTERNAL:
-                return ExternalRemediation(self.target, state)
-            case Strategy.ANNOTATE_EXTERNAL:
-                return AnnotateExternal(self.target, state)
-            case Strategy.DETACH_VOLUMES:
-                return DetachingStep(self.target, state, left_before)
-            case Strategy.FENCE | Strategy.REBOOT:
-                return FencingStep(self.target, state, left_before)
+        return STEPS[state.step.strategy](self.target, state, left_before)
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
@@ -358,8 +346,8 @@ class RemediationStory:
     async def _forget_what_failed(self) -> None:
         """Before the first step is tried anew: an object that its controller has given up for good would be found again, and so
         would an owner's word. What was cut or has begun to go stays so."""
-        for step in [each for each in self._steps if isinstance(each, ExternalRemediation | AnnotateExternal | RequestOwner)]:
-            if not await step.take_back() and not isinstance(step, RequestOwner):
+        for step in [each for each in self._steps if each.begins_anew]:
+            if not await step.take_back() and not isinstance(step, ReplacingStep):
                 at = self._steps.index(step)
                 del self._steps[at], self._progress.steps[at]
 

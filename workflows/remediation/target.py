@@ -1,8 +1,7 @@
 """The target of a remediation, and whatever every step of the ladder does about it.
 
-Put together after the pin, and again in each new history, and shared by the steps (`workflows/remediation/replacing.py`,
-`workflows/remediation/external.py`, `workflows/remediation/fencing_step.py`). In which order they come is the story's
-(`workflows/remediation/story.py`).
+Put together after the pin, and again in each new history, and shared by the steps (`workflows/remediation/ladder_step.py`). In
+which order they come is the story's (`workflows/remediation/story.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -33,7 +32,7 @@ from policy.values.durations import format_duration
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight, Seeing, seen_with
-from workflows.episode.state import End, LadderProgress, StepProgress
+from workflows.episode.state import LadderProgress, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt, is_unclear
 
@@ -48,23 +47,6 @@ Result = TypeVar("Result")
 
 class OutOfTime(Hopeless):
     """A step's time is over: the next one's turn."""
-
-
-class LadderStep(Protocol):
-    """What every step can do."""
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-
-    async def carry_out(self) -> End:
-        """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
-
-    async def give_up(self, why: str) -> None:
-        """It has failed, or its time is over: whatever it set going is told so."""
-
-    async def take_back(self) -> str:
-        """The episode ends: nothing of it may stay behind. Answers what does, in words to end a sentence with, "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,14 +260,12 @@ class RemediationTarget:
             before=before,
         )
 
-    async def take_back(self, what: str) -> str:
+    async def take_back(self, what: str, by: Callable[..., Awaitable[ActResult]] = RemediationActivities.take_back) -> str:
         """What still stands on the Machine of what others were asked for goes, however often it takes; after a failure an abort
-        leaves it. Answers what is left, in words to end a sentence with."""
+        leaves it. by: the activity that undoes it. Answers what is left, in words to end a sentence with."""
 
         async def undo() -> None:
-            done = await self.call(
-                RemediationActivities.take_back, self.machine_request(), options.cluster_write, f"takes back {what}"
-            )
+            done = await self.call(by, self.machine_request(), options.cluster_write, f"takes back {what}")
             self.episode.note("take-back", "ok", done.detail)
 
         failing = f"{what} can't be taken back"

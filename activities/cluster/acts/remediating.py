@@ -72,9 +72,10 @@ from policy.objects.belonging import of_control_plane
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
 from policy.objects.nodes import Condition, NodeView
 from policy.remediation.escalation import EscalationStep
-from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
+from policy.remediation.ladder import Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
 from policy.remediation.remedies import OWNER_REMEDIATED
+from policy.remediation.strategies import REPLACING_OWNERS
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, machine_api
 from policy.values.object_refs import Dialect, ObjectRef
@@ -254,7 +255,27 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
         """The shipped annotation, and the one of the proposal."""
-        ref, values = request.machine, {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
+        return await self._annotate(request, {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY})
+
+    @activity.defn(name="remediation.take-back")
+    async def take_back(self, request: MachineRequest) -> ActResult:
+        """What nobody has taken up goes; a Machine that is going keeps what it says."""
+        require_cluster(request.target.cluster, self._cluster)
+        if machine_api(request.machine.api_version) is not CLUSTER_API:
+            return await self._unannotate(request, EXTERNAL_REMEDIATION_ANNOTATION, STRATEGY_ANNOTATION)
+
+        async def compose(machine: MachineView) -> Conditions:
+            if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
+                return {}
+            stands = machine.condition(SUCCEEDED)
+            ours = stands is not None and stands.reason == REQUESTED
+            return {OWNER_REMEDIATED: None, SUCCEEDED: None} if ours else {OWNER_REMEDIATED: None}
+
+        return await self._write_conditions(request, compose, "its owner is asked no more")
+
+    async def _annotate(self, request: MachineRequest, values: Mapping[str, str]) -> ActResult:
+        """Have whoever reads these annotations of a Machine begin."""
+        ref = request.machine
 
         async def write() -> ActResult:
             unless = partial(self._require_leave, request)
@@ -265,22 +286,8 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
         return await self._begin(request, f"annotating {ref.key}", write, annotated)
 
-    @activity.defn(name="remediation.take-back")
-    async def take_back(self, request: MachineRequest) -> ActResult:
-        """What nobody has taken up goes; a Machine that is going keeps what it says."""
-        require_cluster(request.target.cluster, self._cluster)
-        if machine_api(request.machine.api_version) is not CLUSTER_API:
-            values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
-            return await self._beginning.annotate(request.machine, request.machine_uid, values)
-
-        async def compose(machine: MachineView) -> Conditions:
-            if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
-                return {}
-            stands = machine.condition(SUCCEEDED)
-            ours = stands is not None and stands.reason == REQUESTED
-            return {OWNER_REMEDIATED: None, SUCCEEDED: None} if ours else {OWNER_REMEDIATED: None}
-
-        return await self._write_conditions(request, compose, "its owner is asked no more")
+    async def _unannotate(self, request: MachineRequest, *annotations: str) -> ActResult:
+        return await self._beginning.annotate(request.machine, request.machine_uid, dict.fromkeys(annotations))
 
     async def _begin(
         self,

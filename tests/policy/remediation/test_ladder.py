@@ -9,9 +9,7 @@ import pytest
 
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse
-from policy.remediation.escalation import Strategy
 from policy.remediation.ladder import (
-    DELETION_TIMEOUT,
     ESCALATION_ANNOTATION,
     Body,
     fences_only,
@@ -19,6 +17,7 @@ from policy.remediation.ladder import (
     read_strategies,
     removes,
 )
+from policy.remediation.strategies import DELETION_TIMEOUT, Strategy
 from policy.values.errors import PolicyError
 from tests.policy.builders import TEMPLATE, a_check, check_object
 from tests.policy.pools import FOREIGN, cluster_api, openshift

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from policy.checks.inventory import ControlPlane
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
-from policy.remediation.escalation import EscalationStep, Strategy
+from policy.remediation.escalation import EscalationStep
+from policy.remediation.strategies import Strategy
 from policy.scan.admission import Because, Refused, admit, answer_request, control_plane_guard, orphans
 from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen

@@ -9,7 +9,7 @@ import pytest
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.objects.machines import SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, Condition
-from policy.remediation.remedies import Action
+from policy.remediation.strategies import Action
 from policy.scan.explanation import explain
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, ledger_of
 from tests.policy.fencing_builders import RACK, in_rack, racks

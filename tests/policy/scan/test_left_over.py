@@ -9,7 +9,7 @@ import pytest
 
 from policy.objects.nodes import Condition
 from policy.objects.remediations import Owner, RemediationObject
-from policy.remediation.escalation import Strategy
+from policy.remediation.strategies import Strategy
 from policy.scan.report import LeftOver
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, a_check, a_node, ledger_of

@@ -15,7 +15,7 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.ladder import Body, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, LastRemediation, written_memory
-from policy.remediation.remedies import Action
+from policy.remediation.strategies import Action
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.outlook import Outlook, OwnersRules, outlook, outlook_by_hand

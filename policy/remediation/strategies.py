@@ -1,0 +1,104 @@
+"""The strategies that a step of a ladder can have, and all that is said of each: one row of `RULES`.
+
+Whatever asks what a strategy is asks here: what a person or an annotation may name, what a target must have for it, how long it
+may take, and what `evaluate` calls it. What is done about the rows is `ladder.py`. What a step does is its class
+(`workflows/remediation/steps.py`). How to add one: `docs/adding-a-strategy.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, StrEnum
+
+from policy.fence.templates import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT
+
+
+class Strategy(StrEnum):
+    """One way to remediate; the values are what people write."""
+
+    DELETE_MACHINE = "delete-machine"
+    REQUEST_OWNER = "request-owner"
+    EXTERNAL = "external"
+    ANNOTATE_EXTERNAL = "annotate-external"
+    FENCE = "fence"
+    REBOOT = "reboot"
+    DETACH_VOLUMES = "detach-volumes"
+
+
+class Action(StrEnum):
+    """An act on one target; the values are part of the interface of `nodewarden evaluate`."""
+
+    NONE = "none"
+    DELETE_MACHINE = "delete-machine"
+    CREATE_REMEDIATION = "create-remediation"
+    DELETE_REMEDIATION = "delete-remediation"
+    REQUEST_OWNER_REMEDIATION = "request-owner-remediation"
+    ANNOTATE_EXTERNAL = "annotate-external"
+    SKIP_NO_OWNER = "skip-no-owner"
+    FENCE = "fence"
+    REBOOT = "reboot"
+    DETACH_VOLUMES = "detach-volumes"
+    PRESERVE = "preserve"
+
+
+class Needs(Enum):
+    """What a target must have."""
+
+    NODE = "a Node"
+    MACHINE = "a Machine"
+    TEMPLATE = "a template of another controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyRule:
+    """What is said of one strategy.
+
+    action: what `evaluate` names where it is the first step. timeout: where a ladder names none; None: none, or where it fences
+    those of its plan. template: the kind of ours that stands for it in a health check, "" where none does. replaces: it ends
+    with another machine, so a controller must own the Machine. owners: the kinds of owner that it works with, empty for any.
+    doubt: a scan may not know the Machine of a target, and this is what must then hold, in words to end a sentence with; "": a
+    target whose Machine is not known has none.
+    """
+
+    action: Action
+    needs: Needs
+    timeout: timedelta | None = None
+    template: str = ""
+    replaces: bool = False
+    owners: tuple[str, ...] = ()
+    doubt: str = ""
+
+
+DELETION_TIMEOUT = timedelta(minutes=30)
+"""A drain that hangs, an instance that won't go: after this long a deletion has failed."""
+
+REPLACING_OWNERS = ("MachineSet", "KubeadmControlPlane")
+"""Cluster API: whoever of these owns a Machine remediates it when asked; nobody else does."""
+
+RULES: Mapping[Strategy, StrategyRule] = {
+    Strategy.DELETE_MACHINE: StrategyRule(
+        action=Action.DELETE_MACHINE,
+        needs=Needs.MACHINE,
+        timeout=DELETION_TIMEOUT,
+        template=MACHINE_DELETION,
+        replaces=True,
+        doubt="if it then belongs to a Machine that a controller owns",
+    ),
+    Strategy.REQUEST_OWNER: StrategyRule(
+        action=Action.REQUEST_OWNER_REMEDIATION,
+        needs=Needs.MACHINE,
+        timeout=DELETION_TIMEOUT,
+        replaces=True,
+        owners=REPLACING_OWNERS,
+    ),
+    Strategy.EXTERNAL: StrategyRule(action=Action.CREATE_REMEDIATION, needs=Needs.TEMPLATE),
+    Strategy.ANNOTATE_EXTERNAL: StrategyRule(action=Action.ANNOTATE_EXTERNAL, needs=Needs.MACHINE),
+    Strategy.FENCE: StrategyRule(action=Action.FENCE, needs=Needs.NODE, template=KIND),
+    Strategy.REBOOT: StrategyRule(action=Action.REBOOT, needs=Needs.NODE, template=REBOOT),
+    Strategy.DETACH_VOLUMES: StrategyRule(action=Action.DETACH_VOLUMES, needs=Needs.NODE, template=VOLUME_DETACHMENT),
+}
+
+BY_TEMPLATE: Mapping[str, Strategy] = {rule.template: strategy for strategy, rule in RULES.items() if rule.template}
+"""The strategy that a template of ours means, by its kind."""
