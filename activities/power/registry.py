@@ -13,25 +13,25 @@ from policy.fence.plan import PowerDevice
 
 
 def _ec2() -> DriverFactory:
-    from activities.power.ec2 import Ec2Factory
+    from activities.power.ec2.driver import Ec2Factory
 
     return Ec2Factory()
 
 
 def _ipmi() -> DriverFactory:
-    from activities.power.ipmi import IpmiFactory
+    from activities.power.ipmi.driver import IpmiFactory
 
     return IpmiFactory()
 
 
 def _gce() -> DriverFactory:
-    from activities.power.gce import GceFactory
+    from activities.power.gce.driver import GceFactory
 
     return GceFactory()
 
 
 def _redfish() -> DriverFactory:
-    from activities.power.redfish import RedfishFactory
+    from activities.power.redfish.driver import RedfishFactory
 
     return RedfishFactory()
 
@@ -45,7 +45,7 @@ DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
 }
 
 
-LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2", "gce": "activities.power.gce_client"}
+LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2.driver", "gce": "activities.power.gce.client"}
 """Of the drivers whose client library lives in the worker itself: what has it loaded."""
 
 
@@ -78,6 +78,6 @@ def factory_of(name: str, further_agents: frozenset[str] = frozenset()) -> Drive
     if agent is None:
         expected = f"expected one of {', '.join(sorted(DRIVERS))} or a fence agent's name"
         raise invalid(f"power driver {name!r} is not known: {expected}")
-    from activities.power.fence_agent import FenceAgentFactory
+    from activities.power.agents.driver import FenceAgentFactory
 
     return FenceAgentFactory(agent=agent, further=further_agents)
