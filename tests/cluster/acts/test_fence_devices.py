@@ -15,7 +15,7 @@ from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
 from policy.fence.device_check import DeviceEventReason, DeviceTidings, NodeToCheck
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import EVENTS
 from tests.cluster.acts.test_fence_configuration import add_config_map
 from tests.cluster.acts.world import CLUSTER, NOW, World, our_mark, refused

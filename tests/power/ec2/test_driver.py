@@ -22,7 +22,7 @@ from activities.power.ec2 import calls
 from activities.power.ec2.driver import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
 from activities.power.errors import PowerError
 from policy.fence.power import PowerState, VolumeState
-from simulator.api.certificates import Certificates, issue
+from simulator.api.access.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
 from tests.power.conftest import fails, within
 from tests.power.ec2.stand import Ec2Stand, stand_in

@@ -29,7 +29,7 @@ from activities.power.service import PowerService
 from policy.episode.messages import Pinned
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerCapability, PowerState, VolumeState
-from simulator.api.certificates import issue
+from simulator.api.access.certificates import issue
 from tests.power.conftest import fails, within
 from tests.power.gce.stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client
 from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_server, saying

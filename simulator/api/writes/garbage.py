@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from simulator.api.errors import ApiError
-from simulator.api.kinds import Resource, StorageKey
-from simulator.api.registry import FOREGROUND, ORPHAN, DeleteOptions, Registry
-from simulator.api.store import DELETED, Change, Document, ObjectKey, Record
+from simulator.api.storage.kinds import Resource, StorageKey
+from simulator.api.storage.store import DELETED, Change, Document, ObjectKey, Record
+from simulator.api.writes.registry import FOREGROUND, ORPHAN, DeleteOptions, Registry
 
 log = logging.getLogger(__name__)
 

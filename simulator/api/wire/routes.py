@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.api import errors
-from simulator.api.kinds import Catalogue, Resource
+from simulator.api.storage.kinds import Catalogue, Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

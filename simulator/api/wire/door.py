@@ -1,6 +1,6 @@
 """The way in: reads a request, lets accidents happen, asks who is there, hands over, answers and counts.
 
-What is behind the door is reading.py for reads and watches, writing.py for the rest, control.py for /simulator.
+What is behind the door is reading.py for reads and watches, writing.py for the rest, `control/pages.py` for /simulator.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import orjson
 from aiohttp import web
 
 from simulator.api import errors
-from simulator.api.authorization import ADMIN, Access, Authorization
-from simulator.api.control import Control
-from simulator.api.discovery import Discovery
-from simulator.api.faults import Accident, Fault, Faults
-from simulator.api.kinds import Catalogue
-from simulator.api.reading import Reading, truth
-from simulator.api.request_log import RequestLog
-from simulator.api.routes import Target, target_of, verb_of
-from simulator.api.watch import Ending, Watch
-from simulator.api.writing import Writing, decode
+from simulator.api.access.authorization import ADMIN, Access, Authorization
+from simulator.api.control.faults import Accident, Fault, Faults
+from simulator.api.control.pages import Control
+from simulator.api.control.request_log import RequestLog
+from simulator.api.storage.kinds import Catalogue
+from simulator.api.wire.discovery import Discovery
+from simulator.api.wire.reading import Reading, truth
+from simulator.api.wire.routes import Target, target_of, verb_of
+from simulator.api.wire.watch import Ending, Watch
+from simulator.api.wire.writing import Writing, decode
 
 _COMPRESSED_FROM = 128 * 1024
 _JSON_HEADERS = {"Content-Type": "application/json"}

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from simulator.api import errors, moments
 from simulator.api.errors import Cause
-from simulator.api.kinds import Catalogue, CustomVersion, PrinterColumn, Resource, ScalePaths, StorageKey
-from simulator.api.registry import DeleteOptions, Registry
-from simulator.api.store import DELETED, Change, Document, Store, value_at
-from simulator.api.validation import unchangeable
+from simulator.api.storage.kinds import Catalogue, CustomVersion, PrinterColumn, Resource, ScalePaths, StorageKey
+from simulator.api.storage.store import DELETED, Change, Document, Store, value_at
+from simulator.api.writes.registry import DeleteOptions, Registry
+from simulator.api.writes.validation import unchangeable
 
 DEFINITIONS: StorageKey = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"

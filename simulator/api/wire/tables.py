@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from simulator.api import moments
-from simulator.api.kinds import Resource
-from simulator.api.store import Document, Record, value_at
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.store import Document, Record, value_at
 
 Cells = Callable[[Document, datetime], list[Any]]
 

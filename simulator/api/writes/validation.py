@@ -7,9 +7,9 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from simulator.api.admission import TAINT_EFFECTS, required
 from simulator.api.errors import Cause
-from simulator.api.store import Document, value_at
+from simulator.api.storage.store import Document, value_at
+from simulator.api.writes.admission import TAINT_EFFECTS, required
 
 Validator = Callable[[Document, Document | None], list[Cause]]
 

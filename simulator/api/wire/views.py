@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import orjson
 
-from simulator.api.kinds import Resource
-from simulator.api.store import Change, Document, Record
-from simulator.api.tables import table
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.store import Change, Document, Record
+from simulator.api.wire.tables import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

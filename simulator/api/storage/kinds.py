@@ -1,7 +1,7 @@
 """The resources that the simulated API server knows: one immutable description each.
 
-What a kind's writes mean is in admission.py and registry.py; which of its lists merge by key is in merge_types.py.
-Custom resources join at run time, read from their definitions by definitions.py.
+What a kind's writes mean is in `writes/admission.py` and `writes/registry.py`; which of its lists merge by key is in
+`writes/merge_types.py`. Custom resources join at run time, read from their definitions by `writes/definitions.py`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from simulator.api import errors, moments
-from simulator.api.registry import DeleteOptions, Registry, WriteOptions
-from simulator.api.selectors import from_object, matches_labels
-from simulator.api.store import Document, Record
+from simulator.api.storage.selectors import from_object, matches_labels
+from simulator.api.storage.store import Document, Record
+from simulator.api.writes.registry import DeleteOptions, Registry, WriteOptions
 
 _BUDGETS = ("policy", "poddisruptionbudgets")
 

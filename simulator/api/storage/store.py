@@ -4,7 +4,7 @@ Records are immutable and carry their encoded bytes, made once per write: lists 
 watcher shares them. One counter gives every write of the whole cluster its resourceVersion. Each collection keeps a
 log of changes with a floor; whoever asks for something below the floor is told that it has expired.
 
-The store knows nothing of what a write means: that is registry.py.
+The store knows nothing of what a write means: that is `writes/registry.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from simulator.api.kinds import StorageKey
+from simulator.api.storage.kinds import StorageKey
 
 ObjectKey = tuple[str, str]  # namespace ("" for the cluster's own), name
 Document = dict[str, Any]

@@ -1,6 +1,6 @@
 """Accidents on demand: what can go wrong between a client and an API server, switched on for chosen requests.
 
-Faults are matched before a request is carried out. They say what happens; server.py makes it happen.
+Faults are matched before a request is carried out. They say what happens; `wire/door.py` makes it happen.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from simulator.api.kinds import Catalogue, Resource
+from simulator.api.storage.kinds import Catalogue, Resource
 
 Document = dict[str, Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from simulator.api import errors, moments
 from simulator.api.errors import Cause
-from simulator.api.kinds import Resource
-from simulator.api.selectors import is_label_key, is_label_value
-from simulator.api.store import Document
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.selectors import is_label_key, is_label_value
+from simulator.api.storage.store import Document
 
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")

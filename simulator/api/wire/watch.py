@@ -14,10 +14,10 @@ from enum import StrEnum
 import orjson
 
 from simulator.api import errors
-from simulator.api.kinds import Resource
-from simulator.api.selectors import Selection
-from simulator.api.store import ADDED, DELETED, MODIFIED, Change, Collection, Record, Store
-from simulator.api.views import View, frame, with_revision
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.selectors import Selection
+from simulator.api.storage.store import ADDED, DELETED, MODIFIED, Change, Collection, Record, Store
+from simulator.api.wire.views import View, frame, with_revision
 
 # Sent in one piece at most; small, because clients split what they read line by line.
 _CHUNK = 32 * 1024

@@ -1,7 +1,7 @@
-"""What a write means: creation, update, patch and deletion with their rules, over store.py's records.
+"""What a write means: creation, update, patch and deletion with their rules, over the records of `storage/store.py`.
 
 Every method is one synchronous step, so a write is atomic and no lock is needed. The rules of single kinds are in
-admission.py and validation.py, those of custom resources in schema.py; HTTP is handlers.py.
+admission.py and validation.py, those of custom resources in schema.py; HTTP is `wire/`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 import orjson
 
-from simulator.api import admission, errors, metadata, moments, schema
+from simulator.api import errors, moments
 from simulator.api.errors import Cause
-from simulator.api.kinds import Catalogue, Resource, StorageKey
-from simulator.api.store import Document, Record, Store
-from simulator.api.validation import VALIDATORS
+from simulator.api.storage.kinds import Catalogue, Resource, StorageKey
+from simulator.api.storage.store import Document, Record, Store
+from simulator.api.writes import admission, metadata, schema
+from simulator.api.writes.validation import VALIDATORS
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

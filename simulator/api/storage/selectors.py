@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from simulator.api import errors
-from simulator.api.kinds import Resource
-from simulator.api.store import Document, Record, value_at
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.store import Document, Record, value_at
 
 _NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 _VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")

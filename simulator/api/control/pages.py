@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from simulator.api.faults import Faults, read_fault
-from simulator.api.request_log import RequestLog
+from simulator.api.control.faults import Faults, read_fault
+from simulator.api.control.request_log import RequestLog
 
 
 class Control:

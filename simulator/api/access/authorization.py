@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simulator.api.store import Document, Store
+from simulator.api.storage.store import Document, Store
 
 ADMIN = "admin"
 _GROUP = "rbac.authorization.k8s.io"

@@ -13,13 +13,13 @@ import orjson
 
 from simulator.api import errors
 from simulator.api.errors import Cause
-from simulator.api.kinds import Resource
-from simulator.api.registry import Registry
-from simulator.api.routes import Target
-from simulator.api.selectors import FieldTerm, Selection, select
-from simulator.api.store import ObjectKey, Record
-from simulator.api.views import ListHead, View, view_for
-from simulator.api.watch import Watch, WatchRequest
+from simulator.api.storage.kinds import Resource
+from simulator.api.storage.selectors import FieldTerm, Selection, select
+from simulator.api.storage.store import ObjectKey, Record
+from simulator.api.wire.routes import Target
+from simulator.api.wire.views import ListHead, View, view_for
+from simulator.api.wire.watch import Watch, WatchRequest
+from simulator.api.writes.registry import Registry
 
 Query = Mapping[str, str]
 

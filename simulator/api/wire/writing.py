@@ -9,16 +9,17 @@ from typing import Any
 import orjson
 import yaml
 
-from simulator.api import errors, protobuf
-from simulator.api.authorization import Access, Authorization
+from simulator.api import errors
+from simulator.api.access.authorization import Access, Authorization
 from simulator.api.errors import Cause
-from simulator.api.eviction import bind, evict, read_delete_options
-from simulator.api.patch import json_patch, merge_patch, strategic_merge_patch
-from simulator.api.reading import Query, Reading, truth
-from simulator.api.registry import DeleteOptions, Registry, WriteOptions
-from simulator.api.routes import Target
-from simulator.api.store import Document, Record, value_at
-from simulator.api.views import ListHead, PlainView, view_for
+from simulator.api.storage.store import Document, Record, value_at
+from simulator.api.wire import protobuf
+from simulator.api.wire.reading import Query, Reading, truth
+from simulator.api.wire.routes import Target
+from simulator.api.wire.views import ListHead, PlainView, view_for
+from simulator.api.writes.eviction import bind, evict, read_delete_options
+from simulator.api.writes.patch import json_patch, merge_patch, strategic_merge_patch
+from simulator.api.writes.registry import DeleteOptions, Registry, WriteOptions
 
 _JSON = "application/json"
 _YAML = "application/yaml"

@@ -12,8 +12,8 @@ from typing import Any
 
 from simulator.api import errors, moments
 from simulator.api.errors import Cause
-from simulator.api.schema import is_date_time
-from simulator.api.store import Document, value_at
+from simulator.api.storage.store import Document, value_at
+from simulator.api.writes.schema import is_date_time
 
 NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EVICTION_TOLERANCES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

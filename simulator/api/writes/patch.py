@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulator.api import errors
-from simulator.api.merge_types import MERGE_TYPES, Atomic, MergedList, MergedSet, Nested, Rule, rules_of_kind
+from simulator.api.writes.merge_types import MERGE_TYPES, Atomic, MergedList, MergedSet, Nested, Rule, rules_of_kind
 
 _DIRECTIVE = "$patch"
 _ORDER = "$setElementOrder/"
