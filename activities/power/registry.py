@@ -37,7 +37,7 @@ def _redfish() -> DriverFactory:
 
 
 # One line per driver; fence agents share one, whatever their name (`factory_of`).
-DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
+DRIVER_FACTORIES: Mapping[str, Callable[[], DriverFactory]] = {
     "ec2": _ec2,
     "gce": _gce,
     "ipmi": _ipmi,
@@ -72,11 +72,11 @@ def driver_for(
 
 def factory_of(name: str, further_agents: frozenset[str] = frozenset()) -> DriverFactory:
     """How devices of a driver are made, also of any fence agent that may be used. Raises PowerError."""
-    if name in DRIVERS:
-        return DRIVERS[name]()
+    if name in DRIVER_FACTORIES:
+        return DRIVER_FACTORIES[name]()
     agent = canonical(name)
     if agent is None:
-        expected = f"expected one of {', '.join(sorted(DRIVERS))} or a fence agent's name"
+        expected = f"expected one of {', '.join(sorted(DRIVER_FACTORIES))} or a fence agent's name"
         raise invalid(f"power driver {name!r} is not known: {expected}")
     from activities.power.agents.driver import FenceAgentFactory
 

@@ -1,4 +1,4 @@
-"""Whom we are to Google, and the tokens that say so: a service account by its key, or the worker's own identity."""
+"""Our identity at Google, and the tokens that prove it: a service account by its key, or the worker's own identity."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ CAPABILITIES = frozenset(
 class StagedChild:
     """The children of one driver.
 
-    silences: for each stage before `sent`, the furthest first, what is missing where nothing was said after it; with
-    `{operation}` in it as one likes. silence: the same where no stage was reached.
+    silences: for each stage before `sent`, the furthest first, what is missing where nothing was said after it; it
+    may contain `{operation}`. silence: the same where no stage was reached.
     """
 
     server: ForkServer

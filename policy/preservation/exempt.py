@@ -1,6 +1,6 @@
-"""Whom preservation keeps from being remediated: one decision over one report says of each node that fails either "kept" or not.
+"""The nodes that preservation exempts from remediation: one decision over one report says of each failed node if it is kept.
 
-Drawn up by `policy/preservation/book.py`; `policy/scan/candidates.py` lets nobody at a node that is named here (S21).
+Drawn up by `policy/preservation/book.py`. `policy/scan/candidates.py` makes no candidate of a node that is named here (S21).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spared:
+class ExemptNodes:
     """By the names under which nodes are candidates. kept: why, also of those that only begin to be kept with this report.
 
     unsettled: failed so lately that their pool has not decided yet: they are neither kept nor remediated.
@@ -20,4 +20,4 @@ class Spared:
     unsettled: frozenset[str] = frozenset()
 
 
-NOBODY_SPARED = Spared()
+NOBODY_EXEMPT = ExemptNodes()

@@ -1,7 +1,7 @@
-"""The answer of `nodewarden explain`: what every check thinks of one node, what holds it back, and what its episodes did.
+"""Prints the answer of `nodewarden explain`, as text or JSON: what every check thinks of one node, and what its episodes did.
 
 Three sources, each of which may be missing and then says so: the cluster's objects (live or from files), the scanner, and the
-episodes. Only worded here; the judgement is `policy/scan/explanation.py`.
+episodes. Nothing is decided here: that is `policy/scan/explanation.py`. The command is `starter/commands/explain.py`.
 """
 
 from __future__ import annotations
