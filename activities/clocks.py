@@ -1,4 +1,4 @@
-"""Whether this worker's own clock may be trusted: by the moment that Temporal wrote on what it has just been given.
+"""The worker's clock, and whether it may be trusted: by the moment that Temporal wrote on what the worker has just been given.
 
 Every act carries moments of Temporal's clock: when it was decided, until when it may begin (S20, S45). A worker whose clock is
 wrong sends a command too late or calls each one expired, and what it writes is dated wrongly. Every worker, also one that talks
@@ -7,10 +7,14 @@ to no cluster, is told Temporal's time with every activity.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from policy.values.durations import format_duration
+
+Clock = Callable[[], datetime]
+"""Where the moment comes from: `utc_now`, or what a test says."""
 
 SLOWEST = timedelta(seconds=3)
 """A clock that is further behind would send what is too late: what may be in flight is waited out with a margin of 2 s (S34)."""
@@ -21,6 +25,11 @@ is taken up late looks the same."""
 
 wrong_clock: ContextVar[str] = ContextVar("wrong_clock", default="")
 """Of the activity that runs: what is wrong with its worker's clock, "" for nothing."""
+
+
+def utc_now() -> datetime:
+    """The worker's clock."""
+    return datetime.now(UTC)
 
 
 def problem_of(started: datetime, now: datetime) -> str:

@@ -38,9 +38,9 @@ from benchmarks.stage.processes import cpu_time, resident_megabytes
 from benchmarks.stage.running import as_shipped
 from policy.episode.ids import episode_id
 from policy.values.moments import RESOLUTION
-from simulator.api.kinds import StorageKey
 from simulator.api.server import ApiServer
-from simulator.api.store import ADDED, DELETED, Change
+from simulator.api.storage.kinds import StorageKey
+from simulator.api.storage.store import ADDED, DELETED, Change
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cloud.gce import GceEndpoint
 from simulator.objects import JsonObject, timestamp

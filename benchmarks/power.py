@@ -26,9 +26,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from activities.power import fence_agent_metadata, ipmi, redfish
+from activities.power.agents import metadata
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
-from activities.power.fork_server import ForkServer
+from activities.power.ipmi import driver as ipmi
+from activities.power.processes.fork_server import ForkServer
+from activities.power.redfish import driver as redfish
 from activities.power.registry import driver_for, factory_of
 from benchmarks.stage.figures import Spread, number, table
 from benchmarks.stage.processes import cpu_time, resident_megabytes
@@ -121,9 +123,9 @@ class Devices:
                 forget=_forget_client,
             ),
         ]
-        if shutil.which(AGENT, path=fence_agent_metadata.SEARCH_PATH) and shutil.which("ipmitool"):
+        if shutil.which(AGENT, path=metadata.SEARCH_PATH) and shutil.which("ipmitool"):
             driver = _driver(AGENT, by_ipmi | {"lanplus": "1"}, login)
-            ways.append(Way(name=AGENT, driver=driver, forget=fence_agent_metadata.KNOWN.clear))
+            ways.append(Way(name=AGENT, driver=driver, forget=metadata.KNOWN.clear))
         try:
             yield ways
         finally:
@@ -139,9 +141,9 @@ def _driver(name: str, parameters: dict[str, str], credentials: dict[str, str]) 
 
 
 def _forget_client() -> None:
-    from activities.power import gce_client
+    from activities.power.gce import client
 
-    gce_client.client_for.cache_clear()
+    client.client_for.cache_clear()
 
 
 async def measure(operations: int) -> list[Measured]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from simulator.api.control.request_log import Write
 from simulator.api.moments import parse
-from simulator.api.request_log import Write
 
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",

@@ -21,7 +21,7 @@ from typing import Self, TypeVar
 import yaml
 
 from simulator import clocks, workloads
-from simulator.api.request_log import Write
+from simulator.api.control.request_log import Write
 from simulator.audit_log import AuditLog
 from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis

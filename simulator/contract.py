@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from simulator.api.request_log import Write
+from simulator.api.control.request_log import Write
 from simulator.bmc.chassis import Chassis
 from simulator.client import ApiClient
 from simulator.hardware import Hardware

@@ -24,10 +24,12 @@ ROOMS = (*PRODUCT, "simulator", "demo")
 
 WRONG_ARROWS = {
     "rooms": ("policy.values.planted_arrow", "workflows.kit.ids"),
-    "activities-know-no-order": ("activities.power.planted", "workflows.kit.ids"),
+    "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.ids"),
     "workflows-see-contracts-only": ("workflows.kit.planted", "activities.cluster.api.connection"),
     "rooms-of-cluster": ("activities.cluster.live.planted", "activities.cluster.acts.isolation"),
+    "rooms-of-power": ("activities.power.processes.planted", "activities.power.ipmi.driver"),
     "rooms-of-policy": ("policy.checks.planted", "policy.episode.permits"),
+    "rooms-of-the-simulated-api": ("simulator.api.storage.planted", "simulator.api.wire.door"),
     "no-circles": ("policy.fence.drivers.planted", "policy.fence.agents"),
     "rooms-of-workflows": ("workflows.episode.planted", "workflows.fencing.case"),
     "activities": ("activities.contracts.planted", "activities.episodes"),

@@ -25,7 +25,7 @@ from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.power.child_process import inherited
+from activities.power.processes.child_process import inherited
 from workers.connect import runtime
 from workers.embedded_process import find_binary, free_ports, is_free, server_arguments
 from workers.state_directory import HOST, Endpoint, StateDirectory

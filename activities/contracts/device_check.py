@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from policy.fence.device_check import DeviceAnswer, DeviceTidings, DeviceToCheck, NodeToCheck
+from policy.fence.device_check import DeviceAnswer, DeviceNotice, DeviceToCheck, NodeToCheck
 
 READ_AT_ONCE = 4
 """Devices of one site that a check reads side by side: fencing comes first."""
@@ -75,7 +75,7 @@ class TellDevicesRequest:
     """Devices that fell silent or are back."""
 
     cluster: str
-    tidings: tuple[DeviceTidings, ...]
+    tidings: tuple[DeviceNotice, ...]
 
 
 class FenceDeviceActivities(ABC):

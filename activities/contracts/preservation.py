@@ -131,6 +131,11 @@ class GiveUpRequest:
     before: BeforeActing | None = None
     automatic: bool = False
 
+    @property
+    def by_remediation(self) -> bool:
+        """Whether a remediation asks, which brings the look that licenses it. A preservation that hands over brings none."""
+        return self.before is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpResult:

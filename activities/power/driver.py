@@ -2,7 +2,7 @@
 
 A driver reads or commands one device and says exactly what is known afterwards (`errors.py`). It never loops until a
 state is reached, never repeats a command and never decides: that is the workflow's. Which driver serves which device is
-in `registry.py`; `ipmi.py` is the first of them.
+in `registry.py`; `ipmi/driver.py` is the first of them.
 """
 
 from __future__ import annotations

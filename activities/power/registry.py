@@ -13,31 +13,31 @@ from policy.fence.plan import PowerDevice
 
 
 def _ec2() -> DriverFactory:
-    from activities.power.ec2 import Ec2Factory
+    from activities.power.ec2.driver import Ec2Factory
 
     return Ec2Factory()
 
 
 def _ipmi() -> DriverFactory:
-    from activities.power.ipmi import IpmiFactory
+    from activities.power.ipmi.driver import IpmiFactory
 
     return IpmiFactory()
 
 
 def _gce() -> DriverFactory:
-    from activities.power.gce import GceFactory
+    from activities.power.gce.driver import GceFactory
 
     return GceFactory()
 
 
 def _redfish() -> DriverFactory:
-    from activities.power.redfish import RedfishFactory
+    from activities.power.redfish.driver import RedfishFactory
 
     return RedfishFactory()
 
 
 # One line per driver; fence agents share one, whatever their name (`factory_of`).
-DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
+DRIVER_FACTORIES: Mapping[str, Callable[[], DriverFactory]] = {
     "ec2": _ec2,
     "gce": _gce,
     "ipmi": _ipmi,
@@ -45,7 +45,7 @@ DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
 }
 
 
-LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2", "gce": "activities.power.gce_client"}
+LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2.driver", "gce": "activities.power.gce.client"}
 """Of the drivers whose client library lives in the worker itself: what has it loaded."""
 
 
@@ -72,12 +72,12 @@ def driver_for(
 
 def factory_of(name: str, further_agents: frozenset[str] = frozenset()) -> DriverFactory:
     """How devices of a driver are made, also of any fence agent that may be used. Raises PowerError."""
-    if name in DRIVERS:
-        return DRIVERS[name]()
+    if name in DRIVER_FACTORIES:
+        return DRIVER_FACTORIES[name]()
     agent = canonical(name)
     if agent is None:
-        expected = f"expected one of {', '.join(sorted(DRIVERS))} or a fence agent's name"
+        expected = f"expected one of {', '.join(sorted(DRIVER_FACTORIES))} or a fence agent's name"
         raise invalid(f"power driver {name!r} is not known: {expected}")
-    from activities.power.fence_agent import FenceAgentFactory
+    from activities.power.agents.driver import FenceAgentFactory
 
     return FenceAgentFactory(agent=agent, further=further_agents)

@@ -14,8 +14,8 @@ from functools import partial
 from urllib.parse import unquote
 
 from policy.values.moments import RESOLUTION, moment_of
-from simulator.api.kinds import StorageKey
-from simulator.api.store import DELETED, Change
+from simulator.api.storage.kinds import StorageKey
+from simulator.api.storage.store import DELETED, Change
 from simulator.bmc.machine import HAND, PowerCommand
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, condition_of, is_ready

@@ -1,4 +1,4 @@
-"""What holds where several health checks cover one node: a choice of the user's."""
+"""Several health checks cover one node: which of them holds is the user's choice."""
 
 from __future__ import annotations
 

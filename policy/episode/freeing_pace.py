@@ -1,4 +1,4 @@
-"""How many pods may be freed in a minute over a whole cluster: who was let go how many, and what is left.
+"""How many pods may be freed in a minute over a whole cluster, how many each episode was allowed, and how many are left.
 
 The scanner keeps the portions that it has handed out and is the only one that hands any out; an episode asks for one right before
 it frees, and comes back when it is told to. A portion counts until a minute after the last moment at which it may be used,

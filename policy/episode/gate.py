@@ -101,7 +101,7 @@ class Seen:
     what was pinned. devices_unread: why the latter is not known. contested: who else says that he is this machine. need: what is
     to be said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease, permit: what is wrong with them,
     "" for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody. held_by: whose mark stands on it, where
-    that is not ours; mark_unread: why that can't be told; marked: ours does. spared: why preservation keeps it. preserving: who
+    that is not ours; mark_unread: why that can't be told; marked: ours does. exempt: why preservation keeps it. preserving: who
     asks is the preservation that holds it. deletes_it: the deletion of its Machine is the asking episode's own doing.
     """
 
@@ -124,7 +124,7 @@ class Seen:
     mark_unread: str = ""
     marked: bool = False
     control_plane: Objection | None = None
-    spared: str = ""
+    exempt: str = ""
     preserving: bool = False
     deletes_it: bool = False
 
@@ -394,7 +394,7 @@ RULES: tuple[Rule, ...] = (
         weight=Weight.NOT_LICENSED,
         programs_only=True,
     ),
-    Rule(name="spared", source="S21", says=lambda seen, _: seen.spared, stops=_OFFERS, programs_only=True),
+    Rule(name="exempt", source="S21", says=lambda seen, _: seen.exempt, stops=_OFFERS, programs_only=True),
     Rule(name="control plane", source="S15", says=lambda seen, _: seen.control_plane, stops=_LOOKED),
     # Before something is given back: another episode may have switched the machine off since (S5). To be left alone needs no
     # more than one who says so, and so comes before what could not be read.

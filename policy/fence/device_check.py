@@ -115,7 +115,7 @@ class DeviceReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTidings:
+class DeviceNotice:
     """A device that fell silent, or that is back. since: its last success before, None where it has never answered."""
 
     node: str
@@ -135,7 +135,7 @@ class DeviceTidings:
 
     @property
     def identity(self) -> str:
-        """The same for every repetition of the same tidings, whatever the message says."""
+        """The same for every repetition of the same notice, whatever the message says."""
         return f"{self.endpoint} {written(self.since) if self.since is not None else ''}"
 
 
@@ -206,7 +206,7 @@ class Remembered:
         seconds = self._answered.get(node, {}).get(endpoint)
         return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
 
-    def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceTidings | None:
+    def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceNotice | None:
         """Take one answer in. What there is to tell of it, until `told` says that it has been."""
         key, since = (node.node, answer.endpoint), self.last_success(node.node, answer.endpoint)
         if answer.answer is Reachability.ANSWERS:
@@ -215,7 +215,7 @@ class Remembered:
         if node.held or not edge.get(answer.answer, False):
             return None
         silent = answer.answer is Reachability.SILENT
-        return DeviceTidings(
+        return DeviceNotice(
             node=node.node,
             node_uid=node.uid,
             endpoint=answer.endpoint,
@@ -224,10 +224,10 @@ class Remembered:
             problem=answer.problem[:LONGEST_PROBLEM],
         )
 
-    def told(self, tidings: DeviceTidings) -> None:
+    def told(self, notice: DeviceNotice) -> None:
         """People have heard it: not again until it changes."""
-        key = (tidings.node, tidings.endpoint)
-        if tidings.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
+        key = (notice.node, notice.endpoint)
+        if notice.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
             self._silent.add(key)
         else:
             self._silent.discard(key)

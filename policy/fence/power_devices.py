@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 
-from policy.fence.drivers import DRIVERS, canonical, parameters_of, unknown
+from policy.fence.drivers import DRIVER_PARAMETERS, canonical, parameters_of, unknown
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.limits import LONGEST_DELAY, LONGEST_OFF
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
@@ -74,7 +74,7 @@ class DeviceReader:
         """The cloud machine that the node's providerID names."""
         if fields.has("driver"):
             return self._device(fields, *self._driver(fields))
-        for driver, takes in DRIVERS.items():
+        for driver, takes in DRIVER_PARAMETERS.items():
             if takes.from_provider_id is not None and takes.from_provider_id(self._node.provider_id):
                 return self._device(fields, driver, takes)
         raise fields.refuse("driver", f"no driver knows the providerID of node {self._node.name}: expected the driver's name")

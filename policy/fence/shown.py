@@ -1,4 +1,4 @@
-"""A configuration for people and programs, as `fence plan` prints it: a credential shows as where it is, never as what (S12)."""
+"""A configuration for people and programs, as `fence plan` prints it: of a credential its place, never its value (S12)."""
 
 from __future__ import annotations
 

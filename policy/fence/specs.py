@@ -1,6 +1,6 @@
 """The part that our own kinds have in common: steps, devices and settings of a `FenceConfig` and of a `FencingTemplate`.
 
-Which object holds, and for whom, is `own_objects.py` and `policy/fence/templates.py`; devices are
+`own_objects.py` and `policy/fence/templates.py` say which object holds, and for which node; devices are
 `policy/fence/power_devices.py`.
 """
 

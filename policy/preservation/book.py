@@ -22,6 +22,7 @@ from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.automatic import Queue, is_automatic
 from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision
 from policy.preservation.effects import effects
+from policy.preservation.exempt import NOBODY_EXEMPT, ExemptNodes
 from policy.preservation.held import (
     BY_US,
     CONDITION,
@@ -35,7 +36,6 @@ from policy.preservation.last_to_go import PRIORITY_OURS
 from policy.preservation.mistakes import WORDS, Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
-from policy.preservation.spared import NOBODY_SPARED, Spared
 from policy.preservation.survey import DeploymentPool, deployment_name, labels_of, part_of, survey
 from policy.values.moments import later, moment_of
 from policy.values.object_refs import ObjectRef
@@ -123,7 +123,7 @@ class PreservationBook:
         self._part_of: dict[str, tuple[str, str]] = {}
         self._settling: dict[str, datetime] = {}
         """Keys of what a health check has called unhealthy so lately that no pool decides yet, until when."""
-        self.spared = NOBODY_SPARED
+        self.exempt = NOBODY_EXEMPT
         """Whom nobody is let at, as of the last `needs`."""
         self.version = 0
 
@@ -222,14 +222,14 @@ class PreservationBook:
         doubt: str = "",
     ) -> tuple[tuple[PreservationNeed, ...], int]:
         """What is not as it should be, the most urgent first, and how much more of it there is. Whom nobody is to be let at
-        meanwhile is in `spared`.
+        meanwhile is in `exempt`.
 
         sick: the names of all of whom `unhealthy` has something to say. failing: those of them that a check would have acted on,
         and since when; only those does a pool begin to keep by a check's word. begun: whom somebody was told to keep. doubt: why
         the pools are not known, "" where they are: nobody is released then.
         """
         self._wake(now)
-        self._settling, self.spared = {}, NOBODY_SPARED
+        self._settling, self.exempt = {}, NOBODY_EXEMPT
         failed_at = {key: moment for name, moment in (failing or {}).items() if self._cap(key := self._key_of(name))}
         quiet_ones = {key for name in sick if (key := self._key_of(name)) in self._quiet}
         looked_at = sorted(self._open | quiet_ones | failed_at.keys())
@@ -255,7 +255,7 @@ class PreservationBook:
             parts=parts,
             queue=Queue(barred=barred, begun={self._key_of(name) for name in begun}),
         )
-        self.spared = self._spare(found.decisions, settling)
+        self.exempt = self._exempt(found.decisions, settling)
         wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
         named = {need.victim for need in wanted}
         wanted += [need for need in farewells if need.victim not in named]
@@ -279,7 +279,7 @@ class PreservationBook:
             self._settling[key] = end
         return end <= now
 
-    def _spare(self, decisions: Iterable[PreservationDecision], settling: Iterable[str]) -> Spared:
+    def _exempt(self, decisions: Iterable[PreservationDecision], settling: Iterable[str]) -> ExemptNodes:
         """Of whom a pool may keep, nobody is let at those that are kept, or not decided upon (S21). What is being released is
         still kept until that is written."""
         kept, unsettled = dict[str, str](), set(settling)
@@ -289,7 +289,7 @@ class PreservationBook:
                 kept[held.victim] = f"it is preserved: {decision.reason}"
             elif held.key in self._settling and decision.intent is Intent.NONE and not held.ended:
                 unsettled.add(held.victim)
-        return Spared(kept=kept, unsettled=frozenset(unsettled))
+        return ExemptNodes(kept=kept, unsettled=frozenset(unsettled))
 
     def _wake(self, now: datetime) -> None:
         """What was quiet until now."""

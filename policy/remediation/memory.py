@@ -1,4 +1,4 @@
-"""What a machine inherits from those that it replaces: when that was, which attempt it was, and which steps failed.
+"""What a machine inherits from those that it replaces: when each was remediated, by which try, and which steps failed.
 
 A replacement is a new Machine with a new Node, and knows of nothing: without a memory a MachineSet whose machines fail as soon as
 they are there would be remediated in a hot loop. So the last remediation is written on the Node or Machine, and handed on to its

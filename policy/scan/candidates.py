@@ -69,10 +69,10 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
             for key in offended:
                 waiting[key][closed[0]] += 1
             continue
-        if name in known.spared.unsettled:
+        if name in known.exempt.unsettled:
             continue
         since, key, refused = _under_which(known, said, offended)
-        alone = left_alone(known, victim, spared=known.spared.kept.get(name, ""))
+        alone = left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))
         refused = alone.words if alone is not None else refused
         for other in offended:
             if other != key:
@@ -174,7 +174,7 @@ def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
     ranked = []
     for key, request in known.requests.items():
         if request.asks:
-            if request.node in known.spared.unsettled:
+            if request.node in known.exempt.unsettled:
                 continue
             refused = why_not_asked_for(known, request)
             rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
@@ -201,7 +201,7 @@ def why_not_asked_for(known: Known, request: FencingRequest) -> str:
     target = known.nodes.get(request.node)
     if target is None:
         return f"{request.ref.key} is about node {request.node}, which does not exist"
-    alone = left_alone(known, request.node, spared=known.spared.kept.get(request.node, ""))
+    alone = left_alone(known, request.node, exempt=known.exempt.kept.get(request.node, ""))
     return request.problem or target.unreadable or (alone.words if alone is not None else "")
 
 
@@ -231,22 +231,22 @@ def _under_which(
     return since, key, refused
 
 
-def held_back(known: Known, victim: str, *, spared: str = "") -> Iterator[Objection]:
-    """What keeps programs from the victim, whichever check calls for it. spared: that preservation does, where that is asked."""
+def held_back(known: Known, victim: str, *, exempt: str = "") -> Iterator[Objection]:
+    """What keeps programs from the victim, whichever check calls for it. exempt: that preservation does, where that is asked."""
     together = known.together(victim)
     seen = Seen(
         node=next((target.node for target in together if target.node is not None), None),
         machines=tuple(target.machine for target in together if target.machine is not None),
         contested=next((target.contested for target in together if target.contested), ""),
         policies=known.policies,
-        spared=spared,
+        exempt=exempt,
     )
     return objections(seen, Operation.OFFER, By.PROGRAM, known.now)
 
 
-def left_alone(known: Known, victim: str, *, spared: str = "") -> Objection | None:
+def left_alone(known: Known, victim: str, *, exempt: str = "") -> Objection | None:
     """Why nothing is to be begun about the victim until somebody takes his word back; None where nobody says so."""
-    return next((each for each in held_back(known, victim, spared=spared) if each.weight is Weight.VETOED), None)
+    return next((each for each in held_back(known, victim, exempt=exempt) if each.weight is Weight.VETOED), None)
 
 
 def _impossible(check: HealthCheck, target: JudgedTarget) -> str:

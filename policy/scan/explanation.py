@@ -1,7 +1,7 @@
-"""Why a node is, or is not, acted on: every check's opinion of it, what holds the check back, and what would unblock it.
+"""Decides what `nodewarden explain` answers: each check's opinion of a node, what holds the check back, what would unblock it.
 
-An answer for people, drawn from the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). What the scanner and
-the episodes say of the node is added by `starter/explaining.py`.
+It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/explanation_output.py` adds what the
+scanner and the episodes say of the node, and prints it all. The command is `starter/commands/explain.py`.
 """
 
 from __future__ import annotations

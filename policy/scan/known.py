@@ -25,7 +25,7 @@ from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
 from policy.objects.surroundings import Surroundings
-from policy.preservation.spared import NOBODY_SPARED, Spared
+from policy.preservation.exempt import NOBODY_EXEMPT, ExemptNodes
 from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.values.object_refs import Dialect, ObjectRef
 
@@ -45,7 +45,7 @@ class Known:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
     controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way. spared: whom preservation keeps. retries: how
+    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: whom preservation keeps. retries: how
     failed remediations are tried again where a check says nothing of it.
     """
 
@@ -70,7 +70,7 @@ class Known:
     groups: GroupTally
     requests: Mapping[str, FencingRequest] = field(default_factory=dict)
     requests_held: str = ""
-    spared: Spared = NOBODY_SPARED
+    exempt: ExemptNodes = NOBODY_EXEMPT
     retries: RetryRules = DEFAULT_RETRIES
 
     def together(self, victim: str) -> list[JudgedTarget]:

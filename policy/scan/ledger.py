@@ -33,7 +33,7 @@ from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
-from policy.preservation.spared import NOBODY_SPARED, Spared
+from policy.preservation.exempt import NOBODY_EXEMPT, ExemptNodes
 from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.scan.candidates import failing
 from policy.scan.known import BadCheck, Known
@@ -271,12 +271,12 @@ class Ledger:
         self,
         now: datetime,
         watching: Collection[str] = (),
-        spared: Spared = NOBODY_SPARED,
+        exempt: ExemptNodes = NOBODY_EXEMPT,
         told: Iterable[tuple[str, str]] = (),
     ) -> ReportParts:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone. told:
         what episodes were told of theirs."""
-        known = replace(self.known(now), spared=spared)
+        known = replace(self.known(now), exempt=exempt)
         return draw_up(known, watching=frozenset(watching), told=dict(told), names=self.names())
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:

@@ -2,7 +2,7 @@
 those live beside it in `simulator/`.
 """
 
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 
 __all__ = ["Accident", "ApiServer", "Fault"]

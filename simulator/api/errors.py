@@ -1,6 +1,6 @@
 """Refusals in the shape clients parse: a Kubernetes `Status` with its code, reason and details.
 
-Everything below the HTTP layer raises `ApiError`; handlers.py is the only place that turns one into an answer.
+Everything below the HTTP layer raises `ApiError`; `wire/door.py` is the only place that turns one into an answer.
 """
 
 from __future__ import annotations

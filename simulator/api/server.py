@@ -21,20 +21,20 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from simulator.api import moments
-from simulator.api.authorization import ADMIN, Authorization
-from simulator.api.certificates import issue
-from simulator.api.control import Control
-from simulator.api.definitions import Definitions
-from simulator.api.discovery import Discovery
-from simulator.api.door import Door
-from simulator.api.faults import Accident, Fault, Faults
-from simulator.api.garbage import Garbage
-from simulator.api.kinds import Catalogue
-from simulator.api.reading import Reading
-from simulator.api.registry import Registry
-from simulator.api.request_log import RequestLog
-from simulator.api.store import Store
-from simulator.api.writing import Writing
+from simulator.api.access.authorization import ADMIN, Authorization
+from simulator.api.access.certificates import issue
+from simulator.api.control.faults import Accident, Fault, Faults
+from simulator.api.control.pages import Control
+from simulator.api.control.request_log import RequestLog
+from simulator.api.storage.kinds import Catalogue
+from simulator.api.storage.store import Store
+from simulator.api.wire.discovery import Discovery
+from simulator.api.wire.door import Door
+from simulator.api.wire.reading import Reading
+from simulator.api.wire.writing import Writing
+from simulator.api.writes.definitions import Definitions
+from simulator.api.writes.garbage import Garbage
+from simulator.api.writes.registry import Registry
 
 _LARGEST_BODY = 3 * 1024 * 1024
 _FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from simulator.api import certificates
+from simulator.api.access import certificates
 from simulator.bmc.inventory import serial_of, system_uuid_of
 
 ADDRESS = "127.0.0.1"

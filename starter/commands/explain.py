@@ -1,4 +1,7 @@
-"""`nodewarden explain NODE`: why a node is, or is not, acted on; live, or from files."""
+"""The command `nodewarden explain NODE`: why a node is, or is not, acted on; live, or from files.
+
+Here: its options, and what it reads and asks. `policy/scan/explanation.py` decides, `starter/explanation_output.py` prints.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from starter.commands.session import ClusterOption, Exit, Output, OutputOption, 
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
-    from starter.explaining import NodeExplanation
+    from starter.explanation_output import NodeExplanation
     from workers.settings import Settings
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.")]
@@ -39,7 +42,7 @@ def explain(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.explaining import as_json, as_text
+        from starter.explanation_output import as_json, as_text
 
         answer = _from_files(filename, node, now, overlap) if filename else await _live(session, node)
         if session.output is Output.JSON:
@@ -57,7 +60,7 @@ def explain(
 
 def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
     from policy.scan.explanation import explain as explain_node
-    from starter.explaining import NodeExplanation
+    from starter.explanation_output import NodeExplanation
 
     at = moment_of(now)
     cluster = read_cluster(files, at, overlap=overlap)
@@ -70,7 +73,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     from policy.scan.explanation import explain as explain_node
     from starter.client import Nodewarden
     from starter.errors import RequestError
-    from starter.explaining import NodeExplanation
+    from starter.explanation_output import NodeExplanation
     from workers.connect import TemporalUnreachableError
 
     settings = session.settings()

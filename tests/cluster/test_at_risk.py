@@ -23,7 +23,7 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.report import ScanReport
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until

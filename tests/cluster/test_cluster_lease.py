@@ -12,7 +12,7 @@ from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE, cluster_lease_problem
 from policy.scan.report import ClusterLease
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import until

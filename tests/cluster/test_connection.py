@@ -15,7 +15,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import LEASES, NODES, PODS
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound, VersionExpired
 from activities.errors import ErrorType, error_type
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from tests.cluster.builders import node
 

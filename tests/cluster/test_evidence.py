@@ -21,7 +21,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.evidence import BundleName, Collected, CollectRequest, EvidenceFile, NotFetched, Sealed, SealRequest
 from activities.errors import ErrorType
 from policy.fence.plan import CredentialKind
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.acts.world import refused

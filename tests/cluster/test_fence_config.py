@@ -13,7 +13,7 @@ from policy.scan.admission import Because, admit
 from policy.scan.evaluation import evaluate
 from policy.scan.report import ScanReport
 from policy.values.object_refs import Dialect
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node

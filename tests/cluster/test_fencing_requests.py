@@ -17,7 +17,7 @@ from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp

@@ -10,7 +10,7 @@ from activities.cluster.acts.scan import ClusterScan
 from policy.objects.remediations import RemediationObject
 from policy.remediation.objects import INCIDENT_ANNOTATION
 from policy.scan.report import ScanReport
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, until

@@ -13,7 +13,7 @@ import pytest
 from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict
 from policy.episode.needs import Need, NeedKind
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world

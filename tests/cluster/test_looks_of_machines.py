@@ -23,7 +23,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
 from tests.cluster.machines import CLUSTER_NAME, OF_CLUSTER_API, OPENSHIFT, PAUSED, SKIP, SYSTEMS, System, machine_of
 from tests.cluster.management import management_cluster

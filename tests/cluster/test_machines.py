@@ -18,7 +18,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.publishing import Published
 from policy.checks.verdicts import Health
 from policy.scan.report import CheckReport, ScanReport
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, until

@@ -13,7 +13,7 @@ from activities.contracts.preservation import Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.mistakes import REASON
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node, until

@@ -12,7 +12,7 @@ from activities.contracts.preservation import Hold, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of

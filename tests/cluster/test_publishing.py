@@ -23,7 +23,7 @@ from activities.contracts.scan import OpenEpisode, Refusal, ScanRequest
 from policy.objects.remediations import RemediationObject
 from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until

@@ -17,7 +17,7 @@ from activities.cluster.api.paths import NODES as NODE_KIND
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING
 from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.objects.nodes import NodeView
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, until

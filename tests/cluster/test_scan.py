@@ -26,7 +26,7 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.report import ScanReport, SeenVersion
 from policy.values.object_refs import Dialect
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until

@@ -12,7 +12,7 @@ from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.scan.ledger import Ledger
 from policy.values import machine_apis
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME

@@ -52,7 +52,7 @@ from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
 from policy.fence.config import FenceStep
-from policy.fence.device_check import DeviceEventReason, DeviceTidings
+from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialRef, CutStorage
 from policy.fence.power import PowerState
 from policy.scan.report import ScanReport
@@ -352,7 +352,7 @@ async def _check(worker: ClusterConnection) -> None:
     found = await environment.run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=names))
     (node,) = [each for each in found.nodes if each.node == UNSELECTED]
     assert (len(node.devices), node.problem) == (1, "")
-    silent = DeviceTidings(
+    silent = DeviceNotice(
         node=node.node, node_uid=node.uid, endpoint="ipmi://10.0.0.8:623", reason=DeviceEventReason.FENCE_DEVICE_SILENT
     )
     await environment.run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(silent,)))

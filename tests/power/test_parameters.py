@@ -6,7 +6,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
-from policy.fence.drivers import DRIVERS
+from policy.fence.drivers import DRIVER_PARAMETERS
 from policy.fence.drivers.contract import ParameterError
 from tests.power.targets import endpoint_of
 
@@ -41,7 +41,7 @@ GCE = {"project": "a-project", "zone": "us-central1-a", "instance": "node-1"}
 )
 def test_an_endpoint_has_one_spelling(driver: str, parameters: dict[str, str], endpoint: str) -> None:
     """S9: what is pinned can be compared, and policy and driver say the same."""
-    assert DRIVERS[driver].endpoint(parameters) == endpoint == endpoint_of(driver, parameters)
+    assert DRIVER_PARAMETERS[driver].endpoint(parameters) == endpoint == endpoint_of(driver, parameters)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_endpoint_has_one_spelling(driver: str, parameters: dict[str, str], e
 )
 def test_parameters_that_cannot_be_used_are_named(driver: str, parameters: dict[str, str], parameter: str, says: str) -> None:
     with pytest.raises(ParameterError) as caught:
-        DRIVERS[driver].endpoint(parameters)
+        DRIVER_PARAMETERS[driver].endpoint(parameters)
     assert caught.value.parameter == parameter
     assert says in caught.value.problem
     with pytest.raises(PowerError, match=f"{driver}: parameter '{parameter}'") as refused:

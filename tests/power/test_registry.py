@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials
 from activities.power.errors import PowerError
-from activities.power.registry import DRIVERS, driver_for
+from activities.power.registry import DRIVER_FACTORIES, driver_for
 from policy.fence import drivers as power_drivers
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.plan import PowerDevice
@@ -80,14 +80,14 @@ PORTS = st.one_of(st.integers(-1, 70000).map(str), st.integers(0, 999).map("{:05
 
 
 def test_a_plan_may_name_every_driver_that_there_is_and_no_other() -> None:
-    assert frozenset(DRIVERS) == frozenset(power_drivers.DRIVERS)
+    assert frozenset(DRIVER_FACTORIES) == frozenset(power_drivers.DRIVER_PARAMETERS)
 
 
 @given(parameters=st.fixed_dictionaries({}, optional={"ip": ADDRESSES, "ipport": PORTS}))
 def test_a_plan_pins_the_endpoint_that_the_driver_compares(parameters: dict[str, str]) -> None:
     """S9: two spellings of one device would end every fencing as TargetChanged; what one refuses the other does too."""
     try:
-        pinned = power_drivers.DRIVERS["ipmi"].endpoint(parameters)
+        pinned = power_drivers.DRIVER_PARAMETERS["ipmi"].endpoint(parameters)
     except ParameterError:
         with pytest.raises(PowerError, match=r"'ip(port)?'"):
             endpoint_of("ipmi", parameters)

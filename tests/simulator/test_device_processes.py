@@ -19,8 +19,8 @@ from simulator.bmc.chassis import Chassis
 from simulator.redfish import service
 from simulator.redfish.service import RedfishService, start_redfish
 from tests.power.conftest import IPMI_SIM, PASSWORD, USERNAME, ipmi_driver, within
-from tests.power.processes import alive, children_of, gone, visible
-from tests.power.redfish_stand import redfish_driver
+from tests.power.processes.process_table import alive, children_of, gone, visible
+from tests.power.redfish.stand import redfish_driver
 
 ROOT = Path(__file__).parents[2]
 NAMES = [f"node-{number}" for number in range(12)]

@@ -26,7 +26,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from simulator.api.store import Change, StorageKey, Store
+from simulator.api.storage.store import Change, StorageKey, Store
 from simulator.client import ApiClient
 from tests.system import process_watch
 

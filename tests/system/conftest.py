@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.power.fence_agent_metadata import SEARCH_PATH
+from activities.power.agents.metadata import SEARCH_PATH
 from tests import report
 from tests.system.canary import RUN
 from tests.system.harness import System

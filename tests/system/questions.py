@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import Permit
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT
-from simulator.api.request_log import Write
+from simulator.api.control.request_log import Write
 from simulator.api.server import ApiServer
 from simulator.bmc.machine import HAND, PowerCommand
 from simulator.objects import JsonObject

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from policy.episode.messages import Outcome
-from simulator.api.faults import restarting
+from simulator.api.control.faults import restarting
 from simulator.resources import Resource
 from tests.deploy.manifests import path_of
 from tests.documents import documents

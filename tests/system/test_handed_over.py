@@ -21,7 +21,7 @@ from simulator.objects import JsonObject, is_ready, micro_timestamp
 from simulator.platforms.contract import DeviceFault
 from simulator.resources import LEASES, NAMESPACES, SECRETS, Resource
 from tests.cluster.fencing_requests import NAMESPACE, conditions_of, remediation
-from tests.power.agents import needs
+from tests.power.agents.scripted import needs
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.questions import CONSEQUENCES, acts, commands, opened_at, parked, standing
 from tests.system.temporal_server import TemporalServer

@@ -25,7 +25,7 @@ from simulator.platforms.pdu import PowerStrip
 from simulator.resources import SECRETS
 from simulator.storage import WriteInterval
 from tests import report
-from tests.power.agents import needs
+from tests.power.agents.scripted import needs
 from tests.system.harness import TEMPLATE_NAMESPACE, System
 from tests.system.nursery import Nursery
 from tests.system.questions import CONSEQUENCES, acts, commands, parked, traces

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.power.fence_agent import FenceAgentFactory
+from activities.power.agents.driver import FenceAgentFactory
 from policy.episode.fence_agents_remediations import GROUP, KIND, VERSION, plan_of
 from policy.episode.fencing_requests import Stage, conditions_of
 from policy.fence.plan import CredentialRef

@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from tests.power.processes import visible
+from tests.power.processes.process_table import visible
 from workers import embedded
 from workers.connect import connect
 from workers.embedded import EmbeddedServerError, EmbeddedTemporal, running_endpoint

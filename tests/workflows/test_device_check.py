@@ -36,9 +36,9 @@ from activities.errors import ErrorType, error_type, failure
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceMemory,
+    DeviceNotice,
     DeviceReport,
     DeviceRow,
-    DeviceTidings,
     DeviceToCheck,
     NodeToCheck,
     Reachability,
@@ -73,7 +73,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
     may_begin: asyncio.Event = field(default_factory=asyncio.Event)
     list_errors: int = 0
     telling_errors: int = 0
-    told: list[DeviceTidings] = field(default_factory=list)
+    told: list[DeviceNotice] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
     batches: list[tuple[str, int]] = field(default_factory=list)
     at_once: Counter[str] = field(default_factory=Counter)

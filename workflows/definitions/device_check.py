@@ -30,9 +30,9 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_message, error_type
 from policy.fence.device_check import (
     DeviceAnswer,
+    DeviceNotice,
     DeviceReport,
     DeviceRow,
-    DeviceTidings,
     DeviceToCheck,
     NodeToCheck,
     Reachability,
@@ -148,17 +148,17 @@ class DeviceCheck:
                 (node, device) for node in nodes if not node.problem and (also_held or not node.held) for device in node.devices
             ]
             answers = await self._read_sites([device for _, device in to_read])
-            rows, tidings = [row_without_device(node) for node in nodes if node.problem], list[DeviceTidings]()
+            rows, notices = [row_without_device(node) for node in nodes if node.problem], list[DeviceNotice]()
             rows += [held_row(node) for node in nodes if not node.problem and node.held and not also_held]
             for (node, device), answer in zip(to_read, answers, strict=True):
                 heard = self._remembered.hear(node, answer)
-                tidings += [heard] if heard is not None else []
+                notices += [heard] if heard is not None else []
                 self._count(node, answer)
                 rows.append(row_of(node, device, answer, self._remembered.last_success(node.node, answer.endpoint)))
             for node in nodes:
                 if not node.problem:
                     self._remembered.keep_devices(node.node, [each.device.endpoint for each in node.devices])
-            await self._tell(tidings)
+            await self._tell(notices)
             return rows
 
     # Reading and telling ----------------------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ class DeviceCheck:
             )
         return read.answers
 
-    async def _tell(self, tidings: list[DeviceTidings]) -> None:
+    async def _tell(self, notices: list[DeviceNotice]) -> None:
         """What can't be told now is told by the next check, if it still holds."""
-        for start in range(0, len(tidings), BATCH):
-            some = tuple(tidings[start : start + BATCH])
+        for start in range(0, len(notices), BATCH):
+            some = tuple(notices[start : start + BATCH])
             try:
                 await workflow.execute_activity_method(
                     FenceDeviceActivities.tell_devices,

@@ -1,4 +1,4 @@
-"""What an episode answers the object that asked for it, from its beginning to its end; nothing where no object did.
+"""An episode answers the object that asked for it, from beginning to end; without such an object it answers nobody.
 
 Telling how things go never holds the story up. The first word and the last are different: without the first whoever asked does
 not know that his wish is in hand, and without the last the scanner would find a wish without an answer and fence the node again.

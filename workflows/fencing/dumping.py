@@ -1,6 +1,6 @@
 """A node that writes its crash dump: power-off waits for it, and where its messages are trusted its pods need not.
 
-How long, and what messages are worth, is `policy/fence/kdump.py`; hearing them is `activities/evidence/kdump.py`.
+`policy/fence/kdump.py` says how long, and what messages are worth; `activities/evidence/kdump.py` hears them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The one place for activity time-outs and retries, by what the activity does to the world.
 
 Whether an error is final is decided at the client boundary (`activities/errors.py`); whether to try a *command* again is
-the workflow's decision after it has read the state, so everything that commands has exactly one attempt here.
+the workflow's decision after it has read the state, so everything that commands is tried exactly once here. The code's word is
+"try"; Temporal calls it an attempt (`maximum_attempts`).
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def remediation(cluster: str) -> ActivityConfig:
 
 
 def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
-    """Reading a device: a few attempts; that it does not answer is an answer the workflow deals with."""
+    """Reading a device: a few tries; that it does not answer is an answer the workflow deals with."""
     return ActivityConfig(
         task_queue=power_queue(site),
         start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,

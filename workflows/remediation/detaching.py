@@ -2,10 +2,10 @@
 
 When volumes of a node can't be reached and applications crash because of it, the node is marked unschedulable, the pods that
 mount them and those that crash are evicted (never deleted: S30), the volumes leave the machine, and it is restarted and marked
-schedulable. Which volumes and pods, is found out once, before anything is touched, and kept; where that is not clear the step
-has failed, and nothing was done. Pods that mount them and did not go are freed while the machine is off, and only those whose
-every volume is cut (S1); all others stay where they are until it is back. Everything else is our own fencing as a step
-(`workflows/remediation/fencing_step.py`).
+schedulable. It finds out once, before it touches anything, which volumes and pods those are, and keeps the answer; where that
+is not clear the step has failed, and nothing was done. Pods that mount them and did not go are freed while the machine is off,
+and only those whose every volume is cut (S1); all others stay where they are until it is back. Everything else is our own
+fencing as a step (`workflows/remediation/fencing_step.py`).
 """
 
 from __future__ import annotations

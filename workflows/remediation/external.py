@@ -1,4 +1,4 @@
-"""Somebody else's turn: an object is made for the controller that remediates the node, or its Machine is annotated, and followed.
+"""A step that another controller carries out: we make an object for it, or annotate the Machine, and follow its work.
 
 The contracts are medik8s', OpenShift's and Cluster API's: the object is created once from its template, says by conditions how
 far it is, is told when its time is over, and is deleted once the node has been well for long enough. Nobody's word that a node

@@ -1,4 +1,4 @@
-"""What every act that has others begin something does first, in the same activity: the last look, and the note on the target.
+"""The beginning of every act that sets others to work: the last look and the note on the target, in the same activity.
 
 The note is what a target that is lost from sight, and whoever replaces it, remember of a remediation: on its Machine, which
 outlives the Node, and on its Node, since a check of Nodes knows no Machines. So it is written before anything that could fail.
@@ -13,19 +13,13 @@ from typing import TypeVar
 
 from temporalio import activity
 
+from activities.attempt import in_time
+from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import Connections, resource_of
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.objects.livenode import (
-    Clock,
-    Edit,
-    LiveNode,
-    edit_node,
-    in_time,
-    put_annotation,
-    remove_annotation,
-)
+from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.cluster.objects.machine_reading import find_machine
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest

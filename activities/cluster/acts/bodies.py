@@ -1,4 +1,4 @@
-"""What there is of a node or machine that steps of a remediation can be taken about, read once for people who ask.
+"""The objects of a node or machine that the steps of a remediation act on, read once for people who ask.
 
 A remediation finds the same when it begins (`remediating.py`); here nothing of it is pinned.
 """

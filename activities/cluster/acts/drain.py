@@ -1,8 +1,8 @@
 """One round of a drain: ask, through the eviction API, for the pods of a node to go; disruption budgets have their say.
 
-Whom, is `policy/episode/drain.py`. A refused eviction is left to the next round and never turned into a delete (S30); rounds,
-pauses and the end of patience are the workflow's. A pod has gone when it is not there any more, or another one has its name; one
-that is terminating has not, and a drain proves nothing about what still runs (S31).
+`policy/episode/drain.py` chooses the pods. A refused eviction is left to the next round and never turned into a delete (S30);
+rounds, pauses and the end of patience are the workflow's. A pod has gone when it is not there any more, or another one has its
+name; one that is terminating has not, and a drain proves nothing about what still runs (S31).
 
 On a node that is not Ready an eviction is a deletion that nobody carries out, and it starts the clock by which Kubernetes takes
 the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer volumes are
@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import in_time
+from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.leave import require_leave
-from activities.cluster.objects.livenode import Clock, in_time, read_node
+from activities.cluster.objects.livenode import read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult

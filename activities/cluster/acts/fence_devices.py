@@ -10,6 +10,7 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
@@ -18,7 +19,6 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.plans import FENCE_NAMESPACE, configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
-from activities.cluster.objects.livenode import Clock, utc_now
 from activities.cluster.objects.reading import Readers
 from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import (
@@ -33,7 +33,7 @@ from activities.errors import ErrorType, error_type
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
-from policy.fence.device_check import DeviceEventReason, DeviceTidings, NodeToCheck, devices_of
+from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
@@ -97,8 +97,8 @@ class ClusterFenceDevices(FenceDeviceActivities):
     async def tell_devices(self, request: TellDevicesRequest) -> None:
         """One after the other. The first that can't be told ends it; when it is repeated, what was told stays as it is."""
         require_cluster(request.cluster, self._cluster)
-        for tidings in request.tidings:
-            await self._recorder.tell(_happening(tidings), quiet=REPEATED)
+        for notice in request.tidings:
+            await self._recorder.tell(_happening(notice), quiet=REPEATED)
 
     async def _find(self, connections: Readers, name: str) -> NodeToCheck:
         try:
@@ -149,12 +149,12 @@ def _held(view: NodeView) -> str:
     return mark.incident if mark is not None else ""
 
 
-def _happening(tidings: DeviceTidings) -> Happening:
+def _happening(notice: DeviceNotice) -> Happening:
     return Happening(
-        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=tidings.node),
-        uid=tidings.node_uid,
-        reason=tidings.reason,
-        message=tidings.message,
-        warning=tidings.reason is DeviceEventReason.FENCE_DEVICE_SILENT,
-        identity=tidings.identity,
+        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=notice.node),
+        uid=notice.node_uid,
+        reason=notice.reason,
+        message=notice.message,
+        warning=notice.reason is DeviceEventReason.FENCE_DEVICE_SILENT,
+        identity=notice.identity,
     )

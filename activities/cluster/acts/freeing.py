@@ -17,6 +17,8 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.cut_workload import behind_cut
 from activities.cluster.acts.isolation import OUR_TAINT, another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -28,18 +30,7 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
-from activities.cluster.objects.livenode import (
-    Clock,
-    Edit,
-    LiveNode,
-    append_taint,
-    edit_node,
-    find_node,
-    in_time,
-    readable_mark,
-    remove_taint,
-    utc_now,
-)
+from activities.cluster.objects.livenode import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark, remove_taint
 from activities.cluster.objects.marks import is_ours, owner, require_pinned, write_mark
 from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,

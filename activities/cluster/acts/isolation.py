@@ -11,25 +11,24 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.drain import Drainer
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.livenode import (
-    Clock,
     Edit,
     LiveNode,
     append_taint,
     cordon,
     edit_node,
-    in_time,
     readable_mark,
     remove_annotation,
     remove_taint,
     remove_taints,
     uncordon,
-    utc_now,
 )
 from activities.cluster.objects.machine_reading import read_subject
 from activities.cluster.objects.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark

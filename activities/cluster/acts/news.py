@@ -10,12 +10,14 @@ from dataclasses import replace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.objects.livenode import Clock, Edit, LiveNode, edit_node, in_time, readable_mark, utc_now
+from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.news import News, OffNote, RepetitionActivities, RepetitionRequest, ToldEvent

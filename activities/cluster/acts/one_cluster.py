@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import Connections
-from activities.cluster.objects.livenode import Clock, utc_now
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 

@@ -17,6 +17,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.beginning import Beginning, Look
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -27,7 +29,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
 from activities.cluster.live.leave import require_go, require_leave
-from activities.cluster.objects.livenode import Clock, LiveNode, in_time, observe, utc_now
+from activities.cluster.objects.livenode import LiveNode, observe
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, LookResult, Target
@@ -114,7 +116,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         sight, over = await self._unless_over(request)
         if over is not None:
             return over
-        if request.before is None:
+        if not request.by_remediation:
             try:
                 await self._require_look(sight, request)
             except ApplicationError as error:
@@ -289,9 +291,9 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
         if keeps(held, self._clock()):
             return "somebody asks for it to be preserved" if held.failed else "it is well again"
-        if held.well and request.unhealthy and request.before is None:
+        if held.well and request.unhealthy and not request.by_remediation:
             return "its Node says that it is well again"
-        if sight.node is not None and sight.node.view.control_plane and request.before is None:
+        if sight.node is not None and sight.node.view.control_plane and not request.by_remediation:
             # A member of a control plane is given up by a remediation only (S15).
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")

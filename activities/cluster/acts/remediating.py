@@ -1,4 +1,4 @@
-"""Remediate: pin whom it is about, ask the owner of a Machine or its operator, follow what becomes of it, remember.
+"""Remediate: pin the target, ask the owner of a Machine or its operator, follow what becomes of it, remember.
 
 Each act looks live and writes with the version it has read, so that a repetition finds its own work and another Machine of the
 same name is never touched (S9). Asking for a deletion is `preserving.py`, objects of other controllers are
@@ -14,6 +14,8 @@ from functools import partial
 
 from temporalio import activity
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.beginning import Beginning, Look
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -24,16 +26,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import checks_of
-from activities.cluster.objects.livenode import (
-    Clock,
-    LiveNode,
-    find_node,
-    in_time,
-    observe,
-    pinned_of,
-    readable_mark,
-    utc_now,
-)
+from activities.cluster.objects.livenode import LiveNode, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machine_reading import (
     LiveMachine,
     Subject,

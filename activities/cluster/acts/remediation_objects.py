@@ -1,7 +1,7 @@
 """Remediation objects of other controllers: created once, looked at, told that their time is over, taken back.
 
-What an object says, and whose it is, is `policy/remediation/objects.py`. Creating one is what sets a remediation going, so that
-it alone is licensed and looked at first (S20); all else ends something or notes something. An object is created under a name that
+`policy/remediation/objects.py` decides what an object says, and whose it is. Creating one sets a remediation going, so only
+that is licensed and looked at first (S20); all else ends something or notes something. An object is created under a name that
 follows from its target and template, so that a lost answer is settled by asking again: a second try finds the first (S33).
 """
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from temporalio import activity
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.beginning import Beginning, Look
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -21,7 +23,7 @@ from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
-from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
+from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest

@@ -16,11 +16,10 @@ from typing import Any, Self
 
 from temporalio import activity
 
-from activities.clocks import wrong_clock
+from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.objects.livenode import utc_now
 from activities.cluster.report.at_risk import RiskKeeping
 from activities.cluster.report.mistakes import MistakeKeeping
 from activities.cluster.report.nodefences import NodeFences

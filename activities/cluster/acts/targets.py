@@ -11,6 +11,8 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -21,18 +23,7 @@ from activities.cluster.live.needs import kinds_for, require_kind, with_live_del
 from activities.cluster.live.nodelease import release_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import answer
-from activities.cluster.objects.livenode import (
-    Clock,
-    Edit,
-    LiveNode,
-    edit_node,
-    in_time,
-    observe,
-    pinned_of,
-    read_node,
-    readable_mark,
-    utc_now,
-)
+from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, observe, pinned_of, read_node, readable_mark
 from activities.cluster.objects.machine_reading import read_subject
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import NodeFences

@@ -1,4 +1,4 @@
-"""What each kind of object is to a ledger: one way in, for the watches of a live cluster and for files alike.
+"""How each kind of object enters a ledger: one way in, for the watches of a live cluster and for files alike.
 
 Health checks go through `policy/dialects`; a bad one is put as bad, never dropped. What tells of upgrades and of etcd is folded
 into one `Surroundings`.

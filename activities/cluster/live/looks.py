@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import LeaseView, cluster_lease_problem
 from activities.cluster.api.machine_paths import Connections
@@ -24,7 +25,7 @@ from activities.cluster.live.identities import Identities
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request, is_another
-from activities.cluster.objects.livenode import Clock, LiveNode, find_node, observe, utc_now
+from activities.cluster.objects.livenode import LiveNode, find_node, observe
 from activities.cluster.objects.machine_reading import Subject, find_check, read_subject
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.reading import Readers

@@ -10,12 +10,13 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from activities.attempt import in_time
+from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.leases import LeaseView, micro_time, read_lease
 from activities.cluster.api.paths import LEASES, NAMESPACES
 from activities.cluster.api.refusals import ObjectExists, ObjectNotFound
-from activities.cluster.objects.livenode import Clock, in_time, utc_now
 from activities.contracts.target import ReleaseRequest, Target
 from policy.remediation.objects import INCIDENT_ANNOTATION
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
-from activities.cluster.objects.livenode import Clock
 from activities.cluster.objects.reading import ApiReader
 from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds
 from activities.errors import ErrorType, failure

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 import orjson
 
-from activities.attempt import ATTEMPT_ENDS
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODES
@@ -30,13 +28,7 @@ from policy.objects.marks import Mark, mark_of
 from policy.objects.nodes import NodeView, Taint
 from policy.values.errors import PolicyError
 
-Clock = Callable[[], datetime]
 Operations = tuple[JsonObject, ...]
-
-
-def utc_now() -> datetime:
-    """The worker's clock."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +102,6 @@ async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[
         return ActResult(changed=True, detail=change.detail, added=added)
 
     return await edit(f"Node/{name}", once)
-
-
-def in_time(not_after: datetime | None, now: datetime, act: str) -> None:
-    """Refuse what was to be begun earlier (S20): the reasons for it may have gone since. Whoever writes asks this last, since the
-    worker may have stood still after it had read (S45)."""
-    limit = min((each for each in (not_after, ATTEMPT_ENDS.get()) if each is not None), default=None)
-    if limit is not None and now > limit:
-        raise failure(ErrorType.EXPIRED, f"{act}: not begun, it was to begin by {limit.isoformat()} and it is {now.isoformat()}")
 
 
 def readable_mark(node: NodeView) -> Mark | None:

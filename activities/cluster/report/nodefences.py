@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
+from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODE_FENCES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.objects.livenode import Clock, utc_now
 from activities.contracts.news import Shown
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type

@@ -1,10 +1,10 @@
-"""Which collections of a cluster are followed, and what each change of them is to the ledger.
+"""Which collections of a cluster are followed, and what each change of them tells the ledger.
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
 health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
 asked for none; remediation objects from the first check on that names their template. A kind that the server does not know is
 looked for when its definition comes, and every few minutes. Cluster API's objects may live behind another connection (a
-management cluster). How fresh all of it is, is judged in `view.py`.
+management cluster). `view.py` judges how fresh all of it is.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class ClusterView:
             doubt=self._watches.pools_doubt,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching, self._book.spared, told),
+            self.ledger.report_parts(now, watching, self._book.exempt, told),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,

@@ -12,7 +12,7 @@ from policy.fence.agents import AGENT_PREFIX, canonical
 from policy.fence.config import FenceSettings
 from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
 from policy.fence.configmaps.shelf import ConfigMap
-from policy.fence.drivers import DRIVERS, parameters_of
+from policy.fence.drivers import DRIVER_PARAMETERS, parameters_of
 from policy.fence.findings import Findings
 from policy.fence.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 
@@ -72,5 +72,5 @@ def _with(settings: FenceSettings, line: Line) -> FenceSettings:
 def is_common_parameter(written: str) -> bool:
     """Whether the key is a parameter that some driver knows, so that it may stand here for all nodes."""
     agents = parameters_of(f"{AGENT_PREFIX}any")
-    drivers = {**DRIVERS, **({f"{AGENT_PREFIX}any": agents} if agents is not None else {})}
+    drivers = {**DRIVER_PARAMETERS, **({f"{AGENT_PREFIX}any": agents} if agents is not None else {})}
     return any(canonical(name, written) in {*takes.names, *takes.secret} for name, takes in drivers.items())

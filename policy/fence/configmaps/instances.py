@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from policy.fence.configmaps.definitions import Definition
 from policy.fence.configmaps.lines import Line
-from policy.fence.drivers import DRIVERS
+from policy.fence.drivers import DRIVER_PARAMETERS
 from policy.fence.drivers.contract import DriverParameters
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
@@ -23,14 +23,14 @@ def instance_driver(
     node: NodeView, method: Definition, common: Mapping[str, Line]
 ) -> tuple[str, DriverParameters, Mapping[str, str]]:
     """The driver, what it takes, and what follows from the node's name. Raises UnknownInstanceError saying what to write."""
-    for name, takes in DRIVERS.items():
+    for name, takes in DRIVER_PARAMETERS.items():
         if node.provider_id and takes.from_provider_id is not None and takes.from_provider_id(node.provider_id):
             return name, takes, {}
     if not node.provider_id:
         written = {key for key, line in {**common, **method.parameters}.items() if line.value}
         for name, needed in BY_NAME.items():
-            if name in DRIVERS and needed <= written:
-                return name, DRIVERS[name], {"instance": node.name}
+            if name in DRIVER_PARAMETERS and needed <= written:
+                return name, DRIVER_PARAMETERS[name], {"instance": node.name}
     raise UnknownInstanceError(
         *method.place,
         f"{method.name}: {_what(node)}; write a FencingTemplate, a FenceConfig or ConfigMap fence-config-node-{node.name}",

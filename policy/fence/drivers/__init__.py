@@ -15,7 +15,7 @@ from policy.fence.drivers.gce import GCE
 from policy.fence.drivers.ipmi import IPMI
 from policy.fence.drivers.redfish import REDFISH
 
-DRIVERS: Mapping[str, DriverParameters] = {
+DRIVER_PARAMETERS: Mapping[str, DriverParameters] = {
     "ec2": EC2,
     "gce": GCE,
     "ipmi": IPMI,
@@ -31,12 +31,12 @@ def canonical(driver: str) -> str:
 
 def parameters_of(driver: str) -> DriverParameters | None:
     """What a driver of that name takes; None where there is none."""
-    return DRIVERS.get(driver) or fence_agents.parameters_of(driver)
+    return DRIVER_PARAMETERS.get(driver) or fence_agents.parameters_of(driver)
 
 
 def known_drivers() -> str:
     """The names that a plan may use, for people."""
-    return ", ".join(sorted(DRIVERS))
+    return ", ".join(sorted(DRIVER_PARAMETERS))
 
 
 def unknown(driver: str) -> str:

@@ -1,4 +1,4 @@
-"""EC2 instances: `region` and `instance`, which a Node's providerID usually gives, and as one likes an endpoint and a quarantine.
+"""EC2 instances: `region` and `instance`, which a Node's providerID usually gives, and optionally an endpoint and a quarantine.
 
 The worker's own identity (an instance profile, a pod's role) is enough; keys of an IAM user come from a reference.
 """

@@ -1,4 +1,4 @@
-"""IPMI over the network: `ip`, and as one likes `ipport`, `cipher` (3, 17) and `privilege` (operator, administrator)."""
+"""IPMI over the network: `ip`, and optionally `ipport`, `cipher` (3, 17) and `privilege` (operator, administrator)."""
 
 from __future__ import annotations
 

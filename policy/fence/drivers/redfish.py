@@ -1,4 +1,4 @@
-"""Redfish over HTTPS: `ip`, and as one likes `ipport`, `system`, `scheme`, `ssl-insecure` and `ca-file`.
+"""Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure` and `ca-file`.
 
 `system` is the path or the id of one machine of the service (`1` is `/redfish/v1/Systems/1`); without it the service must have
 only one. Certificates are verified unless `ssl-insecure` is asked for, and plain HTTP is spoken only where `scheme` is `http`:

@@ -14,7 +14,7 @@ from activities.contracts.target import FreeRequest
 from activities.errors import ErrorType
 from policy.episode.messages import Acknowledgement, OffProof
 from policy.fence.power import PowerState
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import ENDPOINT, NODE, NOW, OUT_OF_SERVICE, World, off_proof, our_mark, refused, word
 
 SECOND = "ipmi://10.0.1.7:623"

@@ -14,7 +14,7 @@ import pytest
 from activities.errors import ErrorType
 from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import NODE, World, refused
 
 Saying = Callable[[World], Awaitable[Any]]

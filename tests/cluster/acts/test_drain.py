@@ -14,7 +14,7 @@ from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
 from policy.fence.plan import Chosen
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
 from tests.cluster.acts.world import World, our_mark, refused
 from tests.policy.fencing_builders import a_cluster_config

@@ -13,7 +13,7 @@ from activities.errors import ErrorType
 from policy.episode.needs import Need, NeedKind
 from policy.fence.configmaps.reading import read_config_maps
 from policy.objects.nodes import NodeView
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.test_pinning import pin
 from tests.cluster.acts.world import NODE, World, refused
 from tests.policy.fence.builders import config, ipmi

@@ -14,8 +14,8 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
-from policy.fence.device_check import DeviceEventReason, DeviceTidings, NodeToCheck
-from simulator.api.faults import Accident, Fault
+from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import EVENTS
 from tests.cluster.acts.test_fence_configuration import add_config_map
 from tests.cluster.acts.world import CLUSTER, NOW, World, our_mark, refused
@@ -132,8 +132,8 @@ async def test_what_is_not_there_is_asked_for_once_and_what_failed_is_asked_for_
     assert ready.server.requests.total("list", "nodes", OURS) == 1
 
 
-def tidings(**changes: Any) -> DeviceTidings:
-    plain = DeviceTidings(
+def notice(**changes: Any) -> DeviceNotice:
+    plain = DeviceNotice(
         node=NODE,
         node_uid="uid-7",
         endpoint="ipmi://10.0.0.7:623",
@@ -145,9 +145,9 @@ def tidings(**changes: Any) -> DeviceTidings:
 
 
 async def test_silence_and_return_are_events_on_the_node_and_a_repeated_request_tells_nothing_twice(ready: World) -> None:
-    devices, back = devices_of(ready), tidings(reason=DeviceEventReason.FENCE_DEVICE_ANSWERS)
+    devices, back = devices_of(ready), notice(reason=DeviceEventReason.FENCE_DEVICE_ANSWERS)
     for _ in range(2):
-        await ActivityEnvironment().run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(tidings(), back)))
+        await ActivityEnvironment().run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(notice(), back)))
     items = (await ready.others.list(EVENTS.path(namespace="default")))["items"]
     events = {item["reason"]: item for item in items}
     silent = events["FenceDeviceSilent"]

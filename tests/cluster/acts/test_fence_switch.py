@@ -15,7 +15,7 @@ from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.needs import Need, NeedKind
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.objects import micro_timestamp, timestamp
 from tests.cluster.acts.world import CHECK_REF, NODE, NOW, World, refused
 from tests.policy.fencing_builders import a_cluster_config, a_policy

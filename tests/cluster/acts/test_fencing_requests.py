@@ -15,7 +15,7 @@ from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused
 from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition

@@ -23,7 +23,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.resources import LEASES, NODES
 from tests.cluster.acts.world import (

@@ -25,7 +25,7 @@ from policy.episode.events import WARNINGS, EventReason
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof
 from policy.fence.config import FenceStep
 from policy.scan.repeats import Repetition
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
 from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, refused

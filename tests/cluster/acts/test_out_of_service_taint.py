@@ -10,7 +10,7 @@ import pytest
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
 from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark, refused
 from tests.vectors.fencing import VECTORS

@@ -14,7 +14,7 @@ from activities.errors import ErrorType
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import (
     CHECK_REF,
     CHECKS,

@@ -22,7 +22,7 @@ from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.objects import SEVERAL_ANNOTATION
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject, timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster import builders

@@ -13,7 +13,7 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.news import News, OffNote, ToldEvent
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities, TellRequest
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import EVENTS
 from tests.cluster.acts.world import NODE, NOW, World, our_mark
 

@@ -12,7 +12,7 @@ from activities.cluster.acts.freeing import PARALLEL_DELETES
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeResult, Workload
 from activities.errors import ErrorType
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.resources import ATTACHMENTS, CLAIMS, PODS
 from tests.cluster.acts.world import NODE, NOW, World, refused
 from tests.policy.fencing_builders import a_cluster_config, a_policy

@@ -22,7 +22,7 @@ from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES

@@ -86,7 +86,7 @@ SITUATIONS: dict[str, list[Seen]] = {
     "its condition `Preserved`, to the preservation that holds it": [
         replace(FREE, node=replace(HELD, conditions=also(KEPT).conditions), preserving=True)
     ],
-    "the report's decision that it is kept": [replace(FREE, spared="it is preserved")],
+    "the report's decision that it is kept": [replace(FREE, exempt="it is preserved")],
     "`remediation.medik8s.io/exclude-from-remediation=true` on the Node": [
         replace(FREE, node=labelled(**{"remediation.medik8s.io/exclude-from-remediation": "true"}))
     ],
@@ -215,7 +215,7 @@ def test_no_brake_and_no_program_s_reason_keeps_a_machine_down() -> None:
         policies=FencePolicies(switched_off=("ada",)),
         permit="not held",
         node=tainted("karpenter.sh/disrupted"),
-        spared="kept",
+        exempt="kept",
     )
     assert objection(braked, Operation.GIVE_BACK, By.PROGRAM, NOW) is None
     assert objection(replace(FREE, cluster_lease="it has lapsed", marked=True), Operation.GIVE_BACK, By.PROGRAM, NOW) is None

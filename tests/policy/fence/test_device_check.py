@@ -10,8 +10,8 @@ import pytest
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceMemory,
+    DeviceNotice,
     DeviceRow,
-    DeviceTidings,
     DeviceToCheck,
     NodeToCheck,
     Reachability,
@@ -35,7 +35,7 @@ def answer(kind: Reachability = Reachability.ANSWERS, *, hour: float = 0, state:
     return DeviceAnswer(endpoint=BMC.endpoint, answer=kind, at=at, state=state, latency=timedelta(milliseconds=99.6))
 
 
-def told(remembered: Remembered, *answers: DeviceAnswer, node: NodeToCheck = NODE) -> list[DeviceTidings]:
+def told(remembered: Remembered, *answers: DeviceAnswer, node: NodeToCheck = NODE) -> list[DeviceNotice]:
     """What is told of these answers, one after the other."""
     found = []
     for each in answers:

@@ -102,7 +102,7 @@ class Fleet:
         """As `ClusterView.report` does."""
         failing = self.ledger.failing(self.now, tuple(watching)) if self.book.keeps_failed else None
         needs, _ = self.book.needs(self.now, self.ledger.sickness_of, self.ledger.sick_nodes, failing=failing, begun=tuple(begun))
-        parts = self.ledger.report_parts(self.now, tuple(watching), self.book.spared)
+        parts = self.ledger.report_parts(self.now, tuple(watching), self.book.exempt)
         return Scan({need.victim: need for need in needs}, parts)
 
     def held(self, name: str) -> Held:
@@ -426,9 +426,9 @@ class History(Fleet):
             self.annotate(name, MARK_ANNOTATION, mark_text(name))
         for name in self.nodes.keys() - self.fenced:
             verdict = self.ledger.sickness_of(name)
-            settled = name not in self.book.spared.unsettled
+            settled = name not in self.book.exempt.unsettled
             if verdict and settled:
-                assert name in self.book.spared.kept or name in found.admitted, "neither kept nor fenced"
+                assert name in self.book.exempt.kept or name in found.admitted, "neither kept nor fenced"
         return found
 
     def write(self, need: PreservationNeed) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.api.schema import validate
+from simulator.api.writes.schema import validate
 from tests.simulator.api.client import (
     DEFINITIONS,
     GADGETS,

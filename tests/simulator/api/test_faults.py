@@ -5,7 +5,7 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from simulator.api.faults import Accident, Fault, restarting
+from simulator.api.control.faults import Accident, Fault, restarting
 from simulator.api.server import ApiServer
 from tests.simulator.api.client import CONFIG_MAPS, DEFINITIONS, GADGETS, NODES, Client, config_map, definition, node
 

@@ -10,12 +10,12 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.api.kinds import Catalogue
-from simulator.api.registry import Registry
-from simulator.api.selectors import select
-from simulator.api.store import Store
-from simulator.api.views import PlainView
-from simulator.api.watch import Watch, WatchRequest
+from simulator.api.storage.kinds import Catalogue
+from simulator.api.storage.selectors import select
+from simulator.api.storage.store import Store
+from simulator.api.wire.views import PlainView
+from simulator.api.wire.watch import Watch, WatchRequest
+from simulator.api.writes.registry import Registry
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["create", "label", "touch", "delete"]), st.sampled_from("abc"), st.sampled_from("xy")),

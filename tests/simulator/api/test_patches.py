@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.api.errors import ApiError
-from simulator.api.patch import json_patch, merge_patch, strategic_merge_patch
+from simulator.api.writes.patch import json_patch, merge_patch, strategic_merge_patch
 from tests.simulator.api.client import CONFIG_MAPS, JSON_PATCH, NODES, Client, config_map, node
 
 JSON = st.recursive(

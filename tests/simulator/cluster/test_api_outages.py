@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.objects import is_ready
 from tests.simulator.cluster.conftest import FAST, Observer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from simulator.api.faults import Accident, Fault
+from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import (
     ApiAddress,

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from simulator.__main__ import main
-from tests.power.processes import alive
+from tests.power.processes.process_table import alive
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -10,7 +10,7 @@ import pytest
 
 from simulator.client import ApiClient
 from simulator.resources import SECRETS
-from tests.power.processes import alive
+from tests.power.processes.process_table import alive
 from tests.simulator.cluster.conftest import Observer, small_cluster
 
 pytestmark = pytest.mark.timeout(60)

@@ -1,0 +1,320 @@
+"""Any agent of the fence-agents package as a power driver: one run of the agent for each question and each command.
+
+An agent's exit status and words prove nothing (S2). Every failure is status 1, whatever happened, so a question is asked first,
+in a run of its own: what fails there has commanded nothing, and can be told apart; a command that does not end well may have been
+carried out. Its own waiting and repeating is kept short of our deadline, for `power_timeout` counts readings and not seconds.
+
+Some agents call a plug off that the device does not have (SNMP 2c ones among them). So off counts only for a plug that the agent
+lists, or that it has lately called on (S3).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from activities.errors import ErrorType
+from activities.power.agents import answers
+from activities.power.agents.input import agent_input
+from activities.power.agents.metadata import SEARCH_PATH, InstalledAgent, installed
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
+from activities.power.errors import PowerError, invalid, parameters_of
+from activities.power.processes import child_process
+from activities.power.processes.child_process import Ended
+from policy.episode.messages import Reading
+from policy.fence.drivers import fence_agents
+from policy.fence.drivers.agent_metadata import AgentMetadata, Fitting, fitted
+from policy.fence.drivers.agent_parameters import FILES, canonical_name, refusal
+from policy.fence.power import PowerCapability, PowerState
+
+SIGHTING_LASTS = 600.0
+"""Seconds for which a plug that was seen need not be listed again."""
+
+MARGIN = 0.5
+"""Seconds between the time that an agent is given and its end by force."""
+
+_seen: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceAgentFactory:
+    """One agent as the registry knows it. further: agents that this worker takes besides the published ones."""
+
+    agent: str
+    further: frozenset[str] = frozenset()
+    search_path: str = SEARCH_PATH
+
+    def endpoint_of(self, parameters: Mapping[str, str]) -> str:
+        """The endpoint to pin."""
+        with parameters_of(self.agent):
+            return fence_agents.endpoint(self.agent, parameters)
+
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> FenceAgentDriver:
+        """The driver of one plug."""
+        self._refuse_what_is_not_allowed()
+        endpoint = self.endpoint_of(parameters)
+        named = {canonical_name(key) for key in parameters}
+        secrets: dict[str, str] = {}
+        for key, value in credentials.values.items():
+            name = canonical_name(key)
+            problem = refusal(name) or _problem_of_secret(name, value)
+            if problem is not None:
+                raise invalid(f"{endpoint}: credential {key!r}: {problem}")
+            if name in named or secrets.get(name, value) != value:
+                raise invalid(f"{endpoint}: credential {key!r} is given twice")
+            secrets[name] = value
+        return FenceAgentDriver(
+            agent=self.agent,
+            endpoint=endpoint,
+            parameters=parameters,
+            secrets=secrets,
+            credentials=credentials,
+            search_path=self.search_path,
+        )
+
+    def _refuse_what_is_not_allowed(self) -> None:
+        reason = fence_agents.refusal(self.agent)
+        if reason is not None:
+            raise invalid(f"{self.agent} can't be used: {reason}")
+        if self.agent in fence_agents.PUBLISHED or self.agent in self.further:
+            return
+        why = fence_agents.NOT_BY_DEFAULT.get(self.agent, "it is none of the published package's")
+        raise invalid(f"{self.agent} is not allowed on this worker: {why}; the setting worker.fence_agents adds agents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceAgentDriver:
+    """One plug behind one agent. Holds nothing open."""
+
+    agent: str
+    endpoint: str
+    parameters: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
+    credentials: DeviceCredentials = field(repr=False)
+    search_path: str = SEARCH_PATH
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """An agent does not say which machine it serves."""
+        known = {PowerCapability.READ, PowerCapability.OFF, PowerCapability.ON}
+        return frozenset(known | {PowerCapability.NMI} if fence_agents.pulses_interrupt(self.agent) else known)
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """The agent's `status`."""
+        run = await self._begin("read", deadline)
+        asked_at = datetime.now(UTC)
+        state, detail = await run.status()
+        if state is PowerState.OFF:
+            state, detail = await run.confirmed_off()
+        said = "; ".join((*((detail,) if detail else ()), *run.warnings))
+        return Reading(endpoint=self.endpoint, state=state, at=asked_at, detail=said)
+
+    async def off(self, deadline: Deadline) -> None:
+        """The agent's `off`, which it sends once, and not at all where it finds the plug off."""
+        run = await self._begin("off", deadline)
+        state, detail = await run.status()
+        if state is PowerState.OFF:
+            state, detail = await run.confirmed_off()
+        run.refuse_unknown(state, detail)
+        await run.command("off")
+
+    async def on(self, deadline: Deadline) -> None:
+        """The agent's `on`, sent once. It restores, so a plug that is called off and can't be listed is no obstacle."""
+        run = await self._begin("on", deadline)
+        run.refuse_unknown(*await run.status())
+        await run.command("on")
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """The agent's `diag`."""
+        run = await self._begin("nmi", deadline)
+        if "diag" not in run.metadata.actions:
+            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {self.agent} has no action diag; nothing was sent")
+        run.refuse_unknown(*await run.status())
+        await run.command("diag")
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:  # noqa: ARG002 - the contract's
+        """Not to be had from an agent."""
+        raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: agents do not say which machine they serve")
+
+    async def _begin(self, operation: str, deadline: Deadline) -> _Act:
+        refuse_late(self.endpoint, operation, deadline)
+        found = await installed(self.agent, deadline, search_path=self.search_path)
+        metadata = found.metadata
+        missing = {"status", "on", "off"} - metadata.actions
+        if missing:
+            raise invalid(f"{self.agent} has no {', '.join(sorted(missing))}: it can't switch and prove a power state")
+        if "port_as_ip" in metadata.parameters and not fence_agents.has_plugs(self.agent) and "plug" in _names(self.parameters):
+            raise invalid(f"{self.endpoint}: {self.agent} has no plugs and would ignore this one: expected the machine's own ip")
+        with parameters_of(self.endpoint):
+            fitting = fitted(metadata, {**self.parameters, **self.secrets})
+        return _Act(driver=self, operation=operation, deadline=deadline, found=found, fitting=fitting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Act:
+    """One operation: the runs of the agent that it takes, within one deadline."""
+
+    driver: FenceAgentDriver
+    operation: str
+    deadline: Deadline
+    found: InstalledAgent
+    fitting: Fitting
+
+    @property
+    def metadata(self) -> AgentMetadata:
+        return self.found.metadata
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.fitting.warnings
+
+    async def status(self) -> tuple[PowerState, str]:
+        """What the agent says of the plug. Raises where it ends without saying anything; nothing was commanded then."""
+        ended = await self._run("status")
+        state = answers.state(ended)
+        if state is PowerState.ON:
+            _see(self.driver.endpoint)
+        if state is not PowerState.UNKNOWN:
+            return state, ""
+        if ended.returncode in answers.STATUS:
+            return PowerState.UNKNOWN, f"{self.driver.agent} ended with status {ended.returncode} and said {self._words(ended)!r}"
+        if ended.timed_out or ended.returncode < 0:
+            raise self._failure(ErrorType.UNREACHABLE, "no answer before the deadline; nothing was commanded")
+        kind = answers.hint(ended)
+        if kind is ErrorType.TRANSIENT:
+            await self._refuse_missing_plug()
+        raise self._failure(kind, f"{self._words(ended)}; nothing was commanded")
+
+    async def confirmed_off(self) -> tuple[PowerState, str]:
+        """Off, for a plug that there is. Raises InvalidConfig where the agent lists others and not this one (S3)."""
+        plug = self._plug
+        if plug is None or "list" not in self.metadata.actions or _was_seen(self.driver.endpoint):
+            _see(self.driver.endpoint)
+            return PowerState.OFF, ""
+        ended = await self._run("list")
+        listed = answers.listed(ended)
+        if ended.returncode != 0 or ended.timed_out:
+            return (
+                PowerState.UNKNOWN,
+                f"it says off, but its plugs can't be listed, and a missing one is off too: {self._words(ended)}",
+            )
+        if listed is not None and not answers.is_listed(plug, self._switch, listed):
+            raise self._missing(plug, listed)
+        _see(self.driver.endpoint)
+        return PowerState.OFF, ""
+
+    def refuse_unknown(self, state: PowerState, detail: str) -> None:
+        """A device that can't be read is not commanded: a lost answer there could not be told from a lost command."""
+        if state is PowerState.UNKNOWN:
+            raise self._failure(ErrorType.TRANSIENT, f"its state is not known, so nothing was commanded: {detail}")
+
+    async def command(self, action: str) -> None:
+        """Have the agent do something. From here on whatever goes wrong may have been carried out (S34)."""
+        refuse_late(self.driver.endpoint, self.operation, self.deadline)
+        ended = await self._run(action)
+        if ended.timed_out or ended.returncode < 0:
+            message = f"{self.driver.agent} had not ended by the deadline; it may have been carried out"
+            raise self._failure(ErrorType.AMBIGUOUS, message)
+        if ended.returncode != 0:
+            raise self._failure(ErrorType.AMBIGUOUS, f"{self._words(ended)}; it may have been carried out")
+
+    @property
+    def _plug(self) -> str | None:
+        given = {canonical_name(key): value for key, value in self.driver.parameters.items()}
+        return given.get("plug", given.get("uuid")) if self.metadata.has("separator") else None
+
+    @property
+    def _switch(self) -> str:
+        return {canonical_name(key): value for key, value in self.driver.parameters.items()}.get("switch", "1")
+
+    async def _refuse_missing_plug(self) -> None:
+        """A device that answered and gave no state may not have the plug: then it never will."""
+        if self._plug is not None and "list" in self.metadata.actions:
+            listed = answers.listed(await self._run("list"))
+            if listed is not None and not answers.is_listed(self._plug, self._switch, listed):
+                raise self._missing(self._plug, listed)
+
+    async def _run(self, action: str) -> Ended:
+        seconds = self.deadline.remaining().total_seconds()
+        if seconds <= 0:
+            raise self._failure(ErrorType.UNREACHABLE, f"no time was left for {action!r}; nothing was commanded")
+        values = {**self.fitting.values, **timing(self.metadata, self.fitting.values, action, seconds - MARGIN)}
+        values |= {name: value for name, value in _OURS.items() if self.metadata.has(name)}
+        values["action"] = action
+        patience = max(0.5, min(2.0, (seconds - MARGIN) / 4))
+        with agent_input(self.metadata, values, secrets=self.driver.secrets, patience=patience) as told:
+            # `timeout` ends the agent and its tools where this worker is killed before the deadline (S34).
+            guard = ("timeout", "--signal=KILL", f"{seconds + MARGIN:.1f}", str(self.found.program))
+            return await child_process.run(guard, told.lines, self.deadline, environment=told.environment)
+
+    def _words(self, ended: Ended) -> str:
+        return answers.words(ended, self.driver.credentials.hidden_in)
+
+    def _missing(self, plug: str, listed: Mapping[str, str]) -> PowerError:
+        return self._failure(
+            ErrorType.INVALID_CONFIG,
+            f"the device has no plug {plug!r}, and one that is missing is never off; it has {answers.some_of(listed)}",
+        )
+
+    def _failure(self, kind: ErrorType, message: str) -> PowerError:
+        return PowerError(kind, f"{self.driver.endpoint}: {self.operation!r}: {message}")
+
+
+_OURS = {"method": "onoff", "retry_on": "0", "stonith_status_sleep": "1", "separator": "\t", "disable_timeout": "false"}
+"""method: `cycle` verifies nothing. retry_on: a command is sent once. separator: nothing that stands in a name."""
+
+
+def refuse_late(endpoint: str, operation: str, deadline: Deadline) -> None:
+    """An act that is not begun in time is not begun at all (S20)."""
+    late = deadline.not_after is not None and datetime.now(UTC) > deadline.not_after
+    if late or deadline.remaining().total_seconds() <= 0:
+        raise PowerError(ErrorType.EXPIRED, f"{endpoint}: {operation!r}: its time was over before it began; nothing was sent")
+
+
+def timing(metadata: AgentMetadata, given: Mapping[str, str], action: str, seconds: float) -> dict[str, str]:
+    """The agent's own times, so that it ends by itself within the seconds that there are.
+
+    After a command it reads up to `power_timeout` times, a second and an answer apart; an answer is taken to need a second at
+    most. For agents that start a tool the same number is also the seconds that the tool is given for one answer.
+    """
+
+    def at_most(name: str, limit: float, least: int) -> int:
+        parameter = metadata.parameters.get(name)
+        wanted = given.get(name) or (parameter.default if parameter is not None else None) or "20"
+        return max(least, min(int(wanted) if wanted.isdecimal() else 20, int(limit)))
+
+    wait = at_most("power_wait", seconds / 4, 0)
+    chosen = {
+        "login_timeout": at_most("login_timeout", seconds / 3, 1),
+        "shell_timeout": at_most("shell_timeout", seconds / 3, 1),
+        "power_wait": wait,
+        "power_timeout": at_most("power_timeout", (seconds - wait) / 2 if action in {"on", "off"} else seconds, 1),
+    }
+    return {name: str(value) for name, value in chosen.items() if metadata.has(name)}
+
+
+def _problem_of_secret(name: str, value: str) -> str | None:
+    """Credentials stand in no plan and are pinned by nothing, so they may not choose the device (S9)."""
+    if fence_agents.chooses_a_device(name):
+        return "would choose the device: expected it among the parameters"
+    if name not in FILES and re.search(r"[\x00-\x1f\x7f]", value):
+        return "expected a single line without control characters"
+    return None
+
+
+def _names(parameters: Mapping[str, str]) -> set[str]:
+    return {canonical_name(key) for key in parameters}
+
+
+def _see(endpoint: str) -> None:
+    now = time.monotonic()
+    for old in [each for each, at in _seen.items() if at < now - SIGHTING_LASTS]:
+        del _seen[old]
+    _seen[endpoint] = now
+
+
+def _was_seen(endpoint: str) -> bool:
+    return _seen.get(endpoint, -SIGHTING_LASTS) > time.monotonic() - SIGHTING_LASTS

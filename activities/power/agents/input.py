@@ -1,0 +1,119 @@
+"""What a fence agent is handed: lines on its standard input, and its secrets where no other user of the machine can see them.
+
+An agent's own arguments and environment are clean. But some agents pass a secret on in the arguments of the tool that they start,
+where everybody can read it (S12): the SNMP tools and ipmitool. There the agent isn't told the secret; the tool reads it from a
+file in memory that belongs to this process, is on no disk and ends with us.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from activities.power.agents.metadata import ENVIRONMENT
+from activities.power.errors import invalid
+from policy.fence.drivers.agent_metadata import AgentMetadata
+from policy.fence.drivers.agent_parameters import FILES
+
+# What the SNMP tools call what agents would write into their arguments.
+_SNMP_WORDS = {
+    "community": "defCommunity",
+    "username": "defSecurityName",
+    "password": "defAuthPassphrase",
+    "snmp_priv_passwd": "defPrivPassphrase",
+}
+_PLAIN = re.compile(r"[A-Za-z0-9._:@/+-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInput:
+    """For one run of an agent."""
+
+    lines: bytes = field(repr=False)
+    environment: Mapping[str, str]
+
+
+@contextmanager
+def agent_input(
+    metadata: AgentMetadata, values: Mapping[str, str], *, secrets: Mapping[str, str], patience: float
+) -> Iterator[AgentInput]:
+    """The input for one run; its files are there as long as the context. `patience`: seconds for one answer of a device.
+
+    Raises PowerError, InvalidConfig, where the agent can't be told safely.
+    """
+    told = dict(values)
+    environment = dict(ENVIRONMENT)
+    with ExitStack() as stack:
+        for name in FILES & secrets.keys() & told.keys():
+            told[name] = stack.enter_context(_file_in_memory(secrets[name]))
+        if metadata.has("snmpget_path"):
+            _tell_snmp_tools(stack, metadata, told, environment, secrets=secrets, patience=patience)
+        elif metadata.has("ipmitool_path"):
+            _tell_ipmitool(stack, metadata, told)
+        yield AgentInput(lines=b"".join(_line(name, value) for name, value in told.items()), environment=environment)
+
+
+def _tell_snmp_tools(
+    stack: ExitStack,
+    metadata: AgentMetadata,
+    told: dict[str, str],
+    environment: dict[str, str],
+    *,
+    secrets: Mapping[str, str],
+    patience: float,
+) -> None:
+    if {"password", "snmp_priv_passwd"} <= secrets.keys():
+        told.setdefault("snmp_sec_level", "authPriv")  # what the agent itself concludes from having both
+    lines = [f"{word} {_quoted(told.pop(name))}\n" for name, word in _SNMP_WORDS.items() if name in secrets and name in told]
+    if "community" in secrets:
+        told["community"] = ""  # or the agent's own default would go before ours
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-")))
+    (folder / "cert_indexes").mkdir()  # or the tools make it, and say so among their answers
+    (folder / "snmp.conf").symlink_to(stack.enter_context(_file_in_memory("".join(lines))))
+    environment |= {"SNMPCONFPATH": str(folder), "SNMP_PERSISTENT_DIR": str(folder)}
+    # A question is asked once more where no answer comes; a command is sent once (S33).
+    for tool, retries in (("snmpget", 1), ("snmpwalk", 1), ("snmpset", 0)):
+        program = metadata.parameters[f"{tool}_path"].default or tool
+        told[f"{tool}_path"] = f"{program} -r {retries} -t {patience:.1f}"
+
+
+def _tell_ipmitool(stack: ExitStack, metadata: AgentMetadata, told: dict[str, str]) -> None:
+    for name, value in told.items():
+        # The agent puts these into ipmitool's command line as they are.
+        if name not in {"password", "username"} and _PLAIN.fullmatch(value) is None:
+            raise invalid(f"{metadata.agent}: parameter {name!r}: expected letters, digits and . _ : @ / + -")
+    if "hexadecimal_kg" in told:
+        raise invalid(
+            f"{metadata.agent} would put hexadecimal_kg into the arguments of its tool: expected the driver ipmi instead"
+        )
+    if "password" in told:
+        file = stack.enter_context(_file_in_memory(told.pop("password") + "\n"))
+        told["ipmitool_timeout"] = f"{told.get('ipmitool_timeout', '2')} -f {file}"
+
+
+@contextmanager
+def _file_in_memory(content: str) -> Iterator[str]:
+    """The path of a file with this content that nobody but us can open, as long as the context lasts."""
+    handle = os.memfd_create("nodewarden")
+    try:
+        os.fchmod(handle, 0o600)
+        os.write(handle, content.encode())
+        yield f"/proc/{os.getpid()}/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
+def _line(name: str, value: str) -> bytes:
+    """Agents cut blanks off and take one pair of quotes away."""
+    quoted = not value or value != value.strip() or value[0] == value[-1] == '"'
+    return (f'{name}="{value}"\n' if quoted else f"{name}={value}\n").encode()
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,283 @@
+"""EC2 instances as power devices: which question and which command each act is, and what an instance's state means.
+
+How one request is made, so that none is late and none is sent twice, is in `calls.py`; what refusals mean in
+`refusals.py`; the quarantine is in `quarantine.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from activities.errors import ErrorType
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
+from activities.power.ec2.calls import Ec2Api
+from activities.power.ec2.quarantine import give_back, shut_off
+from activities.power.ec2.refusals import WRONG_STATE, Ec2RefusedError
+from activities.power.errors import PowerError, invalid, parameters_of
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
+from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
+
+CONSOLE_LENGTH = 64 * 1024
+"""Characters of console output, the newest: what EC2 itself keeps of it."""
+
+# An instance that is stopping or shutting down still runs, and one that is pending may come to run at any moment.
+POWER = {"running": PowerState.ON, "stopped": PowerState.OFF, "terminated": PowerState.OFF}
+
+GOING_OFF = frozenset({"stopping", "stopped", "shutting-down", "terminated"})
+COMING_ON = frozenset({"pending", "running"})
+GONE = frozenset({"shutting-down", "terminated"})
+
+VOLUME_ID = re.compile(r"vol-[0-9a-f]{3,32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ec2Factory:
+    """EC2 as the registry knows it."""
+
+    def endpoint_of(self, parameters: Mapping[str, str]) -> str:
+        """The endpoint to pin."""
+        return _parsed(parameters).endpoint
+
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> Ec2Driver:
+        """The driver of one instance. Without keys it acts as the worker itself."""
+        place = _parsed(parameters)
+        given = {name for name, value in credentials.values.items() if value}
+        if given & {ACCESS_KEY, SECRET_KEY, SESSION_TOKEN} and not given >= {ACCESS_KEY, SECRET_KEY}:
+            there = ", ".join(sorted(given & {ACCESS_KEY, SECRET_KEY, SESSION_TOKEN}))
+            raise invalid(f"{place.endpoint}: expected both {ACCESS_KEY} and {SECRET_KEY}, or neither; got only {there}")
+        api = Ec2Api(device=place.endpoint, region=place.region, endpoint_url=place.endpoint_url, credentials=credentials)
+        return Ec2Driver(place=place, api=api)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ec2Driver:
+    """One instance. Each act is one request, but for what says otherwise; only the last of those changes anything."""
+
+    place: Ec2Parameters
+    api: Ec2Api = field(repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """Region and instance."""
+        return self.place.endpoint
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """All but reset: a node is fenced by its off half (S5)."""
+        all_but_quarantine = {
+            PowerCapability.READ,
+            PowerCapability.OFF,
+            PowerCapability.ON,
+            PowerCapability.NMI,
+            PowerCapability.IDENTITY,
+            PowerCapability.CONSOLE,
+            PowerCapability.VOLUMES,
+            PowerCapability.TERMINATE,
+        }
+        return frozenset(all_but_quarantine | ({PowerCapability.QUARANTINE} if self.place.quarantine_group else set()))
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """The instance's state. `stopped` and `terminated` are off; one that is not there is a mistake, and not off (S3)."""
+        asked_at = datetime.now(UTC)
+        state = _state(await self._instance("read", deadline))
+        return Reading(endpoint=self.endpoint, state=POWER.get(state, PowerState.UNKNOWN), at=asked_at, detail=state)
+
+    async def off(self, deadline: Deadline) -> None:
+        """Stop it by force and without asking its operating system: a hung one would only use up the time, and a shutdown that
+        works would go on writing. Where EC2 says that the state is wrong, one more question tells whether it goes off anyway."""
+        try:
+            answer = await self.api.command(
+                "off",
+                "stop_instances",
+                deadline,
+                InstanceIds=[self.place.instance],
+                Force=True,
+                SkipOsShutdown=True,
+                Hibernate=False,
+            )
+        except Ec2RefusedError as error:
+            if error.code not in WRONG_STATE or await self._state_after(error, deadline) not in GOING_OFF:
+                raise
+            return
+        self._accepted("off", answer.get("StoppingInstances"))
+
+    async def on(self, deadline: Deadline) -> None:
+        """Start it. One that is still stopping can't be started yet: Transient, and nothing was carried out."""
+        try:
+            answer = await self.api.command("on", "start_instances", deadline, InstanceIds=[self.place.instance])
+        except Ec2RefusedError as error:
+            state = await self._state_after(error, deadline) if error.code in WRONG_STATE else ""
+            if state in GONE:
+                text = f"{self.endpoint}: 'on': the instance is {state}: it can never be started again"
+                raise PowerError(ErrorType.NOT_SUPPORTED, text) from None
+            if state not in COMING_ON:
+                raise
+            return
+        self._accepted("on", answer.get("StartingInstances"))
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """Send a diagnostic interrupt (instances on Nitro)."""
+        await self.api.command("nmi", "send_diagnostic_interrupt", deadline, InstanceId=self.place.instance)
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:
+        """What EC2 calls it. Its system UUID is known only inside the machine."""
+        instance = await self._instance("identity", deadline)
+        zone = instance.get("Placement", {}).get("AvailabilityZone", "")
+        names = [tag.get("Value", "") for tag in instance.get("Tags", ()) if tag.get("Key") == "Name"]
+        told = (instance.get("PrivateDnsName", ""), *names, zone, _state(instance))
+        return DeviceIdentity(
+            product=instance.get("InstanceType"), manufacturer="Amazon EC2", detail=", ".join(text for text in told if text)
+        )
+
+    async def console(self, deadline: Deadline) -> str:
+        """The newest output; where the type of the instance has no newest, what was kept of its last start or stop."""
+        wanted = {"InstanceId": self.place.instance}
+        try:
+            answer = await self.api.ask("console", "get_console_output", deadline, **wanted, Latest=True)
+        except Ec2RefusedError as error:
+            if error.type is not ErrorType.NOT_SUPPORTED:
+                raise
+            answer = await self.api.ask("console", "get_console_output", deadline, **wanted)
+        return str(answer.get("Output", ""))[-CONSOLE_LENGTH:]
+
+    async def volumes(self, deadline: Deadline) -> tuple[VolumeReading, ...]:
+        """The EBS volumes that the instance has, also those that are on their way from or to it."""
+        asked_at = datetime.now(UTC)
+        instance = await self._instance("volumes", deadline)
+        root = instance.get("RootDeviceName")
+        return tuple(
+            VolumeReading(
+                volume=mapping["Ebs"]["VolumeId"],
+                # Whatever else is said of it: only the volume itself can say that it is available.
+                state=VolumeState.UNKNOWN if mapping["Ebs"].get("Status") == "detached" else VolumeState.ATTACHED,
+                at=asked_at,
+                root=mapping.get("DeviceName") == root,
+                detail=f"{mapping.get('DeviceName')}, {mapping['Ebs'].get('Status')}",
+            )
+            for mapping in instance.get("BlockDeviceMappings", ())
+            if "Ebs" in mapping
+        )
+
+    async def read_volume(self, volume: str, deadline: Deadline) -> VolumeReading:
+        """Where it is. Which volume is the root is told by `volumes` only: a volume itself does not know."""
+        asked_at = datetime.now(UTC)
+        state, detail, _ = await self._volume("read-volume", volume, deadline)
+        return VolumeReading(volume=volume, state=state, at=asked_at, detail=detail)
+
+    async def detach(self, volume: str, deadline: Deadline) -> None:
+        """Detach it by force from this instance and no other. Where EC2 says that it is not attached here, one more question
+        tells whether that is because it is free already."""
+        self._check_volume(volume)
+        try:
+            answer = await self.api.command(
+                "detach", "detach_volume", deadline, VolumeId=volume, InstanceId=self.place.instance, Force=True
+            )
+        except Ec2RefusedError as error:
+            if error.code not in WRONG_STATE and not error.code.startswith("InvalidAttachment"):
+                raise
+            await self._refuse_elsewhere(volume, error, deadline)
+            return
+        if answer.get("VolumeId") != volume:
+            raise self._not_ec2("detach")
+
+    async def quarantine(self, deadline: Deadline) -> Quarantine:
+        """Only the configured group on every interface: as many requests as there are interfaces to change, and three.
+
+        Interfaces that a network plugin adds later, and groups of single pods (branch interfaces), are not reached.
+        """
+        return await shut_off(self.api, self.place.instance, self._quarantine_group("quarantine"), deadline)
+
+    async def lift_quarantine(self, quarantine: Quarantine | None, deadline: Deadline) -> tuple[InterfaceGroups, ...]:
+        """Every interface as it was."""
+        group = quarantine.group if quarantine is not None else self._quarantine_group("lift-quarantine")
+        return await give_back(self.api, self.place.instance, group, quarantine, deadline)
+
+    async def terminate(self, deadline: Deadline) -> None:
+        """Terminate it."""
+        answer = await self.api.command("terminate", "terminate_instances", deadline, InstanceIds=[self.place.instance])
+        self._accepted("terminate", answer.get("TerminatingInstances"))
+
+    async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:  # noqa: ARG002 - no id is used again
+        """`shutting-down` has no way back, and ends as `terminated`. An instance that EC2 does not know (any more) is an error:
+        an id that was never there looks the same."""
+        asked_at = datetime.now(UTC)
+        state = _state(await self._instance("given-up", deadline))
+        return GivenUpReading(endpoint=self.endpoint, given_up=state in GONE, at=asked_at, detail=state)
+
+    async def _instance(self, act: str, deadline: Deadline) -> dict[str, Any]:
+        return await self.api.instance(act, self.place.instance, deadline)
+
+    async def _state_after(self, refused: Ec2RefusedError, deadline: Deadline) -> str:
+        """The state for which a command was refused; the refusal itself stands where that cannot be read."""
+        try:
+            return _state(await self._instance("read", deadline))
+        except PowerError:
+            raise refused from None
+
+    async def _volume(self, act: str, volume: str, deadline: Deadline) -> tuple[VolumeState, str, frozenset[str]]:
+        """Its state, what EC2 says of it, and the instances it is attached to."""
+        self._check_volume(volume)
+        try:
+            answer = await self.api.ask(act, "describe_volumes", deadline, VolumeIds=[volume])
+        except Ec2RefusedError as error:
+            if error.code != "InvalidVolume.NotFound":
+                raise
+            return VolumeState.UNKNOWN, "EC2 knows no such volume", frozenset()
+        found = next((known for known in answer.get("Volumes", ()) if known.get("VolumeId") == volume), None)
+        if found is None:
+            raise PowerError(ErrorType.TRANSIENT, f"{self.endpoint}: {act!r}: the answer does not name {volume}")
+        state, attachments = found.get("State") or "in no state", found.get("Attachments", ())
+        detail = ", ".join([state, *(f"{place.get('State')} {place.get('InstanceId')}" for place in attachments)])
+        holders = frozenset(str(place.get("InstanceId")) for place in attachments)
+        if state == "in-use":
+            return VolumeState.ATTACHED, detail, holders
+        if state == "available" and not attachments:
+            return VolumeState.AVAILABLE, detail, holders
+        return VolumeState.UNKNOWN, detail, holders
+
+    async def _refuse_elsewhere(self, volume: str, refused: Ec2RefusedError, deadline: Deadline) -> None:
+        """Raise, unless the volume is free, or is being detached from here already."""
+        try:
+            state, detail, holders = await self._volume("detach", volume, deadline)
+        except PowerError:
+            raise refused from None
+        if state is VolumeState.AVAILABLE:
+            return
+        if state is VolumeState.ATTACHED and self.place.instance not in holders:
+            text = f"{self.endpoint}: 'detach': {volume} is not attached here: {detail}"
+            raise PowerError(ErrorType.TARGET_CHANGED, text)
+        if f"detaching {self.place.instance}" not in detail:
+            raise refused
+
+    def _check_volume(self, volume: str) -> None:
+        if VOLUME_ID.fullmatch(volume) is None:
+            raise invalid(f"{self.endpoint}: {volume!r} is not the id of an EBS volume: expected one like vol-0123456789abcdef0")
+
+    def _quarantine_group(self, act: str) -> str:
+        if self.place.quarantine_group is None:
+            text = f"{self.endpoint}: {act!r}: expected the parameter 'quarantine-group', got nothing"
+            raise PowerError(ErrorType.NOT_SUPPORTED, text)
+        return self.place.quarantine_group
+
+    def _accepted(self, act: str, changes: Any) -> None:
+        """A page of whoever stands in between may look like an answer, too; EC2's names the instance."""
+        if not any(change.get("InstanceId") == self.place.instance for change in changes or ()):
+            raise self._not_ec2(act)
+
+    def _not_ec2(self, act: str) -> PowerError:
+        text = f"{self.endpoint}: {act!r}: the answer does not name the instance or volume; it may have been carried out"
+        return PowerError(ErrorType.AMBIGUOUS, text)
+
+
+def _parsed(parameters: Mapping[str, str]) -> Ec2Parameters:
+    with parameters_of("ec2"):
+        return Ec2Parameters.parse(parameters)
+
+
+def _state(instance: Mapping[str, Any]) -> str:
+    return str(instance.get("State", {}).get("Name", "not known"))

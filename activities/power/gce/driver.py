@@ -1,0 +1,312 @@
+"""Google Compute Engine: an instance is its own power device, its API the switch.
+
+Here: what each act asks, and what its answer means. How one request is put within its deadline is `act.py` and, in its
+thread, `client.py`.
+
+A stop is asked for without the cloud's graceful shutdown, but the guest still gets its ACPI power button first: one that hangs is
+cut off only after some 90 s. The off time-out of a plan has to allow for that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from activities.errors import ErrorType
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
+from activities.power.errors import PowerError, invalid, parameters_of
+from activities.power.gce.act import ComputeRequest, ComputeStage, NotThereError, perform
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
+from policy.fence.power import PowerCapability, PowerState, VolumeState
+
+if TYPE_CHECKING:
+    from google.cloud import compute_v1
+
+    from activities.power.gce.client import Api
+
+Result = TypeVar("Result")
+
+CONSOLE_BYTES = 64 * 1024
+"""Of the megabyte that Compute Engine keeps: a kernel's last words, and no more than a record should carry."""
+
+# Only two states say that the machine has stopped and its resources are given back. All others are not off:
+# - STOPPING, PENDING_STOP, DEPROVISIONING: under way; the guest may still run, and its last writes may not have arrived.
+# - SUSPENDING, SUSPENDED: memory is kept. A resumed guest goes on in the middle of a write, when others have long had its disks.
+#   Google documents resume and delete as the ways out. A stop is asked for all the same; where it is refused a person decides,
+#   and nothing of ours ever resumes.
+# - REPAIRING: the host is lost sight of or being mended, and with it whether the guest runs.
+# - one that is new to us.
+OFF = frozenset({"TERMINATED", "STOPPED"})
+# A start that is under way counts as on: nothing more is to be commanded.
+ON = frozenset({"RUNNING", "STAGING", "PROVISIONING", "PENDING"})
+
+UNSPECIFIED = "UNSPECIFIED"
+"""How the CSI driver's handles of volumes that were made before it leave out project and place."""
+
+_NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_DISK = re.compile(
+    r"(?:https?://[^/]+/compute/[a-z0-9]+/)?"
+    rf"projects/(?P<project>[a-z0-9][-a-z0-9.:]*|{UNSPECIFIED})/"
+    rf"(?P<scope>zones|regions)/(?P<place>[a-z0-9][-a-z0-9]*|{UNSPECIFIED})/"
+    rf"disks/(?P<disk>{_NAME.pattern})"
+)
+
+KEY_FIELDS = ("client_email", "private_key", "token_uri")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A persistent disk by name, in a zone or (regional) in a region."""
+
+    project: str
+    place: str
+    disk: str
+    regional: bool
+
+    @property
+    def handle(self) -> str:
+        """As the CSI driver spells it in a PersistentVolume."""
+        return f"projects/{self.project}/{'regions' if self.regional else 'zones'}/{self.place}/disks/{self.disk}"
+
+    @classmethod
+    def parse(cls, volume: str, near: GceInstance) -> Disk:
+        """From a CSI volume handle, a URL of the API, or the bare name of a disk in the instance's zone."""
+        if _NAME.fullmatch(volume):
+            return cls(project=near.project, place=near.zone, disk=volume, regional=False)
+        found = _DISK.fullmatch(volume)
+        if found is None:
+            expected = "projects/…/zones/…/disks/…, projects/…/regions/…/disks/… or a disk's name"
+            raise invalid(f"{near.endpoint}: volume {volume!r} is none of Compute Engine: expected {expected}")
+        regional = found["scope"] == "regions"
+        place = found["place"]
+        if place == UNSPECIFIED:
+            place = near.zone.rpartition("-")[0] if regional else near.zone
+        project = near.project if found["project"] == UNSPECIFIED else found["project"]
+        return cls(project=project, place=place, disk=found["disk"], regional=regional)
+
+
+@dataclass(frozen=True, slots=True)
+class GceFactory:
+    """Compute Engine as the registry knows it."""
+
+    def endpoint_of(self, parameters: Mapping[str, str]) -> str:
+        """The endpoint to pin."""
+        return _parsed(parameters).endpoint
+
+    def build(self, parameters: Mapping[str, str], credentials: DeviceCredentials) -> GceDriver:
+        """The driver of one instance."""
+        instance, key = _parsed(parameters), credentials.values.get(SERVICE_ACCOUNT, "")
+        if key:
+            _check_key(key)
+        return GceDriver(instance=instance, key=key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GceDriver:
+    """One instance. key: the service account's, "" for the identity of the worker itself."""
+
+    instance: GceInstance
+    key: str = field(default="", repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """Project, zone and name."""
+        return self.instance.endpoint
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """All but quarantine and a BMC's log, and but reset: a node is fenced by its off half (S5)."""
+        return frozenset(PowerCapability) - {PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG, PowerCapability.RESET}
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """Read the instance's status."""
+        asked_at = datetime.now(UTC)
+        found = await self._instance("read", deadline)
+        status = found.status
+        state = PowerState.OFF if status in OFF else PowerState.ON if status in ON else PowerState.UNKNOWN
+        detail = ": ".join(part for part in (status or "no status", found.status_message) if part)
+        return Reading(endpoint=self.endpoint, state=state, at=asked_at, detail=detail)
+
+    async def off(self, deadline: Deadline) -> None:
+        """Stop. Scratch disks are discarded unless configured otherwise: without a word about them a stop is refused."""
+        how = {"discard_local_ssd": self.instance.discard_local_ssd, "no_graceful_shutdown": True, "request_id": str(uuid4())}
+        stop = self._command("off", deadline, lambda api, target: api.instances.stop_unary(request=target | how, **api.once))
+        await self._unless_suspended("off", stop, deadline)
+
+    async def on(self, deadline: Deadline) -> None:
+        """Start. Refused as Transient while the instance is still stopping."""
+        how = {"request_id": str(uuid4())}
+        start = self._command("on", deadline, lambda api, target: api.instances.start_unary(request=target | how, **api.once))
+        await self._unless_suspended("on", start, deadline)
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """Send a diagnostic interrupt. The API takes no request id for it."""
+        await self._command(
+            "nmi", deadline, lambda api, target: api.instances.send_diagnostic_interrupt(request=target, **api.once)
+        )
+
+    async def terminate(self, deadline: Deadline) -> None:
+        """Delete the instance, and the disks that are marked to go with it."""
+        how = {"no_graceful_shutdown": True, "request_id": str(uuid4())}
+        await self._command(
+            "terminate", deadline, lambda api, target: api.instances.delete_unary(request=target | how, **api.once)
+        )
+
+    async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:
+        """An instance that is given up is gone; a managed group may have made another of its name by then, of another number."""
+        asked_at = datetime.now(UTC)
+        try:
+            found = await self._instance("given-up", deadline)
+        except NotThereError as error:
+            if f"instances/{self.instance.instance}'" not in str(error):
+                raise  # whoever answers so may have meant the project, or be no Compute Engine at all
+            return GivenUpReading(endpoint=self.endpoint, given_up=True, at=asked_at, detail="there is no such instance any more")
+        replaced = bool(machine) and str(found.id) != machine
+        detail = f"another instance has its name, number {found.id}" if replaced else found.status or "no status"
+        return GivenUpReading(endpoint=self.endpoint, given_up=replaced, at=asked_at, detail=detail)
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:
+        """The instance's own number, which a new instance of the same name does not share. The API tells no system UUID."""
+        found = await self._instance("identity", deadline)
+        return DeviceIdentity(
+            serial=str(found.id) if found.id else None,
+            product=found.machine_type.rpartition("/")[2] or None,
+            manufacturer="Google Compute Engine",
+            detail="; ".join(_origin(found)),
+        )
+
+    async def console(self, deadline: Deadline) -> str:
+        """The newest output of serial port 1."""
+        what = {"port": 1, "start": -CONSOLE_BYTES}
+        output = await self._ask(
+            "console", deadline, lambda api, target: api.instances.get_serial_port_output(request=target | what, **api.once)
+        )
+        return output.contents.encode()[-CONSOLE_BYTES:].decode(errors="replace")
+
+    async def volumes(self, deadline: Deadline) -> tuple[VolumeReading, ...]:
+        """The persistent disks attached now, as CSI handles. Scratch disks go with the machine and are none."""
+        asked_at = datetime.now(UTC)
+        found = await self._instance("volumes", deadline)
+        return tuple(
+            VolumeReading(
+                volume=Disk.parse(attached.source, self.instance).handle,
+                state=VolumeState.ATTACHED,
+                at=asked_at,
+                root=attached.boot,
+                detail=attached.device_name,
+            )
+            for attached in found.disks
+            if attached.source
+        )
+
+    async def read_volume(self, volume: str, deadline: Deadline) -> VolumeReading:
+        """Ask the disk who uses it. `volume` in the answer is as it was asked for."""
+        disk, asked_at = Disk.parse(volume, self.instance), datetime.now(UTC)
+        try:
+            found = await self._ask("read volume", deadline, lambda api, _: _get_disk(api, disk))
+        except NotThereError:
+            return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail="there is no such disk")
+        users = [user.rpartition("/")[2] for user in found.users]
+        # Without users, but RESTORING, UNAVAILABLE or such: nothing is known of who may yet come to write (S3).
+        free = VolumeState.AVAILABLE if found.status == "READY" else VolumeState.UNKNOWN
+        state = VolumeState.ATTACHED if users else free
+        detail = f"{found.status}, used by {', '.join(users) or 'none'}"
+        return VolumeReading(volume=volume, state=state, at=asked_at, detail=detail)
+
+    async def detach(self, volume: str, deadline: Deadline) -> None:
+        """Ask under which device name the disk is attached here, and command its detachment. One that isn't needs no command."""
+        disk = Disk.parse(volume, self.instance)
+        found = await self._instance("detach", deadline)
+        for attached in found.disks:
+            if attached.source and Disk.parse(attached.source, self.instance) == disk:
+                await self._detach_device(attached.device_name, deadline)
+
+    async def _detach_device(self, name: str, deadline: Deadline) -> None:
+        how = {"device_name": name, "request_id": str(uuid4())}
+        await self._command(
+            "detach", deadline, lambda api, target: api.instances.detach_disk_unary(request=target | how, **api.once)
+        )
+
+    async def _unless_suspended(self, operation: str, command: Awaitable[None], deadline: Deadline) -> None:
+        """A refusal that more tries can't mend is told as such: one more question tells whether the instance is suspended."""
+        try:
+            await command
+        except PowerError as refused:
+            if refused.type not in {ErrorType.TRANSIENT, ErrorType.NOT_SUPPORTED}:
+                raise
+            try:
+                found = await self._instance("read", deadline)
+            except PowerError:
+                raise refused from None
+            if found.status != "SUSPENDED":
+                raise
+            told = "the instance is SUSPENDED with its memory kept: expected a person to resume or delete it"
+            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {operation!r}: {told}") from refused
+
+    async def _instance(self, operation: str, deadline: Deadline) -> compute_v1.Instance:
+        return await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
+
+    async def _ask(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
+        return await self._perform(ComputeRequest(self.endpoint, operation, deadline, command=False), ask)
+
+    async def _command(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Any]) -> None:
+        act = ComputeRequest(self.endpoint, operation, deadline, command=True)
+        accepted = await self._perform(act, ask)
+        # Mostly an operation that only begins: how it ends is read from the instance. One that failed already is a refusal.
+        failed = getattr(accepted, "error", None)
+        if failed:
+            said = "; ".join(f"{error.code}: {error.message}" for error in failed.errors)
+            raise act.failure(ErrorType.TRANSIENT, f"the operation failed ({act.told(said)})")
+
+    async def _perform(self, act: ComputeRequest, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
+        # The worker's own token never goes out in clear, not even to a test endpoint.
+        key = None if self.instance.api_is_plain and not self.key else self.key
+        target = {"project": self.instance.project, "zone": self.instance.zone, "instance": self.instance.instance}
+
+        def call() -> Result:
+            act.stage = ComputeStage.LOADING
+            from activities.power.gce import client
+
+            return client.call(act, self.instance.api, key, lambda api: ask(api, target))
+
+        return await perform(act, call)
+
+
+def _origin(found: compute_v1.Instance) -> Iterator[str]:
+    if found.creation_timestamp:
+        yield f"created {found.creation_timestamp}"
+    for item in found.metadata.items:
+        if item.key == "created-by":
+            # Worth knowing: a managed group starts or replaces an instance that others stopped, as it is configured.
+            yield f"by {item.value}"
+
+
+def _get_disk(api: Api, disk: Disk) -> compute_v1.Disk:
+    if disk.regional:
+        return api.region_disks.get(request={"project": disk.project, "region": disk.place, "disk": disk.disk}, **api.once)
+    return api.disks.get(request={"project": disk.project, "zone": disk.place, "disk": disk.disk}, **api.once)
+
+
+def _parsed(parameters: Mapping[str, str]) -> GceInstance:
+    with parameters_of("gce"):
+        return GceInstance.parse(parameters)
+
+
+def _check_key(key: str) -> None:
+    """Say what is wrong with a key without showing any of it (S12)."""
+    try:
+        content = json.loads(key)
+    except ValueError:
+        raise invalid("gce: service-account-json is not JSON: expected the key file of a service account") from None
+    if not isinstance(content, dict) or content.get("type") != "service_account":
+        # Other kinds of key files name programs and addresses that would be called on the worker.
+        raise invalid("gce: service-account-json is not the key of a service account: expected type service_account")
+    for name in KEY_FIELDS:
+        if not isinstance(content.get(name), str) or not content[name]:
+            raise invalid(f"gce: service-account-json has no {name}: expected the key file as it was downloaded")

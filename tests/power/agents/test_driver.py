@@ -1,0 +1,481 @@
+"""Fence agents: what is refused, what they are told, what their ends let one conclude. Cases: `tests/vectors/fence.json`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.agents import driver as fence_agent
+from activities.power.agents.driver import FenceAgentFactory
+from activities.power.agents.metadata import installed
+from activities.power.driver import DeviceCredentials
+from activities.power.errors import PowerError
+from activities.power.registry import driver_for
+from policy.fence.drivers import fence_agents
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerCapability, PowerState
+from simulator.bmc import ipmi_sim
+from simulator.bmc.bmc import start_bmc
+from simulator.bmc.chassis import Chassis
+from simulator.bmc.machine import Machine
+from simulator.snmp.pdu import Access, Pdu, start_pdu
+from tests.power.agents.scripted import ScriptedAgent, agent_driver, needs, needs_library, scripted_agent
+from tests.power.conftest import PASSWORD, USERNAME, fails, within
+from tests.power.processes.process_table import alive, children_of, gone, visible
+from tests.power.targets import endpoint_of
+from tests.vectors.fencing import VECTORS
+
+COMMUNITY = "c0mmunity-s3cret"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> ScriptedAgent:
+    return scripted_agent(tmp_path)
+
+
+@pytest.fixture
+def chassis_in_process() -> Chassis:
+    return Chassis()
+
+
+@pytest.fixture
+async def pdu(chassis_in_process: Chassis) -> AsyncIterator[Pdu]:
+    async with await start_pdu(chassis_in_process, {1: "node-1", 2: "node-2"}, Access(community=COMMUNITY)) as running:
+        yield running
+
+
+def on_pdu(pdu: Pdu, agent: str = "fence_apc_snmp", **parameters: str) -> Any:
+    chosen = {"ip": "127.0.0.1", "ipport": str(pdu.port), "plug": "1", "snmp-version": "2c"} | parameters
+    return agent_driver(agent, chosen, community=COMMUNITY)
+
+
+# What an agent's end means -----------------------------------------------------------------------------------------------
+
+
+@needs_library
+@pytest.mark.parametrize("case", VECTORS["F01"]["cases"], ids=lambda case: case["id"])
+async def test_f01_off_asks_first_sets_once_and_is_no_proof(agent: ScriptedAgent, case: dict[str, Any]) -> None:
+    """S2, S33."""
+    agent.script(status=case["status"])
+    driver = agent.driver()
+    if case["error"] is None:
+        await driver.off(within(6))
+    else:
+        await fails(driver.off(within(4)), case["error"])
+    assert len(agent.calls("off")) == case["sets"]
+    if case["reads"]:
+        assert (await driver.read(within(5))).state == case["reads"]
+
+
+@needs_library
+@pytest.mark.parametrize("answer_takes", VECTORS["F05"]["answer_takes_seconds"])
+async def test_f05_an_agent_that_counts_polls_ends_by_our_clock(agent: ScriptedAgent, answer_takes: float) -> None:
+    """S34: and by itself, so that it can say what it knows."""
+    vector = VECTORS["F05"]
+    agent.script(status=vector["status"], answer_takes=answer_takes)
+    began = time.monotonic()
+    await fails(
+        agent.driver({"power_timeout": "20"}).off(within(vector["deadline_seconds"])),
+        vector["error"],
+        "Timed out waiting to power OFF",
+    )
+    assert time.monotonic() - began < vector["deadline_seconds"]
+    assert len(agent.calls("off")) == vector["sets"]
+
+
+@needs_library
+async def test_f06_a_method_that_verifies_nothing_is_never_asked_for(agent: ScriptedAgent) -> None:
+    """S2, S5."""
+    vector = VECTORS["F06"]
+    agent.script(status=["on", "on", "off"], default_method=vector["default_method"])
+    await agent.driver().off(within(6))
+    assert agent.told()["--method"].lower() == vector["asked"]
+    assert len(agent.calls("cycle")) == vector["cycles"]
+    with pytest.raises(PowerError, match="'method': is set by nodewarden itself"):
+        agent.driver({"method": "cycle"})
+
+
+@needs_library
+@pytest.mark.parametrize("status", VECTORS["F09"]["ends_with"])
+async def test_f09_no_end_but_the_agents_own_word_for_off_reads_off(agent: ScriptedAgent, status: int) -> None:
+    """S3: every failure is status 1, and 2 is also how Python ends where it can't open a program."""
+    agent.script(ends=status + 1, says=VECTORS["F09"]["says"], complains="can't open file")
+    driver = agent.driver()
+    if status in {0, 2}:
+        assert (await driver.read(within(5))).state is PowerState.UNKNOWN
+    else:
+        with pytest.raises(PowerError, match="nothing was commanded"):
+            await driver.read(within(5))
+    with pytest.raises(PowerError, match="nothing was commanded"):
+        await driver.off(within(5))
+    assert agent.calls() == []
+
+
+@needs_library
+async def test_a_status_line_without_its_exit_status_is_unknown(agent: ScriptedAgent) -> None:
+    """S3."""
+    agent.script(ends=1, says="Status: OFF\n")
+    assert (await agent.driver().read(within(5))).state is PowerState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        ("Unable to connect/login to fencing device", ErrorType.UNREACHABLE),
+        ("snmpget: Authentication failure (incorrect password, community or key)", ErrorType.UNAUTHORIZED),
+        ("Failed: You have to set login name", ErrorType.INVALID_CONFIG),
+        ("something new", ErrorType.TRANSIENT),
+    ],
+)
+@needs_library
+async def test_what_an_agent_says_of_a_question_that_failed_is_a_hint(
+    agent: ScriptedAgent, says: str, expected: ErrorType
+) -> None:
+    agent.script(ends=2, complains=f"2026-11-21 12:00:00,123 ERROR: {says}\n\n\nPlease use '-h' for usage\n")
+    error = await fails(agent.driver().off(within(5)), expected, r"nothing was commanded")
+    assert says in str(error)
+    assert "Please use" not in str(error)
+
+
+@needs_library
+async def test_on_is_commanded_once_though_the_agent_would_try_twice(agent: ScriptedAgent) -> None:
+    """S33."""
+    agent.script(status=["off"])
+    await fails(agent.driver().on(within(4)), ErrorType.AMBIGUOUS)
+    assert agent.calls("on") == ["on"]
+
+
+@needs_library
+async def test_an_interrupt_needs_an_agent_that_knows_it(agent: ScriptedAgent) -> None:
+    await agent.driver().nmi(within(5))
+    assert agent.calls("cycle") == ["cycle"]
+    assert PowerCapability.NMI in _factory("fence_ipmilan").build({"ip": "b"}, DeviceCredentials()).capabilities
+    assert PowerCapability.NMI not in _factory("fence_apc").build({"ip": "b", "plug": "1"}, DeviceCredentials()).capabilities
+
+
+# A plug that is not there --------------------------------------------------------------------------------------------------
+
+
+@needs_library
+async def test_f10_a_missing_plug_is_never_off_though_the_agent_calls_it_so(agent: ScriptedAgent) -> None:
+    """S3, S10."""
+    vector = VECTORS["F10"]
+    with pytest.raises(PowerError, match="a plug that is missing is never off") as caught:
+        endpoint_of(vector["agent"], {"ip": "hypervisor", "plug": vector["plug"]} | vector["parameters"])
+    assert caught.value.type == vector["error"]
+
+    agent.script(status=["off"], plugs=["vm-1", "vm-2"])
+    driver = agent.driver({"plug": vector["plug"]})
+    for act in (driver.read, driver.off):
+        await fails(act(within(5)), vector["error"], r"no plug 'vm-typo'.*it has vm-1, vm-2")
+    assert agent.calls("off", "on") == []
+
+
+@needs_library
+async def test_a_plug_that_was_seen_on_need_not_be_listed(agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some agents list only what runs, so a machine that we have switched off would be missing."""
+    agent.script(status=["on", "off"], plugs=["another"])
+    driver = agent.driver()
+    assert (await driver.read(within(5))).state is PowerState.ON
+    assert (await driver.read(within(5))).state is PowerState.OFF
+    assert agent.calls("list") == []
+    monkeypatch.setattr(fence_agent, "SIGHTING_LASTS", 0.0)
+    with pytest.raises(PowerError, match="no plug '1'"):
+        await driver.read(within(5))
+
+
+@needs("fence_apc_snmp", "snmpget")
+@pytest.mark.parametrize("agent_name", ["fence_apc_snmp", "fence-tripplite-snmp"])
+async def test_an_outlet_that_the_strip_does_not_have_is_never_off(pdu: Pdu, agent_name: str) -> None:
+    """S3: asked by SNMP 2c, these agents call any outlet off that the strip does not answer for with "on"."""
+    await fails(on_pdu(pdu, agent_name, plug="9").read(within(5)), ErrorType.INVALID_CONFIG, "no plug '9'")
+
+
+@needs("fence_apc_snmp", "snmpget")
+async def test_an_outlet_may_be_called_by_the_name_that_the_strip_shows(pdu: Pdu, chassis_in_process: Chassis) -> None:
+    driver = on_pdu(pdu, plug="node-2")
+    await driver.off(within(5))
+    assert (await driver.read(within(5))).state is PowerState.OFF
+    assert chassis_in_process.machine("node-2").power == "off"
+    assert chassis_in_process.machine("node-1").log == []
+
+
+@needs("fence_eaton_snmp", "snmpget")
+async def test_the_seeds_eaton_strip_is_switched(chassis_in_process: Chassis) -> None:
+    machine = chassis_in_process.machine("node-1")
+    access = Access(community=COMMUNITY)
+    async with await start_pdu(chassis_in_process, {1: "node-1", 2: "node-2"}, access, model="eaton") as strip:
+        driver = on_pdu(strip, "fence_eaton_snmp", power_wait="0", **{"snmp-version": "1"})
+        await driver.off(within(8))
+        assert (await driver.read(within(5))).state is PowerState.OFF
+    assert [entry.command for entry in machine.log] == ["off"]
+    assert chassis_in_process.machine("node-2").log == []
+
+
+# What an agent and its tools are told ----------------------------------------------------------------------------------------
+
+
+@needs_library
+async def test_an_agent_sees_nothing_of_ours_and_its_secrets_by_its_input_only(
+    agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S12."""
+    monkeypatch.setenv("CANARY", "k3p-my-s3cret")
+    agent.script(status=["on", "on", "off"])
+    secret = ' "quoted" = \' #k3p '
+    await agent.driver(passwd=secret, username="fencer").off(within(5))
+    told = agent.told()
+    assert told["--password"] == secret
+    assert told["--username"] == "fencer"
+    assert told["--retry-on"] == "0"
+    seen = (agent.folder / "environment").read_bytes() + (agent.folder / "arguments").read_bytes()
+    assert b"k3p" not in seen
+    assert sorted(part.split(b"=")[0] for part in (agent.folder / "environment").read_bytes().split(b"\0") if b"=" in part) == [
+        b"LC_ALL",
+        b"PATH",
+        b"PYTHONWARNINGS",
+    ]
+
+
+@needs("fence_apc_snmp", "snmpget")
+async def test_no_tool_of_an_snmp_agent_shows_the_community(pdu: Pdu, chassis_in_process: Chassis) -> None:
+    """S12: the agent would write it into the arguments of snmpget, where every user of the machine can read it. The tool soon
+    blanks it there, and so does ipmitool: too late for who looks at the right moment. Here it never was."""
+    asked = asyncio.Event()
+
+    async def never(machine: Machine, command: str) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    chassis_in_process.machine("node-1").before_set = never
+    off = asyncio.create_task(on_pdu(pdu).off(within(8.0)))
+    async with asyncio.timeout(8):
+        await asked.wait()
+    family = await _family_with(b"snmpset", os.getpid())
+    seen = b"".join(family.values())
+    error = await fails(off, ErrorType.AMBIGUOUS)
+    assert COMMUNITY.encode() not in seen
+    assert f"\x00-c\x00\x00127.0.0.1:{pdu.port}\x00".encode() in seen
+    assert COMMUNITY not in f"{error}{on_pdu(pdu)!r}"
+
+
+@needs("fence_ipmilan", "ipmitool")
+@pytest.mark.skipif(not ipmi_sim.installed(), reason="ipmi_sim is not installed")
+async def test_ipmitool_is_told_the_password_where_nobody_sees_it(chassis: Chassis, tmp_path: Path) -> None:
+    """S12, S2: the agent would write it into ipmitool's arguments. On OpenIPMI's simulator."""
+    machine = chassis.machine("node-1")
+    bmc = await start_bmc(chassis.url, machine.name, USERNAME, PASSWORD, kind="ipmi_sim", state_dir=tmp_path)
+    parameters = {"ip": "127.0.0.1", "ipport": str(bmc.port), "lanplus": "1", "cipher": "3", "power_wait": "0"}
+    family: list[bytes] = []
+
+    async def look(machine: Machine, command: str) -> None:
+        family.extend(seen for seen in _family(os.getpid()).values() if b"ipmi_sim" not in seen)
+
+    machine.before_set = look
+    try:
+        driver = agent_driver("fence_ipmilan", parameters, username=USERNAME, password=PASSWORD)
+        await driver.off(within(10))
+        assert (await driver.read(within(5))).state is PowerState.OFF
+        wrong = agent_driver("fence_ipmilan", parameters, username=USERNAME, password="not-the-one")
+        # Not what Python thinks of the agent's imports; that the password is wrong it does not say.
+        with pytest.raises(PowerError, match=r"'on': Failed: Unable to obtain correct plug status .*; nothing was commanded"):
+            await wrong.on(within(5))
+    finally:
+        await bmc.stop()
+    assert [entry.command for entry in machine.log] == ["off"]
+    assert any(b"/usr/bin/ipmitool" in seen and b"power\0off" in seen for seen in family)
+    assert not any(PASSWORD.encode() in seen or b"X" * len(PASSWORD) in seen for seen in family)
+
+
+@needs("fence_dummy")
+async def test_an_agent_that_only_pretends_needs_the_workers_leave(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.write_text("on")
+    driver = agent_driver("fence-dummy", {"status-file": str(state)})
+    await driver.off(within(5))
+    assert state.read_text() == "off"
+    assert (await driver.read(within(5))).state is PowerState.OFF
+    device = PowerDevice(driver="fence_dummy", endpoint=driver.endpoint, parameters={"status-file": str(state)})
+    with pytest.raises(PowerError, match=r"not allowed on this worker: it has no device.* worker\.fence_agents") as caught:
+        driver_for(device, DeviceCredentials())
+    assert caught.value.type is ErrorType.INVALID_CONFIG
+
+
+@needs("fence_ipmilan")
+async def test_parameters_are_held_against_the_agents_own_description() -> None:
+    """N09 on a real agent: what it does not know is left out and said, what it can't take is refused before it is started."""
+    with pytest.raises(PowerError, match="'privlvl': expected one of callback, user, operator, administrator, got 'king'"):
+        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "privlvl": "king"}).read(within(5))
+    with pytest.raises(PowerError, match="'cipher': expected letters"):
+        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "cipher": "3 -v"}).read(within(5))
+    with pytest.raises(PowerError, match="expected the driver ipmi instead") as caught:
+        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1"}, hexadecimal_kg="c0ffee").read(within(5))
+    assert "c0ffee" not in str(caught.value)
+
+
+@needs("fence_apc_snmp", "snmpget")
+async def test_a_parameter_that_the_agent_does_not_know_is_left_out_and_named(pdu: Pdu) -> None:
+    reading = await on_pdu(pdu, bogus="k3p").read(within(5))
+    assert reading.state is PowerState.ON
+    assert reading.detail == "fence_apc_snmp knows no bogus: left out"
+
+
+@needs("fence_apc")
+async def test_what_a_plan_knows_of_agents_is_what_they_say_of_themselves() -> None:
+    """S9, S10: their default ports, whether they have plugs, what they can be asked for."""
+    for name in ("apc", "brocade", "cisco_ucs", "eaton_snmp", "ipmilan", "lpar", "redfish", "rsb"):
+        agent_name = f"fence_{name}"
+        metadata = (await installed(agent_name, within(10))).metadata
+        port = metadata.parameters["ipport"].default
+        assert f":{port}" in endpoint_of(agent_name, {"ip": "a"} | ({} if metadata.has("port_as_ip") else {"plug": "1"}))
+        assert metadata.has("port_as_ip") == (agent_name in fence_agents.SINGLE_MACHINE_AGENTS)
+        assert ("diag" in metadata.actions) == fence_agents.pulses_interrupt(agent_name)
+        assert {"status", "on", "off"} <= metadata.actions
+
+
+# Its process -----------------------------------------------------------------------------------------------------------------
+
+
+@needs("fence_apc_snmp", "snmpget")
+async def test_a_cancelled_operation_leaves_no_process_and_no_file(
+    pdu: Pdu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """S34, S12."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    pdu.silent = True
+    reading = asyncio.create_task(on_pdu(pdu).read(within(10)))
+    family = await _family_with(b"snmpwalk", os.getpid())
+    assert _links(tmp_path) == ["snmp.conf"]
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    async with asyncio.timeout(5):
+        for pid in family:
+            await gone(pid)
+    assert _links(tmp_path) == []
+
+
+WORKER = """
+import asyncio, pathlib, sys
+from tests.power.agents.scripted import ScriptedAgent
+from tests.power.conftest import within
+asyncio.run(ScriptedAgent(folder=pathlib.Path(sys.argv[1])).driver().off(within(4.0)))
+"""
+
+
+@needs_library
+async def test_an_agent_dies_by_its_deadline_when_the_worker_was_killed(agent: ScriptedAgent) -> None:
+    """S34: after deadline and margin nothing of a lost worker is in flight."""
+    agent.script(status=["on"], answer_takes=60)
+    root = Path(__file__).parents[3]
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, str(agent.folder), cwd=root)
+    try:
+        async with asyncio.timeout(20):
+            while not agent.calls("status"):
+                await asyncio.sleep(0.01)
+        family = _family(worker.pid)
+    finally:
+        worker.kill()
+        await worker.wait()
+    assert any(b"fence_scripted" in seen and alive(pid) for pid, seen in family.items())
+    async with asyncio.timeout(8):
+        for pid in family:
+            await gone(pid)
+
+
+# What is refused -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("agent_name", "reason"),
+    [
+        ("fence_kdump", "switches nothing off"),
+        ("fence_sbd", "message"),
+        ("fence-aws", "the driver ec2"),
+        ("fence_scsi", "the machine runs on"),
+        ("fence_ovh", "can't be read"),
+        ("fence_ack_manual", "acknowledge"),
+        ("fence_vmware", "not allowed on this worker: it puts the password into the arguments"),
+        ("fence_apc_smnp", "it is none of the published package's"),
+    ],
+)
+def test_agents_that_cannot_prove_off_or_are_unknown_are_refused(agent_name: str, reason: str) -> None:
+    """S2, S12."""
+    parameters = {"ip": "device", "plug": "1"}
+    device = PowerDevice(driver=agent_name, endpoint=endpoint_of(agent_name, parameters), parameters=parameters)
+    with pytest.raises(PowerError, match=reason) as caught:
+        driver_for(device, DeviceCredentials())
+    assert caught.value.type is ErrorType.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("name", ["fence_../../bin/sh", "/usr/sbin/fence_apc", "fence_", "fence_apc snmp", "fence_ÀPC"])
+def test_a_driver_is_never_a_path(name: str) -> None:
+    with pytest.raises(PowerError, match="is not known"):
+        endpoint_of(name, {"ip": "device", "plug": "1"})
+
+
+@pytest.mark.parametrize(
+    ("credentials", "reason"),
+    [
+        ({"ip": "another"}, "would choose the device"),
+        ({"port": "2"}, "would choose the device"),
+        ({"action": "on"}, "is set by nodewarden itself"),
+        ({"password_script": "/bin/sh"}, "run or write"),
+        ({"password": "k3p\naction=on"}, "a single line"),
+        ({"password": "k3p", "passwd": "another"}, "given twice"),
+    ],
+)
+def test_credentials_choose_no_device_and_no_action(credentials: dict[str, str], reason: str) -> None:
+    """S9: they are pinned by nothing. S12: their values are in no message."""
+    with pytest.raises(PowerError, match=reason) as caught:
+        _factory("fence_apc").build({"ip": "strip", "plug": "1"}, DeviceCredentials(values=credentials))
+    assert caught.value.type is ErrorType.INVALID_CONFIG
+    assert "k3p" not in str(caught.value)
+
+
+async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:
+    driver = FenceAgentFactory(agent="fence_apc", search_path="/nonexistent").build({"ip": "a", "plug": "1"}, DeviceCredentials())
+    with pytest.raises(PowerError, match="fence_apc is not installed on this worker: expected the package fence-agents"):
+        await driver.read(within(5))
+
+
+async def test_an_agent_does_not_say_which_machine_it_serves() -> None:
+    driver = agent_driver("fence_apc", {"ip": "strip", "plug": "1"})
+    assert PowerCapability.IDENTITY not in driver.capabilities
+    await fails(driver.identity(within(5)), ErrorType.NOT_SUPPORTED)
+
+
+def _factory(agent: str) -> FenceAgentFactory:
+    return FenceAgentFactory(agent=agent)
+
+
+def _family(parent: int) -> dict[int, bytes]:
+    """All that came of a process but servers that stay for other drivers, and what others see of each."""
+    found: dict[int, bytes] = {}
+    for child in children_of(parent):
+        try:
+            seen = visible(child)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"operation_server.py" not in seen:
+            found |= {child: seen} | _family(child)
+    return found
+
+
+async def _family_with(program: bytes, parent: int) -> dict[int, bytes]:
+    async with asyncio.timeout(10):
+        while not any(program in seen for seen in _family(parent).values()):
+            await asyncio.sleep(0.01)
+    return _family(parent)
+
+
+def _links(folder: Path) -> list[str]:
+    return [file.name for inner in folder.iterdir() for file in inner.iterdir() if file.is_symlink()]

@@ -1,0 +1,647 @@
+"""Compute Engine beyond the common contract: states, disks, what each refusal means, tokens, and what never shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.contracts.power import CommandResult, GivenUpRequest, PowerRequest
+from activities.contracts.target import Target
+from activities.errors import ErrorType
+from activities.power.driver import Deadline, DeviceCredentials
+from activities.power.errors import PowerError
+from activities.power.gce.act import ComputeRequest, ComputeStage, perform
+from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
+from activities.power.service import PowerService
+from policy.episode.messages import Pinned
+from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.power import PowerCapability, PowerState, VolumeState
+from simulator.api.access.certificates import issue
+from tests.power.conftest import fails, within
+from tests.power.gce.stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client
+from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_server, saying
+
+COMMANDS = ("stop", "start", "reset", "detachDisk", "sendDiagnosticInterrupt", "delete")
+HANDLE = f"projects/{PROJECT}/zones/{ZONE}/disks"
+
+
+class NoCredentials:
+    """A device that needs none."""
+
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+        return DeviceCredentials()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client_is_loaded() -> None:
+    load_client()
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[GceStand]:
+    """Without tokens, whose keys take a noticeable time to read."""
+    async with gce_stand(anonymous=True) as running:
+        yield running
+
+
+@pytest.fixture
+async def signed() -> AsyncIterator[GceStand]:
+    """With a service account."""
+    async with gce_stand() as running:
+        yield running
+
+
+def unsigned(server: RawServer | str) -> GceDriver:
+    """The driver before a server that asks for no token."""
+    url = server if isinstance(server, str) else server.url
+    parameters = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": url}
+    return GceFactory().build(parameters, DeviceCredentials())
+
+
+def worker_identity(monkeypatch: pytest.MonkeyPatch, folder: Path, key: str) -> None:
+    """Application Default Credentials in a file, and none to be found anywhere else."""
+    (folder / "key.json").write_text(key)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "key.json"))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder / "none"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+
+def secrets_of(key: str, *others: str) -> list[str]:
+    """What a log could show of a key: each line of the private key, and its id."""
+    content = json.loads(key)
+    return [content["private_key_id"], *content["private_key"].splitlines()[1:-1], *others]
+
+
+# States and commands ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("RUNNING", PowerState.ON),
+        ("STAGING", PowerState.ON),
+        ("PROVISIONING", PowerState.ON),
+        ("PENDING", PowerState.ON),
+        ("TERMINATED", PowerState.OFF),
+        ("STOPPED", PowerState.OFF),
+        ("STOPPING", PowerState.UNKNOWN),
+        ("PENDING_STOP", PowerState.UNKNOWN),
+        ("DEPROVISIONING", PowerState.UNKNOWN),
+        ("SUSPENDING", PowerState.UNKNOWN),
+        ("SUSPENDED", PowerState.UNKNOWN),
+        ("REPAIRING", PowerState.UNKNOWN),
+        ("SOME_STATE_TO_COME", PowerState.UNKNOWN),
+        ("", PowerState.UNKNOWN),
+    ],
+)
+async def test_only_a_machine_that_has_stopped_for_good_is_off(stand: GceStand, status: str, state: PowerState) -> None:
+    """S3: under way, suspended, under repair or unheard of is never off."""
+    stand.instance.status = status
+    reading = await stand.driver().read(within(10))
+    assert reading.state is state
+    assert (status or "no status") in reading.detail
+
+
+@pytest.mark.parametrize("command", ["off", "on"])
+@pytest.mark.parametrize(
+    ("status", "kind", "says"),
+    [
+        ("SUSPENDED", ErrorType.NOT_SUPPORTED, "SUSPENDED with its memory kept: expected a person to resume or delete it"),
+        ("SUSPENDING", ErrorType.TRANSIENT, "is not ready"),
+    ],
+)
+async def test_a_suspended_machine_is_a_person_s_case_and_is_never_resumed(
+    stand: GceStand, command: str, status: str, kind: ErrorType, says: str
+) -> None:
+    """S3, S5: it is not off, and its guest would go on in the middle of a write."""
+    stand.instance.status = status
+    driver = stand.driver()
+    await fails((driver.off if command == "off" else driver.on)(within(10)), kind, says)
+    assert (await driver.read(within(10))).state is PowerState.UNKNOWN
+    assert stand.instance.machine.log == []
+    assert {entry.verb for entry in stand.cloud.log} == {"stop" if command == "off" else "start", "get"}
+
+
+async def test_a_refusal_that_cannot_be_looked_into_stays_what_it_is(stand: GceStand) -> None:
+    """S3: Transient, and tried again."""
+    stand.instance.status = "SUSPENDED"
+    stand.cloud.compute.set_faults(refuse=(409, "conflict"))
+    await fails(stand.driver().off(within(10)), ErrorType.TRANSIENT, "409")
+
+
+async def test_a_stop_says_what_becomes_of_scratch_disks(stand: GceStand) -> None:
+    """Compute Engine refuses a stop that leaves it open."""
+    stand.cloud.compute.add_local_ssd(stand.instance)
+    await stand.driver(discard_local_ssd="false").off(within(10))
+    await stand.instance.machine.wait_for("off")
+    (stopped,) = [entry for entry in stand.cloud.log if entry.verb == "stop"]
+    assert (stopped.query["discardLocalSsd"], stopped.query["noGracefulShutdown"]) == ("false", "true")
+
+
+async def test_each_command_carries_a_request_id_of_its_own(stand: GceStand) -> None:
+    """S33: a copy made on the way is not carried out again."""
+    driver = stand.driver()
+    await driver.off(within(10))
+    await driver.off(within(10))
+    await driver.on(within(10))
+    ids = [entry.query["requestId"] for entry in stand.cloud.log if entry.verb in COMMANDS]
+    assert len(set(ids)) == 3
+
+
+async def test_an_operation_that_fails_after_it_was_accepted_shows_by_reading(stand: GceStand) -> None:
+    """S2: an answer is no proof."""
+    stand.cloud.set_faults(fail_operations="INTERNAL_ERROR")
+    await stand.driver().off(within(10))
+    assert (await stand.driver().read(within(10))).state is PowerState.ON
+    assert stand.instance.machine.power == "on"
+
+
+async def test_an_operation_that_has_failed_at_once_is_a_refusal() -> None:
+    failed = {"status": "DONE", "error": {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "no room"}]}}
+    async with raw_server(saying("200 OK", json.dumps(failed))) as server:
+        with pytest.raises(PowerError, match="ZONE_RESOURCE_POOL_EXHAUSTED: no room") as caught:
+            await unsigned(server).on(within(10))
+    assert caught.value.type is ErrorType.TRANSIENT
+
+
+async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(stand: GceStand) -> None:
+    await stand.driver().nmi(within(10))
+    assert [entry.command for entry in stand.instance.machine.log] == ["nmi"]
+    assert stand.instance.machine.power == "on"
+
+
+async def test_the_console_is_its_newest_part_only(stand: GceStand) -> None:
+    stand.instance.console = "early " * 100_000 + "Kernel panic - not syncing: é"
+    output = await stand.driver().console(within(10))
+    assert output.endswith("Kernel panic - not syncing: é")
+    assert len(output.encode()) <= CONSOLE_BYTES + 2
+    (asked,) = [entry for entry in stand.cloud.log if entry.verb == "serialPort"]
+    assert asked.query["start"] == str(-CONSOLE_BYTES)
+
+
+async def test_a_terminated_instance_is_gone_and_not_off(stand: GceStand) -> None:
+    """S3."""
+    stand.cloud.compute.seconds = 0.2
+    number = (await stand.driver().identity(within(10))).serial or ""
+    await stand.driver().terminate(within(10))
+    under_way = await stand.driver().given_up(number, within(10))
+    assert (under_way.given_up, under_way.detail) == (False, "STOPPING")
+    while stand.instance.path in stand.cloud.compute.instances:
+        await asyncio.sleep(0.01)
+    assert stand.instance.machine.power == "off"
+    assert (await stand.driver().given_up(number, within(10))).given_up
+    await fails(stand.driver().read(within(10)), ErrorType.INVALID_CONFIG, "was not found")
+
+
+async def test_another_instance_of_the_name_is_told_from_the_one_that_was_given_up(stand: GceStand) -> None:
+    """S9: a managed group makes a new one at once; without its number nobody can tell."""
+    identity = await stand.driver().identity(within(10))
+    assert (identity.manufacturer, identity.product, identity.system_uuid) == ("Google Compute Engine", "e2-standard-4", None)
+    number = identity.serial or ""
+    assert not (await stand.driver().given_up(number, within(10))).given_up
+    anew = stand.cloud.add_instance(PROJECT, ZONE, NAME)
+    reading = await stand.driver().given_up(number, within(10))
+    assert (reading.given_up, reading.detail) == (True, f"another instance has its name, number {anew.number}")
+    assert not (await stand.driver().given_up("", within(10))).given_up
+
+
+async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand) -> None:
+    """S1, S9: one that says on is not given up, and its number tells it from the next one of its name."""
+    parameters = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": stand.cloud.url}
+    device = PowerDevice(driver="gce", endpoint=f"gce://{PROJECT}/{ZONE}/{NAME}", parameters=parameters)
+    pinned = Pinned(node=NAME, uid="uid-1", endpoints=(device.endpoint,), levels=((device.endpoint,),))
+    target = Target(cluster="prod", pinned=pinned, incident="i", kind="Fencing", workflow_id="w", run_id="r")
+    request = PowerRequest(target=target, device=device, deadline=timedelta(seconds=10))
+    service = PowerService(NoCredentials())
+    with pytest.raises(ApplicationError, match="says on, it is not given up"):
+        await ActivityEnvironment().run(service.terminate, request)
+    stand.instance.status = "TERMINATED"
+    commanded: CommandResult = await ActivityEnvironment().run(service.terminate, request)
+    assert commanded.machine == str(stand.instance.number)
+    asked = GivenUpRequest(target=target, device=device, deadline=timedelta(seconds=10), machine=commanded.machine)
+    while not (await ActivityEnvironment().run(service.read_given_up, asked)).given_up:
+        await asyncio.sleep(0.01)
+    assert stand.instance.path not in stand.cloud.compute.instances
+
+
+async def test_an_answer_about_something_else_that_is_missing_says_nothing_of_the_instance(stand: GceStand) -> None:
+    """S3."""
+    stand.cloud.compute.set_faults(refuse=(404, "notFound"))
+    with pytest.raises(PowerError):
+        await stand.driver().given_up("1", within(10))
+
+
+def test_what_it_can_do_is_said() -> None:
+    driver = GceFactory().build({"project": PROJECT, "zone": ZONE, "plug": NAME}, DeviceCredentials())
+    lacking = {PowerCapability.RESET, PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG}
+    assert driver.capabilities == frozenset(PowerCapability) - lacking
+    assert driver.endpoint == f"gce://{PROJECT}/{ZONE}/{NAME}"
+
+
+async def test_a_project_of_a_domain_is_asked_under_its_name(stand: GceStand) -> None:
+    stand.cloud.add_instance("example.com:prod", ZONE, NAME)
+    driver = stand.driver(project="example.com:prod")
+    assert (await driver.read(within(10))).state is PowerState.ON
+    await driver.off(within(10))
+    assert stand.cloud.verbs("stop") == ["stop"]
+
+
+# Disks -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_attached_disks_are_listed_as_csi_handles_with_the_boot_disk_marked(stand: GceStand) -> None:
+    compute = stand.cloud.compute
+    compute.attach(stand.instance, compute.add_disk(PROJECT, "data", zone=ZONE))
+    compute.attach(stand.instance, compute.add_disk(PROJECT, "shared", region="europe-west1"))
+    compute.add_local_ssd(stand.instance)
+    volumes = await stand.driver().volumes(within(10))
+    assert {volume.volume: volume.root for volume in volumes} == {
+        f"{HANDLE}/{NAME}": True,
+        f"{HANDLE}/data": False,
+        f"projects/{PROJECT}/regions/europe-west1/disks/shared": False,
+    }
+    assert {volume.state for volume in volumes} == {VolumeState.ATTACHED}
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        f"{HANDLE}/data",
+        "data",
+        f"https://www.googleapis.com/compute/v1/{HANDLE}/data",
+        "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/data",
+    ],
+)
+async def test_a_disk_is_detached_by_any_spelling_and_then_read_as_available(stand: GceStand, volume: str) -> None:
+    """The path is cut only when the disk itself says that nobody uses it."""
+    compute, driver = stand.cloud.compute, stand.driver()
+    compute.attach(stand.instance, compute.add_disk(PROJECT, "data", zone=ZONE))
+    before = await driver.read_volume(volume, within(10))
+    assert (before.state, before.volume) == (VolumeState.ATTACHED, volume)
+    assert NAME in before.detail
+    await driver.detach(volume, within(10))
+    while (await driver.read_volume(volume, within(10))).state is not VolumeState.AVAILABLE:
+        assert compute.disk(f"{HANDLE}/data").users
+    assert [reading.volume for reading in await driver.volumes(within(10))] == [f"{HANDLE}/{NAME}"]
+    assert stand.cloud.verbs("detachDisk") == ["detachDisk"]
+
+
+async def test_a_regional_disk_is_detached_from_this_machine_only(stand: GceStand) -> None:
+    compute, driver = stand.cloud.compute, stand.driver()
+    disk = compute.add_disk(PROJECT, "shared", region="europe-west1")
+    compute.attach(stand.instance, disk)
+    compute.attach(stand.cloud.add_instance(PROJECT, ZONE, "node-2"), disk)
+    await driver.detach(disk.path, within(10))
+    while len(disk.users) > 1:
+        await asyncio.sleep(0.01)
+    reading = await driver.read_volume(disk.path, within(10))
+    assert reading.state is VolumeState.ATTACHED  # by the other machine, which may go on writing
+    assert "node-2" in reading.detail
+
+
+@pytest.mark.parametrize("status", ["CREATING", "RESTORING", "FAILED", "DELETING", "UNAVAILABLE", ""])
+async def test_a_disk_that_nobody_uses_is_available_only_when_it_is_ready(stand: GceStand, status: str) -> None:
+    """S3."""
+    stand.cloud.compute.add_disk(PROJECT, "data", zone=ZONE).status = status
+    assert (await stand.driver().read_volume("data", within(10))).state is VolumeState.UNKNOWN
+
+
+async def test_a_disk_that_is_not_there_is_unknown_and_never_available(stand: GceStand) -> None:
+    """S3."""
+    for volume in ("data", f"{HANDLE}/data", f"projects/{PROJECT}/regions/europe-west1/disks/data"):
+        assert (await stand.driver().read_volume(volume, within(10))).state is VolumeState.UNKNOWN
+
+
+async def test_a_disk_that_is_not_attached_here_needs_no_command(stand: GceStand) -> None:
+    stand.cloud.compute.add_disk(PROJECT, "data", zone=ZONE)
+    await stand.driver().detach("data", within(10))
+    assert stand.cloud.verbs(*COMMANDS) == []
+
+
+async def test_a_boot_disk_stays_with_its_running_machine(stand: GceStand) -> None:
+    await fails(stand.driver().detach(NAME, within(10)), ErrorType.NOT_SUPPORTED, "boot disk cannot be detached")
+    assert stand.instance.attachments[0].disk is not None
+
+
+@pytest.mark.parametrize(
+    "volume", ["", "Data", "projects/p/disks/d", "../x", f"{HANDLE}/data/", "data\n", "projects/../zones/z/disks/d", "vol/0abc"]
+)
+async def test_a_volume_of_another_kind_is_refused_before_anything_is_asked(stand: GceStand, volume: str) -> None:
+    for act in (stand.driver().read_volume, stand.driver().detach):
+        await fails(act(volume, within(10)), ErrorType.INVALID_CONFIG, "is none of Compute Engine")
+    assert stand.cloud.log == []
+
+
+# Refusals and failures -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "asked", "commanded"),
+    [
+        (400, "badRequest", ErrorType.NOT_SUPPORTED, ErrorType.NOT_SUPPORTED),
+        (400, "resourceNotReady", ErrorType.TRANSIENT, ErrorType.TRANSIENT),
+        (401, "authError", ErrorType.UNAUTHORIZED, ErrorType.UNAUTHORIZED),
+        (403, "forbidden", ErrorType.UNAUTHORIZED, ErrorType.UNAUTHORIZED),
+        (403, "rateLimitExceeded", ErrorType.RATE_LIMITED, ErrorType.RATE_LIMITED),
+        (403, "quotaExceeded", ErrorType.RATE_LIMITED, ErrorType.RATE_LIMITED),
+        (404, "notFound", ErrorType.INVALID_CONFIG, ErrorType.INVALID_CONFIG),
+        (408, "timeout", ErrorType.TRANSIENT, ErrorType.AMBIGUOUS),
+        (409, "conflict", ErrorType.TRANSIENT, ErrorType.TRANSIENT),
+        (412, "conditionNotMet", ErrorType.NOT_SUPPORTED, ErrorType.NOT_SUPPORTED),
+        (429, "rateLimitExceeded", ErrorType.RATE_LIMITED, ErrorType.RATE_LIMITED),
+        (500, "internalError", ErrorType.TRANSIENT, ErrorType.AMBIGUOUS),
+        (503, "backendError", ErrorType.TRANSIENT, ErrorType.AMBIGUOUS),
+    ],
+)
+async def test_each_refusal_has_its_type_and_is_met_once(
+    stand: GceStand, status: int, reason: str, asked: ErrorType, commanded: ErrorType
+) -> None:
+    """S33: nothing is repeated behind the workflow's back, whatever the client would do by itself."""
+    stand.cloud.set_faults(refuse=(status, reason))
+    driver = stand.driver()
+    for act, expected in ((driver.read, asked), (driver.off, commanded)):
+        await fails(act(within(10)), expected, f"answers {status}: {reason}")
+    looks_into_it = commanded in {ErrorType.TRANSIENT, ErrorType.NOT_SUPPORTED}  # is the instance suspended?
+    assert stand.cloud.verbs("get", "stop") == ["get", "stop", "get"][: 3 if looks_into_it else 2]
+    assert stand.instance.machine.log == []
+
+
+async def test_a_hang_after_sending_is_ambiguous_for_a_command_and_no_state_for_a_question(signed: GceStand) -> None:
+    """S3, S34: one request each. The token is there already, which the silence of the common contract keeps from coming."""
+    driver = signed.driver()
+    await driver.read(within(10))
+    signed.cloud.set_faults(silence=True)
+    for act, expected in ((driver.off, ErrorType.AMBIGUOUS), (driver.read, ErrorType.UNREACHABLE)):
+        await fails(act(within(1.0)), expected, "no answer came within")
+    assert signed.cloud.verbs("get", "stop") == ["get", "stop", "get"]
+    assert signed.instance.machine.log == []
+
+
+async def test_an_answer_that_never_ends_is_cut_by_the_deadline() -> None:
+    """S34: nothing of it is left in flight."""
+    async with raw_server(dripping) as server:
+        began = time.monotonic()
+        await fails(unsigned(server).off(within(0.3)), ErrorType.AMBIGUOUS)
+        assert time.monotonic() - began < 1.3
+        await asyncio.wait_for(server.gone.wait(), 5)
+
+
+async def test_a_cancelled_act_lets_go_of_its_connection() -> None:
+    """S34: the worker that shuts down leaves nothing behind."""
+    async with raw_server(dripping) as server:
+        act = asyncio.ensure_future(unsigned(server).off(within(30)))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        act.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await act
+        await asyncio.wait_for(server.gone.wait(), 5)
+
+
+@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
+async def test_a_redirect_is_not_followed(status: str) -> None:
+    """S33: it would send a command a second time, and the token to somebody else."""
+    async with raw_server(saying(status, "", "Location: /compute/v1/elsewhere")) as server:
+        await fails(unsigned(server).off(within(10)), ErrorType.INVALID_CONFIG, "redirects to /compute/v1/elsewhere")
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("body", ["<html>Log in to the hotel's network</html>", "[]", '"TERMINATED"', '{"status": "TERM'])
+async def test_an_answer_of_something_else_is_no_state_and_no_success(body: str) -> None:
+    """S3, S34: neither where all is said to be well nor where it is not."""
+    async with raw_server(saying("200 OK", body)) as server:
+        for act, expected in ((unsigned(server).read, ErrorType.UNREACHABLE), (unsigned(server).off, ErrorType.AMBIGUOUS)):
+            await fails(act(within(10)), expected, "the answer is none of Compute Engine's")
+    async with raw_server(saying("502 Bad Gateway", body)) as server:
+        await fails(unsigned(server).off(within(10)), ErrorType.AMBIGUOUS, "answers 502")
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{}", '{"status": null}', '{"status": "7"}', '{"error": "x"}', '{"error": {"errors": [7]}}']
+)
+async def test_an_answer_without_a_state_is_unknown(body: str) -> None:
+    """S3."""
+    async with raw_server(saying("200 OK", body)) as server:
+        assert (await unsigned(server).read(within(10))).state is PowerState.UNKNOWN
+    async with raw_server(saying("502 Bad Gateway", body)) as server:
+        await fails(unsigned(server).off(within(10)), ErrorType.AMBIGUOUS, "answers 502")
+
+
+async def test_a_dead_port_is_unreachable_and_nothing_was_commanded() -> None:
+    for act in ("read", "off"):
+        await fails(
+            getattr(unsigned("http://127.0.0.1:9"), act)(within(10)),
+            ErrorType.UNREACHABLE,
+            r"Connection refused\); nothing was commanded",
+        )
+
+
+async def test_a_command_whose_time_passes_before_it_can_be_sent_is_not_sent(signed: GceStand) -> None:
+    """S20: the token took too long."""
+    signed.cloud.set_faults(delay=0.3)
+    deadline = Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) + timedelta(seconds=0.1))
+    await fails(signed.driver().off(deadline), ErrorType.EXPIRED, "it was not sent")
+    assert signed.cloud.verbs() == ["token"]
+
+
+def test_what_was_not_delivered_by_the_deadline_is_dropped_and_not_repeated_by_the_kernel() -> None:
+    """S34: an ordinary close goes on delivering for minutes when the network comes back."""
+    act = ComputeRequest("gce://p/z/i", "off", within(10), command=True)
+    with socket.socket() as connection:
+        act.watch(connection)
+        assert struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)) == (1, 0)
+        act.answered()
+        assert struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0] == 0
+
+
+def test_an_act_that_was_given_up_never_sends() -> None:
+    """S34: whatever still held it up, a name that was being resolved or a token."""
+    act = ComputeRequest("gce://p/z/i", "off", within(10), command=True)
+    act.give_up()
+    for step in (act.send, act.remaining):
+        with pytest.raises(PowerError) as caught:
+            step()
+        assert caught.value.type is ErrorType.TRANSIENT
+    with socket.socket() as connection:
+        with pytest.raises(PowerError):
+            act.watch(connection)
+        assert connection.fileno() == -1
+
+
+async def test_a_library_that_loads_slowly_is_no_fault_of_the_instance() -> None:
+    """The first act of a worker pays for it; nothing was sent, and it may be tried again."""
+    loaded = threading.Event()
+    act = ComputeRequest("gce://p/z/i", "read", within(0.1), command=False)
+
+    def load() -> None:
+        act.stage = ComputeStage.LOADING
+        loaded.wait(10)
+
+    with pytest.raises(PowerError, match=r"was still being loaded within 0\.1 s; nothing was sent") as caught:
+        await perform(act, load)
+    loaded.set()
+    assert caught.value.type is ErrorType.TRANSIENT
+
+
+def test_a_client_library_of_which_parts_are_missing_is_left_to_nobody() -> None:
+    """Three of its hundred services are loaded; whoever imports it by its name has to get all."""
+    from activities.power.gce import client
+
+    package = sys.modules.get(client.PACKAGE)
+    assert package is None or hasattr(package, "AddressesClient")
+
+
+# Tokens and secrets ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_token_serves_until_it_is_refused(signed: GceStand) -> None:
+    await signed.driver().read(within(10))
+    await signed.driver().read(within(10))
+    assert signed.cloud.verbs() == ["token", "get", "get"]
+    signed.cloud.tokens.revoke_all()
+    await fails(signed.driver().read(within(10)), ErrorType.UNAUTHORIZED, "answers 401")
+    await signed.driver().read(within(10))
+    assert signed.cloud.verbs() == ["token", "get", "get", "get", "token", "get"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (saying("400 Bad Request", '{"error": "invalid_grant", "error_description": "no"}'), ErrorType.UNAUTHORIZED),
+        (saying("403 Forbidden", "<html>"), ErrorType.UNAUTHORIZED),
+        (hanging_up, ErrorType.UNREACHABLE),
+        (dripping, ErrorType.UNREACHABLE),
+    ],
+)
+async def test_without_a_token_nothing_is_asked(signed: GceStand, answer: Answer, expected: ErrorType) -> None:
+    async with raw_server(answer) as server:
+        key = json.dumps(json.loads(signed.key) | {"token_uri": f"{server.url}/token"})
+        await fails(signed.driver(key=key).off(within(2.0 if answer is dripping else 10.0)), expected)
+        assert server.requests
+        assert signed.cloud.log == []
+
+
+async def test_one_client_serves_all_accounts_and_each_act_goes_out_with_its_own_token(signed: GceStand) -> None:
+    """S12, S20: also where several are about to be sent at once, and after a key was exchanged for another."""
+    from activities.power.gce import client
+
+    client.client_for.cache_clear()
+    await signed.driver().read(within(10))
+    accounts = [f"worker-{number}@test.iam.gserviceaccount.com" for number in range(4)]
+    target, all_here = {"project": PROJECT, "zone": ZONE, "instance": NAME}, threading.Barrier(4, timeout=10)
+
+    def ask(api: client.Api) -> str:
+        all_here.wait()
+        return str(api.instances.get(request=target, **api.once).name)
+
+    def act(account: str) -> str:
+        act = ComputeRequest("gce://p/z/i", "read", within(10), command=False)
+        return client.call(act, signed.cloud.url, signed.cloud.service_account(account), ask)
+
+    assert await asyncio.gather(*(asyncio.to_thread(act, each) for each in accounts)) == [NAME] * 4
+    asked = [entry.account for entry in signed.cloud.log if entry.verb == "get"]
+    assert sorted(asked[1:]) == accounts
+    assert client.client_for.cache_info().misses == 1
+
+
+async def test_an_endpoint_of_the_loopback_without_tls_gets_no_token_of_the_worker(
+    signed: GceStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """S12: it would travel in clear."""
+    worker_identity(monkeypatch, tmp_path, signed.key)
+    signed.cloud.anonymous = True
+    assert (await signed.driver(key="").read(within(10))).state is PowerState.ON
+    assert [(entry.verb, entry.account) for entry in signed.cloud.log] == [("get", "")]
+
+
+async def test_without_a_key_the_worker_is_known_by_its_own_identity(
+    signed: GceStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from activities.power.gce.accounts import Account
+
+    act = ComputeRequest("gce://p/z/i", "read", within(10), command=False)
+    worker_identity(monkeypatch, tmp_path, signed.key)
+    token = await asyncio.to_thread(Account(None).authorization, act)
+    assert signed.cloud.tokens.account(token) == json.loads(signed.key)["client_email"]
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    await fails(
+        asyncio.to_thread(Account(None).authorization, act), ErrorType.INVALID_CONFIG, "the worker has no identity of its own"
+    )
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_tls_is_spoken_and_its_certificate_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, trusted: bool
+) -> None:
+    certificates = issue("127.0.0.1")
+    if trusted:
+        bundle = tmp_path / "authority.pem"
+        bundle.write_bytes(certificates.authority_pem)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
+    async with gce_stand(tls=certificates.context) as stand:
+        if trusted:
+            await stand.driver().off(within(10))
+            await stand.instance.machine.wait_for("off")
+            stand.cloud.set_faults(silence=True)
+            await fails(stand.driver().on(within(0.4)), ErrorType.AMBIGUOUS)
+            return
+        await fails(stand.driver().off(within(10)), ErrorType.UNREACHABLE, "CERTIFICATE_VERIFY_FAILED")
+        assert stand.cloud.log == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("not JSON", "is not JSON"),
+        ("[]", "is not the key of a service account"),
+        ({"type": "authorized_user"}, "is not the key of a service account"),
+        ({"type": "external_account"}, "is not the key of a service account"),
+        ({"private_key": ""}, "has no private_key"),
+        ({"token_uri": 7}, "has no token_uri"),
+        ({"private_key": "k3p-my-s3cret"}, "holds no private key that can be used"),
+    ],
+)
+async def test_a_key_that_cannot_be_used_is_refused_without_showing_it(signed: GceStand, change: object, says: str) -> None:
+    """S12."""
+    key = change if isinstance(change, str) else json.dumps(json.loads(signed.key) | change)
+
+    async def read() -> None:
+        await signed.driver(key=key).read(within(10))
+
+    error = await fails(read(), ErrorType.INVALID_CONFIG, says)
+    shown = "".join(traceback.format_exception(error))
+    assert not any(secret in shown for secret in secrets_of(signed.key, "k3p-my-s3cret"))
+
+
+async def test_no_key_and_no_token_shows_in_any_failure(signed: GceStand) -> None:
+    """S12: not even where the other side repeats them."""
+
+    async def parrot(request: bytes, writer: asyncio.StreamWriter) -> None:
+        token = request.partition(b"Authorization: ")[2].partition(b"\r\n")[0].decode()
+        tokens.append(token.removeprefix("Bearer "))
+        said = f"{token} {json.loads(signed.key)['private_key_id']}"
+        await saying("403 Forbidden", json.dumps({"error": {"message": said}}))(request, writer)
+
+    tokens: list[str] = []
+    async with raw_server(parrot) as server:
+        driver = signed.driver(api_endpoint=server.url)
+        for act in (driver.read, driver.off):
+            with pytest.raises(PowerError, match=r"answers 403: Bearer \*\*\* \*\*\*") as caught:
+                await act(within(10))
+            shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(driver)
+            assert not any(secret in shown for secret in secrets_of(signed.key, *tokens))
+    assert all(len(token) > 20 for token in tokens)
+    assert len(tokens) == 2

@@ -1,0 +1,85 @@
+"""IPMI over real UDP: what only IPMI has. What every driver promises is tried in `test_conformance.py`."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+import pytest
+
+from activities.errors import ErrorType
+from policy.fence.power import PowerCapability, PowerState
+from tests.power.conftest import Stand, fails, ipmi_driver, within
+
+
+async def test_an_unknown_user_is_unauthorized(stand: Stand) -> None:
+    await fails(stand.driver(username="nobody").off(within(5)), ErrorType.UNAUTHORIZED)
+    assert stand.machine.log == []
+
+
+async def test_a_dead_port_is_unreachable_by_the_deadline() -> None:
+    """S3: no answer is never a state."""
+    began = time.monotonic()
+    await fails(ipmi_driver(9).read(within(0.7)), ErrorType.UNREACHABLE, r"ipmi://127.0.0.1:9: no answer from the BMC")
+    assert time.monotonic() - began < 2
+
+
+async def test_a_bmc_that_hangs_while_read_is_unreachable(python_stand: Stand) -> None:
+    python_stand.machine.set_faults(hang=True)
+    await fails(python_stand.driver().read(within(1.5)), ErrorType.UNREACHABLE, "login succeeded but 'read' was not answered")
+
+
+async def test_a_slow_bmc_gets_a_command_once(stand: Stand) -> None:
+    """S33: a question is asked again when the answer is long in coming, a command never."""
+    stand.machine.set_faults(delay=1.1)
+    await stand.driver().off(within(10))
+    stand.machine.set_faults()
+    await stand.driver().read(within(10))  # a BMC takes one after the other, so a copy of the off would be done by now
+    assert len(stand.machine.commands("off")) == 1
+
+
+async def test_a_refusal_is_never_taken_for_success(stand: Stand) -> None:
+    """A BMC that says why it refuses has done nothing; one with a mere 'unspecified error' leaves it open."""
+    stand.machine.set_faults(refuse=True)
+    await fails(stand.driver().off(within(10)), ErrorType.AMBIGUOUS if stand.bmc.kind == "ipmi_sim" else ErrorType.TRANSIENT)
+    assert stand.machine.power == "on"
+
+
+async def test_a_refusal_because_the_machine_is_so_already_is_success(python_stand: Stand) -> None:
+    """Some BMCs refuse on for a machine that is on (completion code D5h)."""
+    python_stand.machine.set_faults(refuse=True)
+    await python_stand.driver().on(within(10))
+    assert python_stand.machine.power == "on"
+
+
+async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(python_stand: Stand) -> None:
+    await python_stand.driver().nmi(within(10))
+    assert [entry.command for entry in python_stand.machine.log] == ["nmi"]
+    assert python_stand.machine.power == "on"
+
+
+async def test_a_bmc_without_nmi_does_not_support_it(stand: Stand) -> None:
+    if stand.bmc.kind != "ipmi_sim":
+        assert PowerCapability.NMI in stand.driver().capabilities
+        return
+    await fails(stand.driver().nmi(within(10)), ErrorType.NOT_SUPPORTED, "does not support this value")
+
+
+async def test_a_bmc_says_which_machine_it_serves(stand: Stand) -> None:
+    """S9: system UUID and serial number, to be compared with the Node's."""
+    identity = await stand.driver().identity(within(10))
+    assert identity.system_uuid == str(stand.bmc.system_uuid)
+    assert identity.serial == stand.bmc.serial
+    assert (identity.manufacturer, identity.product) == ("nodewarden", "simulated server")
+    assert identity.is_system(str(stand.bmc.system_uuid).upper())
+    assert identity.is_system(str(UUID(bytes=stand.bmc.system_uuid.bytes_le)))
+    assert not identity.is_system("00000000-1111-2222-3333-444444444444")
+
+
+@pytest.mark.parametrize("parameters", [{"cipher": "3"}, {"privilege": "operator"}, {"privilege": "administrator"}])
+async def test_the_login_can_be_told_cipher_and_privilege(stand: Stand, parameters: dict[str, str]) -> None:
+    assert (await stand.driver(**parameters).read(within(10))).state is PowerState.ON
+
+
+async def test_a_cipher_that_was_asked_for_is_not_replaced_by_a_weaker_one(stand: Stand) -> None:
+    await fails(stand.driver(cipher="17").read(within(5)), ErrorType.NOT_SUPPORTED, "cipher suites")

@@ -1,0 +1,289 @@
+"""Children of a fork server: dead by their deadline with all they started, and with nothing of anybody else's in their hands.
+
+With protocols of a line each in the place of IPMI and Redfish, on the real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.errors import PowerError
+from activities.power.ipmi import driver as ipmi
+from activities.power.processes.fork_server import ForkServer
+from activities.power.processes.staged_child import StagedChild
+from activities.power.redfish import driver as redfish
+from tests.power.conftest import fails, ipmi_driver, within
+from tests.power.processes.process_table import alive, children_of, gone, visible
+from tests.power.redfish.stand import redfish_driver
+
+PROTOCOL = """
+import json, os, subprocess, sys, time
+from activities.power.processes.operation_server import Server
+
+def request():
+    return b"".join(iter(lambda: os.read(0, 65536), b""))
+
+def say(what):
+    os.write(1, what + b"\\n")
+
+def main():
+    {main}
+
+Server(main).serve()
+"""
+ECHO = "say(request())"
+HANG = "say(request()); time.sleep(600)"
+SENT_AND_HANG = """told = request(); say(b'{"stage": "sent"}'); open(json.loads(told)["flag"], "w"); time.sleep(600)"""
+UNSENT_AND_HANG = """open(json.loads(request())["flag"], "w"); time.sleep(600)"""
+FAMILY = b"say(str(subprocess.Popen(['sleep', '600']).pid).encode()); time.sleep(600)"
+FDS = """
+def meet(word, number):
+    open("FOLDER/" + word + str(os.getpid()), "w").close()
+    while len(os.listdir("FOLDER")) < number:
+        time.sleep(0.01)
+
+meet("here", 3)
+opened = [each for each in range(99) if os.path.exists(f"/proc/self/fd/{each}")]
+say(" ".join(f"{each}:{os.readlink(f'/proc/self/fd/{each}')}" for each in opened).encode())
+meet("done", 6)
+"""
+"""Three of them look at the same time, and stay until all have."""
+OBEDIENT = "exec(request())"
+SECRET = b"k3p-my-s3cret-" + b"of-the-first"
+
+Start = Callable[[str], ForkServer]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """A server of a protocol that is one line of Python."""
+    started: list[ForkServer] = []
+
+    def serving(main: str) -> ForkServer:
+        server = ForkServer("a test's")
+        server.command = (sys.executable, "-c", PROTOCOL.replace("{main}", main))
+        started.append(server)
+        return server
+
+    yield serving
+    for each in started:
+        each.end()
+
+
+def pid_of(server: ForkServer) -> int:
+    assert server.pid is not None
+    return server.pid
+
+
+async def child_of(server: ForkServer, *, but: int | None = None) -> int:
+    async with asyncio.timeout(10):
+        while server.pid is None or not (found := [each for each in children_of(server.pid) if each != but]):
+            await asyncio.sleep(0.005)
+        return found[0]
+
+
+async def nobody_is_left(server: ForkServer) -> None:
+    """Neither alive nor dead."""
+    async with asyncio.timeout(5):
+        while children_of(pid_of(server), dead=True):
+            await asyncio.sleep(0.005)
+
+
+async def test_many_at_once_do_not_get_into_each_others_way(start: Start) -> None:
+    server = start("time.sleep(0.05); " + ECHO)
+    requests = [f"request {number} {'x' * 200_000}".encode() for number in range(20)]
+    ended = await asyncio.gather(*(server.run(each, within(30)) for each in requests))
+    assert [each.stdout for each in ended] == [each + b"\n" for each in requests]
+    await nobody_is_left(server)
+
+
+async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_go_on(start: Start) -> None:
+    """S34. Its own alarm would not wake it."""
+    server = start(OBEDIENT)
+    await server.run(b"", within(20))
+    began = time.monotonic()
+    hanging = asyncio.create_task(server.run(b'say(b"sent"); os.kill(os.getpid(), 19)', within(3.0)))
+    child = await child_of(server)
+    others = 0
+    while not hanging.done():
+        assert (await server.run(b'say(b"done")', within(10))).stdout == b"done\n"
+        others += 1
+    ended = await hanging
+    assert (ended.stdout, ended.timed_out, ended.returncode) == (b"sent\n", True, -signal.SIGKILL)
+    assert 3.0 <= time.monotonic() - began < 9.0
+    assert others > 1
+    assert not alive(child)
+    await nobody_is_left(server)
+
+
+async def test_what_a_child_started_is_killed_with_it(start: Start) -> None:
+    """S34."""
+    server = start(OBEDIENT)
+    await server.run(b"", within(20))
+    ended = await server.run(FAMILY, within(3.0))
+    assert ended.timed_out
+    async with asyncio.timeout(5):
+        await gone(int(ended.stdout))
+
+
+async def test_a_cancelled_operation_leaves_no_process(start: Start) -> None:
+    """S34."""
+    server = start(HANG)
+    operation = asyncio.create_task(server.run(b"", within(60)))
+    child = await child_of(server)
+    operation.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await operation
+    async with asyncio.timeout(5):
+        await gone(child)
+    await nobody_is_left(server)
+
+
+@pytest.mark.parametrize(("main", "kind"), [(SENT_AND_HANG, ErrorType.AMBIGUOUS), (UNSENT_AND_HANG, ErrorType.TRANSIENT)])
+async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(
+    start: Start, tmp_path: Path, main: str, kind: ErrorType
+) -> None:
+    """S3, S33, S34: the child dies with its server; what it had sent may have been carried out. The next one is served."""
+    server = start(main)
+    driver, flag = ipmi_driver(623), tmp_path / "so far"
+    staged = StagedChild(server=server, silences={}, silence="")
+    operation = asyncio.create_task(staged.perform(driver.endpoint, "off", {"flag": str(flag)}, driver.credentials, within(60)))  # type: ignore[attr-defined]
+    child, dead = await child_of(server), pid_of(server)
+    async with asyncio.timeout(20):
+        while not flag.exists():
+            await asyncio.sleep(0.005)
+    os.kill(dead, signal.SIGKILL)
+    await fails(asyncio.wait_for(operation, 5), kind)
+    async with asyncio.timeout(5):
+        await gone(child)
+    assert dead not in children_of(os.getpid(), dead=True)
+    server.command = (sys.executable, "-c", PROTOCOL.replace("{main}", ECHO))
+    assert (await server.run(b"again", within(10))).stdout == b"again\n"
+    assert pid_of(server) != dead
+
+
+async def test_a_server_that_died_while_nothing_was_under_way_is_started_again(start: Start) -> None:
+    server = start(ECHO)
+    await server.run(b"", within(10))
+    dead = pid_of(server)
+    os.kill(dead, signal.SIGKILL)
+    await gone(dead)
+    assert (await server.run(b"again", within(10))).stdout == b"again\n"
+    assert children_of(os.getpid(), dead=True).count(dead) == 0
+
+
+async def test_a_server_that_stands_still_is_killed_at_the_deadline_and_started_again(start: Start) -> None:
+    """S34: and the child that it had not forked yet is never forked."""
+    server = start(ECHO)
+    await server.run(b"", within(10))
+    still = pid_of(server)
+    os.kill(still, signal.SIGSTOP)
+    ended = await asyncio.wait_for(server.run(b"lost", within(0.3)), 5)
+    assert (ended.stdout, ended.timed_out) == (b"", True)
+    assert not alive_or_none(still)
+    assert (await server.run(b"again", within(10))).stdout == b"again\n"
+
+
+def alive_or_none(pid: int) -> bool:
+    try:
+        return alive(pid)
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_child_that_can_not_be_forked_is_transient_and_the_others_stay(start: Start) -> None:
+    server = start(OBEDIENT)
+    server.command = (*server.command[:2], REFUSES + server.command[2])
+    first = asyncio.create_task(server.run(b'time.sleep(1); say(b"done")', within(10)))
+    await child_of(server)
+    await fails(server.run(b"", within(10)), ErrorType.TRANSIENT, "no process could be started for a power operation: no room")
+    assert (await first).stdout == b"done\n"
+
+
+REFUSES = """
+import os
+forks = iter([os.fork])
+def fork():
+    for each in forks:
+        return each()
+    raise OSError(11, "no room")
+os.fork = fork
+"""
+
+
+async def test_a_server_that_can_not_be_started_is_transient(start: Start) -> None:
+    server = start(ECHO)
+    server.command = ("/no/such/program",)
+    await fails(server.run(b"", within(1)), ErrorType.TRANSIENT, "no process could be started")
+
+
+async def test_a_child_has_its_own_socket_and_nothing_else_open(start: Start, tmp_path: Path) -> None:
+    """S12: neither the worker's, nor the server's, nor those of the children beside it."""
+    server = start(OBEDIENT)
+    looking = FDS.replace("FOLDER", str(tmp_path)).encode()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(server.run(looking, within(30))) for _ in range(3)]
+    opened = [dict(each.split(":", 1) for each in task.result().stdout.decode().split()) for task in tasks]
+    for each in opened:
+        assert each.keys() == {"0", "1", "2"}
+        assert each["0"] == each["1"]
+        assert each["2"] == "/dev/null"
+    assert len({each["0"] for each in opened}) == 3
+
+
+async def test_no_secret_of_an_operation_is_in_the_server_or_in_a_later_child(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S12: not in arguments, environment or memory. What the worker may have in its environment, none of them has."""
+    monkeypatch.setenv("NODEWARDEN_CREDENTIAL_BMC", SECRET.decode())
+    server = start("kept = request(); say(b'has it'); time.sleep(600)")
+    async with asyncio.timeout(20):
+        first = asyncio.create_task(server.run(SECRET, within(60)))
+        child = await child_of(server)
+        while SECRET not in memory(child):
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(server.run(b"another", within(60)))
+        later = await child_of(server, but=child)
+        while b"another" not in memory(later):
+            await asyncio.sleep(0.01)
+    for pid in (pid_of(server), later):
+        assert SECRET not in visible(pid)
+        assert SECRET not in memory(pid)
+    assert SECRET not in visible(child)
+    for each in (first, second):
+        each.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+
+
+def memory(pid: int) -> bytes:
+    """All that a process can write to."""
+    content = bytearray()
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as file:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            where, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                start, end = (int(each, 16) for each in where.split("-"))
+                file.seek(start)
+                content += file.read(end - start)
+    return bytes(content)
+
+
+async def test_the_servers_of_the_protocols_have_one_thread() -> None:
+    """A thread that held a lock while its server forked would leave it closed in the child for ever."""
+    for driver, server in ((ipmi_driver(1), ipmi.SERVER), (redfish_driver(1, system="1"), redfish.SERVER)):
+        with pytest.raises(PowerError):
+            await driver.read(within(1.0))
+        assert threads_of(pid_of(server)) == 1
+
+
+def threads_of(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - a count

@@ -1,0 +1,344 @@
+"""What is concluded from what a Redfish service says: states, reset types, refusals, links, and answers that are none.
+
+Real HTTP, but in this process and not in one per operation, so that each odd answer there is can be tried. `test_driver.py`
+beside it has the processes, the deadlines and the emulator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
+from activities.power.errors import PowerError
+from activities.power.processes import operation_child
+from activities.power.redfish import child, transport
+from activities.power.redfish import driver as redfish
+from policy.episode.messages import Reading
+from policy.fence.power import PowerState
+from tests.power.conftest import PASSWORD, USERNAME, fails, within
+from tests.power.redfish.stand import (
+    ACCEPTED,
+    RESET,
+    SYSTEM,
+    Reply,
+    ScriptedService,
+    as_json,
+    failure_of,
+    refusal,
+    scripted_service,
+)
+
+PATIENCE = 10.0
+
+
+class OperationsHere:
+    """In place of a process for each operation."""
+
+    async def perform(
+        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: DeviceCredentials, deadline: Deadline
+    ) -> Any:
+        secret = {"username": credentials.username, "password": credentials.password}
+        request = {"operation": operation, **address, **secret, "ends": deadline.ends, "not_after": None}
+        try:
+            return await asyncio.to_thread(lambda: child.RedfishOperation(request).answer())
+        except operation_child.OperationError as error:
+            raise PowerError(ErrorType(error.kind), f"{endpoint}: {error}") from error
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redfish.RedfishDriver, "operations", OperationsHere())
+    for module in (operation_child, child, transport):
+        monkeypatch.setattr(module, "say", lambda **line: None)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[ScriptedService]:
+    async with scripted_service() as running:
+        yield running
+
+
+# States and reset types ---------------------------------------------------------------------------------------------------
+
+
+async def test_only_off_is_off() -> None:
+    """S3: a machine on its way is not there."""
+    expected = {
+        "Off": PowerState.OFF,
+        "PoweringOn": PowerState.ON,
+        "PoweringOff": PowerState.UNKNOWN,
+        "Paused": PowerState.UNKNOWN,
+        "off": PowerState.UNKNOWN,
+        None: PowerState.UNKNOWN,
+        ("Off",): PowerState.UNKNOWN,
+    }
+
+    async def read(written: object) -> Reading:
+        async with scripted_service() as service:
+            service.system["PowerState"] = written
+            return await service.driver().read(within(PATIENCE))
+
+    readings = await asyncio.gather(*(read(written) for written in expected))
+    assert [reading.state for reading in readings] == list(expected.values())
+    assert [reading.detail for reading in readings if not reading.detail] == [""]
+
+
+async def test_a_power_state_is_read_whatever_else_is_wrong_with_the_description(service: ScriptedService) -> None:
+    del service.system["Id"]
+    service.system |= {"Actions": None, "Links": None, "BootProgress": {"LastStateTime": ""}, "Oem": 7}
+    service.system["@Redfish.Settings"] = {"SettingsObject": {"@odata.id": f"{SYSTEM}/Settings"}}
+    await fails(service.driver().read(within(PATIENCE)), ErrorType.TRANSIENT, "not described as the standard has it")
+    del service.system["Oem"]
+    assert (await service.driver().read(within(PATIENCE))).state is PowerState.ON
+    assert {heard.path for heard in service.heard} == {SYSTEM}
+
+
+async def test_only_a_reset_type_that_the_system_allows_is_sent() -> None:
+    """S5: off is a hard off, and nothing that comes near it."""
+
+    async def command(operation: str, allowed: str, sent: str | None) -> None:
+        async with scripted_service() as service:
+            service.allow(*allowed.split())
+            act = getattr(service.driver(), operation)
+            if sent is None:
+                await failure_of(act(within(PATIENCE)), ErrorType.NOT_SUPPORTED, f"it takes {', '.join(allowed.split())}")
+            else:
+                await act(within(PATIENCE))
+            assert [heard.reset_type for heard in service.posted] == ([sent] if sent else [])
+
+    await asyncio.gather(
+        command("off", "On GracefulShutdown PushPowerButton PowerCycle", None),
+        command("off", "On ForceOff", "ForceOff"),
+        command("off", "", "ForceOff"),
+        command("on", "On ForceOn", "On"),
+        command("on", "ForceOn ForceOff", "ForceOn"),
+        command("nmi", "On ForceOff", None),
+        command("nmi", "Nmi", "Nmi"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sent"), [([{"Name": "ResetType", "AllowableValues": ["ForceOn"]}], "ForceOn"), (["?"], "On")]
+)
+async def test_reset_types_may_be_listed_elsewhere_and_a_list_that_cannot_be_read_forbids_nothing(
+    service: ScriptedService, parameters: list[Any], sent: str
+) -> None:
+    info = f"{SYSTEM}/ResetActionInfo"
+    del service.reset_action["ResetType@Redfish.AllowableValues"]
+    service.reset_action["@Redfish.ActionInfo"] = info
+    service.replies["GET", info] = as_json({"@odata.id": info, "Parameters": parameters})
+    await service.driver().on(within(PATIENCE))
+    assert [heard.reset_type for heard in service.posted] == [sent]
+
+
+async def test_a_system_without_the_action_does_not_support_it(service: ScriptedService) -> None:
+    service.system["Actions"] = {}
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
+
+
+# What the answers let one conclude ------------------------------------------------------------------------------------------
+
+
+async def _types(answers: list[Reply], method: str, path: str, operation: str) -> list[str]:
+    """The type of what becomes of an operation that is answered so, one service each; "" where it is well."""
+
+    async def one(reply: Reply) -> str:
+        async with scripted_service() as service:
+            service.replies[method, path] = reply
+            try:
+                await getattr(service.driver(), operation)(within(PATIENCE))
+            except PowerError as error:
+                return error.type.value
+            finally:
+                assert len(service.posted) == (1 if operation == "off" else 0)
+            return ""
+
+    return list(await asyncio.gather(*(one(reply) for reply in answers)))
+
+
+async def test_each_answer_to_a_command_lets_one_conclude_what_it_says_and_no_more() -> None:
+    """S2, S3, S33: the machine reads on, so no refusal of off is success; each command was sent once."""
+    expected: dict[str, list[Reply]] = {
+        "": [ACCEPTED, as_json({}), (202, {"Location": "/redfish/v1/Tasks/1"}, b"")],
+        "Unauthorized": [refusal(401), refusal(403)],
+        "NotSupported": [
+            refusal(404),
+            refusal(501),
+            (405, {}, b""),
+            (308, {"Location": "/"}, b""),
+            refusal(400, "Base.1.8.ActionParameterNotSupported"),
+        ],
+        "RateLimited": [refusal(429)],
+        "Transient": [refusal(409), refusal(400, "Vendor.1.0.NotNow"), (400, {}, b'{"error": "busy"}'), refusal(503)],
+        "Ambiguous": [refusal(500), refusal(502), (504, {}, b"<html>"), (303, {"Location": SYSTEM}, b"")],
+    }
+    answers = [reply for replies in expected.values() for reply in replies]
+    types = [kind for kind, replies in expected.items() for _ in replies]
+    assert await _types(answers, "POST", RESET, "off") == types
+
+
+async def test_each_answer_to_a_question_lets_one_conclude_what_it_says_and_no_more() -> None:
+    """S3: no answer but a state is a state."""
+    expected: dict[str, list[Reply]] = {
+        "Unauthorized": [refusal(401), refusal(403)],
+        "InvalidConfig": [refusal(404), refusal(410)],
+        "RateLimited": [refusal(429)],
+        "Transient": [
+            refusal(500),
+            refusal(503),
+            (204, {}, b""),
+            (200, {}, b'{"PowerState": "Off"'),
+            (200, {}, b"<html>welcome</html>"),
+            (200, {}, b'["PowerState"]'),
+            (200, {}, b"[" * 100_000),
+        ],
+    }
+    answers = [reply for replies in expected.values() for reply in replies]
+    types = [kind for kind, replies in expected.items() for _ in replies]
+    assert await _types(answers, "GET", SYSTEM, "read") == types
+
+
+# Services that are not to be trusted ----------------------------------------------------------------------------------------
+
+
+async def test_a_redirect_within_the_service_is_followed_for_questions_alone(service: ScriptedService) -> None:
+    """S33: a slash at the end is a matter of taste; a command goes where the system says, and nowhere else."""
+    service.replies["GET", SYSTEM] = (308, {"Location": f"{SYSTEM}/"}, b"")
+    service.replies["GET", f"{SYSTEM}/"] = as_json(service.system)
+    service.replies["POST", RESET] = (307, {"Location": f"{RESET}/"}, b"")
+    service.replies["POST", f"{RESET}/"] = ACCEPTED
+    assert (await service.driver().read(within(PATIENCE))).state is PowerState.ON
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
+    assert [heard.path for heard in service.posted] == [RESET]
+
+
+async def test_redirects_have_an_end(service: ScriptedService) -> None:
+    service.replies["GET", SYSTEM] = (302, {"Location": SYSTEM}, b"")
+    await failure_of(service.driver().read(within(PATIENCE)), ErrorType.TRANSIENT)
+    assert len(service.heard) == 4
+
+
+@pytest.mark.parametrize("through", ["redirect", "action", "action info", "member"])
+async def test_credentials_and_commands_go_to_no_other_host(service: ScriptedService, through: str) -> None:
+    """S9, S12: links are what the service says, not what was configured."""
+    async with scripted_service() as other:
+        elsewhere = f"http://127.0.0.1:{other.port}"
+        driver = service.driver()
+        if through == "redirect":
+            service.replies["GET", SYSTEM] = (302, {"Location": f"{elsewhere}{SYSTEM}"}, b"")
+        elif through == "action":
+            service.reset_action["target"] = f"{elsewhere}{RESET}"
+        elif through == "action info":
+            service.allow()
+            service.reset_action["@Redfish.ActionInfo"] = f"{elsewhere}/info"
+            service.replies["POST", RESET] = refusal(403)
+        else:
+            service.replies["GET", "/redfish/v1/Systems"] = as_json({"Members": [{"@odata.id": f"{elsewhere}{SYSTEM}"}]})
+            driver = service.driver(system=None)
+        expected = ErrorType.UNAUTHORIZED if through == "action info" else ErrorType.INVALID_CONFIG
+        await failure_of(driver.off(within(PATIENCE)), expected)
+        assert other.heard == []
+        assert len(service.posted) == (through == "action info")
+
+
+async def test_a_service_that_answers_with_another_machine_is_refused(service: ScriptedService) -> None:
+    """S9."""
+    service.system["@odata.id"] = "/redfish/v1/Systems/2"
+    await failure_of(
+        service.driver().off(within(PATIENCE)),
+        ErrorType.INVALID_CONFIG,
+        "answered for /redfish/v1/Systems/1 with /redfish/v1/Systems/2",
+    )
+    assert service.posted == []
+
+
+@pytest.mark.parametrize(
+    ("collection", "is_clear"),
+    [
+        ({"Members": [{"@odata.id": SYSTEM}], "Members@odata.count": 1}, True),
+        ({"Members": [{"@odata.id": SYSTEM}]}, True),
+        ({"Members": [{"@odata.id": SYSTEM}], "Members@odata.count": 2, "Members@odata.nextLink": "/more"}, False),
+        ({"Members": [], "Members@odata.count": 0}, False),
+        ({"Members": {"@odata.id": SYSTEM}}, False),
+        ({"Members": [{"name": "x"}, {"@odata.id": SYSTEM}]}, False),
+    ],
+)
+async def test_the_only_system_is_taken_without_being_named_where_it_is_the_only_one(
+    service: ScriptedService, collection: dict[str, Any], is_clear: bool
+) -> None:
+    """S10."""
+    service.replies["GET", "/redfish/v1/Systems"] = as_json(collection)
+    if is_clear:
+        await service.driver(system=None).off(within(PATIENCE))
+    else:
+        await failure_of(service.driver(system=None).off(within(PATIENCE)), ErrorType.INVALID_CONFIG)
+    assert len(service.posted) == is_clear
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end(service: ScriptedService) -> None:
+    sent = 0
+
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b" " * 65536)
+            sent += 65536
+            await writer.drain()
+
+    service.replies["GET", SYSTEM] = flood
+    await failure_of(service.driver().read(within(PATIENCE)), ErrorType.TRANSIENT, "more than 1048576 bytes")
+    assert sent < 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize("said", [b"220 mail ready\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, b""])
+async def test_what_is_no_http_is_no_state(service: ScriptedService, said: bytes) -> None:
+    """S3."""
+
+    async def speak(writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await writer.drain()
+
+    service.replies["GET", SYSTEM] = speak
+    await failure_of(service.driver().read(within(PATIENCE)), (ErrorType.TRANSIENT if said else ErrorType.UNREACHABLE))
+
+
+async def test_no_session_is_opened_that_could_be_left_over(service: ScriptedService) -> None:
+    """A service has room for a few sessions; a killed process would leave its own there until nobody can log in."""
+    service.replies["GET", "/redfish/v1/"] = as_json(
+        {
+            "Links": {"Sessions": {"@odata.id": "/redfish/v1/SessionService/Sessions"}},
+            "Systems": {"@odata.id": "/redfish/v1/Systems"},
+        }
+    )
+    await service.driver().off(within(PATIENCE))
+    assert [(heard.method, heard.path) for heard in service.heard] == [("GET", SYSTEM), ("POST", RESET)]
+    token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
+    assert {heard.headers["authorization"] for heard in service.heard} == {f"Basic {token}"}
+    assert {heard.headers["connection"] for heard in service.heard} == {"close"}
+
+
+async def test_what_a_service_says_is_cut_only_after_the_credentials_are_out_of_it(service: ScriptedService) -> None:
+    """S12: half a password is one, too."""
+    service.replies["POST", RESET] = refusal(409, message="x" * 295 + PASSWORD)
+    error = await failure_of(service.driver().off(within(PATIENCE)), ErrorType.TRANSIENT, f"{'x' * 295}***)")
+    assert PASSWORD[:3] not in str(error)
+
+
+async def test_what_a_service_says_of_itself_may_be_missing_or_wrong(service: ScriptedService) -> None:
+    """S9: what is not known is None and never compared."""
+    service.system |= {"UUID": "not-a-uuid", "SerialNumber": "  ", "Model": 7, "Manufacturer": "maker"}
+    service.system["Links"] = {"ManagedBy": [{"@odata.id": "/redfish/v1/Managers/1"}]}
+    service.replies["GET", "/redfish/v1/Managers/1"] = refusal(404, message=f"none\n for {USERNAME} with {PASSWORD}")
+    identity = await service.driver().identity(within(PATIENCE))
+    assert identity.detail == (
+        "no usable UUID (not-a-uuid); no firmware: the service has no /redfish/v1/Managers/1 (HTTP 404: none for *** with ***)"
+    )
+    assert identity == DeviceIdentity(manufacturer="maker", detail=identity.detail)
+    assert identity.is_system("00000000-1111-2222-3333-444444444444") is None

@@ -1,0 +1,185 @@
+"""Redfish end to end: certificates, names, and the process of an operation; what answers mean is `test_answers.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.redfish.driver import SERVER
+from policy.fence.power import PowerState
+from tests.power.conftest import PASSWORD, USERNAME, within
+from tests.power.redfish.stand import (
+    RESET,
+    RedfishStand,
+    ScriptedService,
+    failure_of,
+    redfish_driver,
+    redfish_running,
+    refusal,
+    scripted_service,
+)
+
+PATIENCE = 10.0
+
+
+@pytest.fixture(scope="module")
+async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedfishStand]:
+    async with redfish_running(tmp_path_factory.mktemp("redfish")) as running:
+        yield running
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[ScriptedService]:
+    async with scripted_service() as running:
+        yield running
+
+
+# The emulator: TLS, links, machines ---------------------------------------------------------------------------------------
+
+
+async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> None:
+    """S9: to be compared with the Node's systemUUID."""
+    machine = stand.machine()
+    identity = await stand.driver(machine.name).identity(within(PATIENCE))
+    system_uuid = str(stand.service.system_uuids[machine.name])
+    assert identity.is_system(system_uuid.upper())
+    assert (identity.manufacturer, identity.product, identity.firmware) == ("nodewarden", "simulated server", "1.00")
+    assert identity.serial is not None
+    assert identity.serial.startswith("SIM")
+
+
+async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(stand: RedfishStand) -> None:
+    machine = stand.machine()
+    await stand.driver(machine.name).nmi(within(PATIENCE))
+    assert [entry.command for entry in machine.log] == ["nmi"]
+    assert machine.power == "on"
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
+    """S12: trust is asked for, never assumed."""
+    machine = stand.machine()
+    await failure_of(
+        redfish_driver(stand.service.port, system=machine.name).off(within(PATIENCE)),
+        ErrorType.INVALID_CONFIG,
+        "its certificate is not trusted",
+    )
+    assert machine.log == []
+
+
+async def test_a_certificate_for_another_name_is_refused(stand: RedfishStand) -> None:
+    relay = await asyncio.start_server(lambda reader, writer: _relay(reader, writer, stand.service.port), "127.0.0.2", 0)
+    try:
+        port = str(relay.sockets[0].getsockname()[1])
+        await failure_of(
+            stand.driver("node-1", ip="127.0.0.2", ipport=port).read(within(PATIENCE)), ErrorType.INVALID_CONFIG, "127.0.0.2"
+        )
+    finally:
+        relay.close()
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(4096):
+            sink.write(chunk)
+        sink.close()
+
+    behind = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.gather(pump(reader, behind[1]), pump(behind[0], writer), return_exceptions=True)
+
+
+async def test_a_certificate_is_not_looked_at_where_that_was_asked_for(stand: RedfishStand) -> None:
+    driver = redfish_driver(stand.service.port, system=stand.machine().name, ssl_insecure="true")
+    assert (await driver.read(within(PATIENCE))).state is PowerState.ON
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_authorities_that_cannot_be_read_are_a_mistake_in_the_configuration(
+    stand: RedfishStand, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "authority.pem"
+    if content is not None:
+        file.write_text(content)
+    await failure_of(stand.driver("node-1", ca_file=str(file)).read(within(PATIENCE)), ErrorType.INVALID_CONFIG, str(file))
+
+
+async def test_https_is_not_spoken_down_to_http(stand: RedfishStand) -> None:
+    """S12: a service without TLS is told nothing."""
+    heard = b""
+
+    async def without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        heard += await reader.read(65536)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(without_tls, "127.0.0.1", 0)
+    try:
+        await failure_of(
+            stand.driver("1", ipport=str(server.sockets[0].getsockname()[1])).read(within(PATIENCE)),
+            ErrorType.TRANSIENT,
+            "the TLS handshake failed",
+        )
+    finally:
+        server.close()
+    assert heard[:2] == b"\x16\x03"
+    assert b"HTTP" not in heard
+
+
+async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_other_is_none(stand: RedfishStand) -> None:
+    machine = stand.machine()
+    machine.set_faults(refuse=True)
+    await stand.driver(machine.name).on(within(PATIENCE))
+    await failure_of(stand.driver(machine.name).off(within(PATIENCE)), ErrorType.TRANSIENT)
+    assert machine.power == "on"
+    assert [entry.outcome for entry in machine.log] == ["refused", "refused"]
+
+
+async def test_a_command_whose_connection_breaks_is_ambiguous_and_not_sent_again(service: ScriptedService) -> None:
+    """S33, S34: sushy's own connector would send it three times."""
+
+    async def break_off(writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    service.replies["POST", RESET] = break_off
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.AMBIGUOUS, "it may have been carried out")
+    assert len(service.posted) == 1
+
+
+async def test_a_dead_port_is_unreachable_at_once() -> None:
+    """S3: no answer is never a state."""
+    began = time.monotonic()
+    await failure_of(redfish_driver(9).read(within(PATIENCE)), ErrorType.UNREACHABLE, "no connection to the service")
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(service: ScriptedService) -> None:
+    """S12: `failure_of` looks for them, also in the form in which they went out."""
+    token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
+    service.replies["POST", RESET] = refusal(403, message=f"{USERNAME} {PASSWORD} Basic {token}")
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.UNAUTHORIZED, "*** *** Basic ***")
+
+
+# The process ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_loads_little() -> None:
+    """All its children carry it: sushy whole would take 0.2 s, what the worker has loaded more than a second and 100 MB."""
+    program, *arguments = SERVER.command
+    gone, control = socket.socketpair()
+    gone.close()
+    with control:
+        server = subprocess.run(
+            [program, "-X", "importtime", *arguments], stdin=control.fileno(), stderr=subprocess.PIPE, check=True
+        )
+    for name in (b"sushy.resources.base", b"http.client"):
+        assert name in server.stderr
+    for name in (b"requests", b"temporalio", b"sushy.main", b"urllib3"):
+        assert name not in server.stderr
