@@ -131,6 +131,14 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
             bool(play.adversary.asked_for_a_person) and not play.adversary.machine.terminated and len(play.adversary.acts) < 100
         ),
     ),
+    "S9, S35: the look before a machine is given up said no for ever since its Node was gone, whatever a person said": (
+        arranged(
+            plan(levels=((CLOUD,),), terminate_instance=True), at("taint_out_of_service", Mishap.NODE_GONE), need=NEEDS[1], **RESUME
+        ),
+        lambda play: (
+            (play.result.outcome, said(play)) == (Outcome.RECOVERED, ["resume"]) and not play.adversary.machine.terminated
+        ),
+    ),
     "S35: an abort was heard between two tries of the power-on that it had asked for, and the machine was left off": (
         arranged(
             plan(freeing=Freeing.NONE, restarts=0),
