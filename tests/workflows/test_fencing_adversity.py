@@ -13,6 +13,7 @@ from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Freeing
 from policy.fence.power import PowerState
 from tests.workflows.attempts import START
+from tests.workflows.clockwork import Perils
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE
@@ -132,9 +133,7 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         ),
     ),
     "S9, S35: the look before a machine is given up said no for ever since its Node was gone, whatever a person said": (
-        arranged(
-            plan(levels=((CLOUD,),), terminate_instance=True), at("taint_out_of_service", Mishap.NODE_GONE), need=NEEDS[1], **RESUME
-        ),
+        arranged(replace(GIVEN_UP, power_on=True), at("taint_out_of_service", Mishap.NODE_GONE), need=NEEDS[1], **RESUME),
         lambda play: (
             (play.result.outcome, said(play)) == (Outcome.RECOVERED, ["resume"]) and not play.adversary.machine.terminated
         ),
@@ -148,6 +147,10 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
             reactions=("abort-on",),
         ),
         lambda play: play.result.outcome is Outcome.ABORTED and play.adversary.machine.runs,
+    ),
+    "S18: two workers with wrong clocks declined until the licence of an act was over, and a person was asked for that": (
+        arranged(replace(GIVEN_UP, tries=1, restarts=0), skews=(600.0, 0.0, -600.0), perils=Perils(queues=0.1), seed=100),
+        lambda play: not play.adversary.asked_for_a_person and play.adversary.machine.terminated,
     ),
     "S18: half of a level was off when a worker declined, and what said on of it spoke against the next level's proof": (
         arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0)),

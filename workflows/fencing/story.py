@@ -451,8 +451,8 @@ class FencingStory:
         return await self.endings.restored(outcome, message)
 
     def _not_given_up(self) -> str:
-        """A machine that is off, and was to be given up, comes back with a person's word instead. What he is told of that, "" where
-        there is nothing to tell."""
+        """A machine that is off, and was to be given up, comes back with a person's word instead. Answers what people are told of
+        that, "" where it can't be."""
         if self.case.power.proof is None or not self.case.power.keep(by_a_person=True):
             return ""
         return "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
