@@ -148,9 +148,13 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         ),
         lambda play: play.result.outcome is Outcome.ABORTED and play.adversary.machine.runs,
     ),
-    "S18: two workers with wrong clocks declined until the licence of an act was over, and a person was asked for that": (
-        arranged(replace(GIVEN_UP, tries=1, restarts=0), skews=(600.0, 0.0, -600.0), perils=Perils(queues=0.1), seed=100),
-        lambda play: not play.adversary.asked_for_a_person and play.adversary.machine.terminated,
+    "S18: declines took the time of an act that was licensed, and a person was asked since it came too late": (
+        arranged(plan(tries=1, restarts=0), skews=(0.0, 120.0), perils=Perils(queues=0.4), seed=135),
+        lambda play: not play.adversary.asked_for_a_person,
+    ),
+    "S18: all devices of a level were commanded until no worker had declined any of them, which hardly ever happens": (
+        arranged(plan(levels=(PDUS,), tries=1, restarts=0), skews=(600.0, 0.0, -600.0), seed=2),
+        lambda play: not play.adversary.asked_for_a_person and play.adversary.machine.runs,
     ),
     "S18: half of a level was off when a worker declined, and what said on of it spoke against the next level's proof": (
         arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0)),
