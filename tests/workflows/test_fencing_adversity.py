@@ -126,6 +126,15 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         arranged(replace(GIVEN_UP, tries=1, restarts=1), at("taint_out_of_service", (Mishap.OTHERS_ON, 0.01))),
         lambda play: play.result.outcome in {Outcome.ABORTED, Outcome.RECOVERED} and not play.adversary.machine.terminated,
     ),
+    "S3: a device that was silent when off was read says on right before the end, which nobody who had asked could know": (
+        arranged(
+            plan(levels=((BMC,), PDUS[:2]), freeing=Freeing.NONE, power_on=False),
+            at("power_off", Mishap.FIRST_SILENT),
+            at("read_workload", (Mishap.SPEAKS, 0.01)),
+            miswired=True,
+        ),
+        lambda play: play.result.outcome is Outcome.FENCED_OFF and play.adversary.machine.runs,
+    ),
     "S9, S35: the look before a machine is given up said no for ever, and the flow began anew as fast as it could": (
         arranged(GIVEN_UP, at("read_workload", (Mishap.NODE_ANEW, 0.01)), reactions=("abort",)),
         lambda play: (
