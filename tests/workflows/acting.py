@@ -125,6 +125,10 @@ class Acting:
         mute = self.silent | self.locked
         return self.machine.miswired and all(each.endpoint in mute for each in self.plan.levels[0])
 
+    def ran_unseen(self, moment: datetime | None) -> bool:
+        """Whether nobody could tell that it runs: not at the end, or not at that moment, when its devices were last asked."""
+        return self.runs_unseen() or (self.machine.miswired and moment is not None and self.heard_since >= moment)
+
     def is_off_by_others(self) -> bool:
         """Whether a level is dark that no episode has switched off of which the present one can know: where its Node is deleted,
         with the mark on it, a terminated one leaves its successor nothing to find or to pin."""

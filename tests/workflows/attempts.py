@@ -86,6 +86,8 @@ class Activity:
     over: bool = False
     _queued: datetime = START
     _work: Work | None = None
+    _said: Failure | None = None
+    """What the last attempt that was tried again has failed with."""
 
     @property
     def clockwork(self) -> Clockwork:
@@ -102,8 +104,12 @@ class Activity:
         if self.call.method in clockwork.unserved:
             clockwork.unserved.remove(self.call.method)
             wait = timedelta(hours=1)
+        whole = _span(self.command, "schedule_to_close_timeout")
+        left = self.decided + whole - clockwork.now if whole is not None else None
         if patience is not None and wait > patience:
             clockwork.after(patience, lambda: self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START))
+        elif left is not None and wait > left:
+            clockwork.after(left, lambda: self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE))
         else:
             clockwork.after(wait, self._begin)
 
@@ -203,8 +209,11 @@ class Activity:
             return
         pause = self._pause(failure, delay)
         if pause is not None:
+            self._said = failure
             self.clockwork.after(pause, self.schedule)
             return
+        if failure.HasField("timeout_failure_info") and self._said is not None:
+            failure.cause.CopyFrom(self._said)
         outer = Failure(message="Activity task failed", cause=failure)
         outer.activity_failure_info.activity_id = self.command.activity_id
         outer.activity_failure_info.activity_type.name = self.command.activity_type

@@ -37,8 +37,9 @@ SCANNED = timedelta(minutes=1)
 RELEASE = TypeAdapter(Release)
 LAST = 150
 """So many acts of a story are told."""
-LONGEST = 30_000
-"""Events of the clock; no episode needs a tenth of it."""
+LONGEST = 100_000
+"""Events of the clock; hardly any episode needs a hundredth of it. One that waits for hours, with a new history after each rest
+and two wrong clocks of three, needs a third."""
 
 
 class Play:
@@ -354,7 +355,8 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
     if ours and not machine.runs and asked_on and "power on: " not in result.message:
         found.append("S35: aborted with power-on, and left off")
     stays_off = result.left_off or result.outcome is Outcome.FENCED_OFF
-    if stays_off and machine.runs and not adversary.switched_on and not adversary.runs_unseen():
+    read = max((reading.at for reading in proof.readings), default=None) if proof is not None else None
+    if stays_off and machine.runs and not adversary.switched_on and not adversary.ran_unseen(read):
         found.append("S35: left off, it says, and the machine runs")
     if "given up for good" in result.message and not machine.terminated:
         found.append("S7: given up for good, it says, and the machine is still there")

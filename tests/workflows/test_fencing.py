@@ -31,6 +31,7 @@ SILENT = failure(ErrorType.UNREACHABLE, "no answer from the BMC")
 BUSY = failure(ErrorType.UNREACHABLE, "BMC busy")
 WRONG_PASSWORD = failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")
 UNCLEAR = failure(ErrorType.AMBIGUOUS, "the answer was lost")
+LATE = failure(ErrorType.EXPIRED, "not begun, it was to begin earlier")
 LEASELESS = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not held")
 BY_HAND = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
 LEFT_OVER = Need(kind=NeedKind.CLEAN_UP, reason="marks of old")
@@ -97,6 +98,15 @@ STORIES: dict[str, dict[str, Any]] = {
     ),
     "S38: a lost cluster Lease at a consequence uses up no try, and nothing is given up": story(
         free_errors=[LEASELESS] * 9, did={"off": 1}, leaves={"pods": 0}
+    ),
+    "S18: what no worker began in time says nothing of the node, and uses up no try": story(
+        plan=plan(tries=1, restarts=0),
+        mark_errors=[LATE],
+        off_errors=[LATE] * 2,
+        free_errors=[LATE] * 2,
+        on_errors=[LATE],
+        did={"event NeedsHuman": 0, "off": 1, "on": 1},
+        leaves={"pods": 0},
     ),
     "S35: marks of an episode that was terminated are adopted and cleaned, and its lease on the node is given back": story(
         ready=True, mark=left_by("old"), need=LEFT_OVER, did={"off": 0, "cordon": 0, "uncordon": 1}, leaves={"released": ["old"]}

@@ -13,6 +13,7 @@ from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Freeing
 from policy.fence.power import PowerState
 from tests.workflows.attempts import START
+from tests.workflows.clockwork import Perils
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE
@@ -125,10 +126,25 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         arranged(replace(GIVEN_UP, tries=1, restarts=1), at("taint_out_of_service", (Mishap.OTHERS_ON, 0.01))),
         lambda play: play.result.outcome in {Outcome.ABORTED, Outcome.RECOVERED} and not play.adversary.machine.terminated,
     ),
+    "S3: a device that was silent when off was read says on right before the end, which nobody who had asked could know": (
+        arranged(
+            plan(levels=((BMC,), PDUS[:2]), freeing=Freeing.NONE, power_on=False),
+            at("power_off", Mishap.FIRST_SILENT),
+            at("read_workload", (Mishap.SPEAKS, 0.01)),
+            miswired=True,
+        ),
+        lambda play: play.result.outcome is Outcome.FENCED_OFF and play.adversary.machine.runs,
+    ),
     "S9, S35: the look before a machine is given up said no for ever, and the flow began anew as fast as it could": (
         arranged(GIVEN_UP, at("read_workload", (Mishap.NODE_ANEW, 0.01)), reactions=("abort",)),
         lambda play: (
             bool(play.adversary.asked_for_a_person) and not play.adversary.machine.terminated and len(play.adversary.acts) < 100
+        ),
+    ),
+    "S9, S35: the look before a machine is given up said no for ever since its Node was gone, whatever a person said": (
+        arranged(replace(GIVEN_UP, power_on=True), at("taint_out_of_service", Mishap.NODE_GONE), need=NEEDS[1], **RESUME),
+        lambda play: (
+            (play.result.outcome, said(play)) == (Outcome.RECOVERED, ["resume"]) and not play.adversary.machine.terminated
         ),
     ),
     "S35: an abort was heard between two tries of the power-on that it had asked for, and the machine was left off": (
@@ -140,6 +156,14 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
             reactions=("abort-on",),
         ),
         lambda play: play.result.outcome is Outcome.ABORTED and play.adversary.machine.runs,
+    ),
+    "S18: declines took the time of an act that was licensed, and a person was asked since it came too late": (
+        arranged(plan(tries=1, restarts=0), skews=(0.0, 120.0), perils=Perils(queues=0.4), seed=135),
+        lambda play: not play.adversary.asked_for_a_person,
+    ),
+    "S18: all devices of a level were commanded until no worker had declined any of them, which hardly ever happens": (
+        arranged(plan(levels=(PDUS,), tries=1, restarts=0), skews=(600.0, 0.0, -600.0), seed=2),
+        lambda play: not play.adversary.asked_for_a_person and play.adversary.machine.runs,
     ),
     "S18: half of a level was off when a worker declined, and what said on of it spoke against the next level's proof": (
         arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0)),

@@ -42,6 +42,14 @@ STORIES: dict[str, dict[str, Any]] = {
         did={"off": 1, "on": 1, "terminate": 0},
         order="event MachineKept",
     ),
+    "S9, S35: a machine whose Node is gone can't be given up, and a person is told what his word does": story(
+        plan=plan(terminate_instance=True),
+        at="event NodePoweredOff",
+        then={"present": False},
+        ends=None,
+        says="the machine is off and is not given up: `resume` switches it on, `abort` leaves it off",
+        did={"off": 1, "on": 0, "terminate": 0},
+    ),
     "S9: the same machine by its providerID is marked and cordoned anew under its new uid, and nobody is asked": story(
         at="event NodeIsolated", then=ANEW | {"cordoned": False}, did={"cordon": 2, "off": 1, "on": 1}, leaves={"pods": 0}
     ),

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ActivityError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, error_type, failure
 from policy.episode.messages import Outcome, Phase
 from tests.workflows import workshop
 from tests.workflows.fencing_run import fencing
@@ -67,6 +68,38 @@ async def test_an_episode_goes_the_same_way_as_on_the_server(server: WorkflowEnv
     here, there = await told(clockwork, made()), await told(server, made())
     await clockwork.shutdown()
     assert here == there
+
+
+@activity.defn
+async def declines_then_hangs(_what: str) -> None:
+    if activity.info().attempt == 1:
+        raise failure(ErrorType.WRONG_CLOCK, "it leaves this to another worker", retry_after=timedelta(milliseconds=50))
+    await asyncio.sleep(5)
+
+
+@workflow.defn(sandboxed=False)
+class Waits:
+    """Tells what it knows of an act that nobody has finished in its time."""
+
+    @workflow.run
+    async def run(self) -> str:
+        try:
+            await workflow.execute_activity(
+                declines_then_hangs, "", task_queue="told", schedule_to_close_timeout=timedelta(seconds=1)
+            )
+        except ActivityError as error:
+            return f"{type(error.cause).__name__}: {error_type(error)}"
+        return ""
+
+
+async def test_a_time_out_tells_what_the_attempt_before_it_has_said(server: WorkflowEnvironment) -> None:
+    """S18: or it would be taken for a failure where workers have declined because of their clocks."""
+    clockwork, told = ClockworkEnvironment(), []
+    for env in (clockwork, server):
+        async with worker(env.client, task_queue="told", workflows=[Waits], activities=[declines_then_hangs]):
+            told.append(await env.client.execute_workflow(Waits.run, id="told", task_queue="told"))
+    await clockwork.shutdown()
+    assert told == [f"TimeoutError: {ErrorType.WRONG_CLOCK}"] * 2
 
 
 async def test_what_an_attempt_holds_up_for_longer_than_a_test_waits_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:

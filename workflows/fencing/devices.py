@@ -1,7 +1,7 @@
 """Devices, as a workflow speaks to them: one command, what is known afterwards, one reading.
 
-Never repeats a command: after anything unclear it waits until nothing can be in flight (S33, S34), and a device that can't be
-read is UNKNOWN, never off (S3). Power is `workflows/fencing/power.py`, the paths to storage and network
+Never repeats a command that may have begun: after anything unclear it waits until nothing can be in flight (S33, S34), and a
+device that can't be read is UNKNOWN, never off (S3). Power is `workflows/fencing/power.py`, the paths to storage and network
 `workflows/fencing/isolation.py`; both decide there what follows. How a device is spoken to is `activities/power/`.
 """
 
@@ -28,8 +28,8 @@ POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
 """Polls back off to this, so that a long wait stays a short history."""
 
-DECLINED_BEFORE_UNKNOWN = 5
-"""So often in a row workers may decline a reading because of their own clocks."""
+MOST_DECLINED = 5
+"""So often in a row workers may decline a reading or a command because of their own clocks."""
 
 Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
 
@@ -174,7 +174,7 @@ class Devices:
                 return await workflow.execute_activity_method(self._words.read, self._request(device), **config)
             except ActivityError as error:
                 declined += 1
-                if error_type(error) is not ErrorType.WRONG_CLOCK or declined == DECLINED_BEFORE_UNKNOWN:
+                if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED:
                     raise
 
     async def _command(
@@ -187,16 +187,21 @@ class Devices:
         *,
         read_back: bool = False,
     ) -> Commanded:
-        summary = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
+        config = options.power_command(device.site, self._plan)
+        config["summary"] = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
         request = replace(self._request(device, licensed_until), read_back=options.READ_BACK if read_back else timedelta(0))
-        try:
-            result: CommandResult = await workflow.execute_activity_method(
-                command,
-                request,
-                **(options.power_command(device.site, self._plan) | {"summary": summary}),
-            )
-        except ActivityError as error:
-            return await self._after_failure(device, act, error)
+        heard, declined = self._heard(), 0
+        while True:
+            try:
+                result: CommandResult = await workflow.execute_activity_method(command, request, **config)
+                break
+            except ActivityError as error:
+                # A worker that declines because of its own clock has begun nothing (S33): another one is asked, as long as the
+                # look before is good (S45) and nobody has spoken since (S20).
+                declined += 1
+                good = workflow.now() < licensed_until and self._heard() == heard
+                if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
+                    return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
         commanded = Commanded(ended_at=self._episode.moment(), machine=result.machine)
         if result.after is None:
@@ -204,6 +209,10 @@ class Devices:
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
         self._said[device.endpoint] = result.after.state
         return replace(commanded, after=replace(result.after, at=self._episode.moment()))
+
+    def _heard(self) -> tuple[object, ...]:
+        """The latest words of people."""
+        return self._episode.held, self._episode.resumed, self._episode.abort_asked
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
         """An unclear command has been waited out when this returns; a clear failure is answered."""

@@ -68,6 +68,11 @@ class PinnedNode:
             return False
         return not same_machine(self.pinned, seen)
 
+    def is_gone(self) -> bool:
+        """Whether there is no Node of that name any more."""
+        seen = self._episode.observation
+        return seen is not None and not seen.present
+
     def is_registered_anew(self) -> bool:
         """Whether the Node is another object than the pinned one, and stands for the same machine."""
         seen = self._episode.observation

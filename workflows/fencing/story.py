@@ -202,8 +202,11 @@ class FencingStory:
             if issubclass(interrupt, ProofLost):
                 self.case.desk.note_off(None)
             return await self._start_over(reason)
-        if issubclass(interrupt, TargetChanged) and await self._is_registered_anew():
-            return None
+        if issubclass(interrupt, TargetChanged):
+            if await self._is_registered_anew():
+                return None
+            if self.case.pinned_node.is_gone() and not self._is_a_step:
+                reason += self._not_given_up()  # no look before that could ever say go (S9)
         return await self._last_resort(reason)
 
     async def _last_resort(self, problem: str) -> End | None:
@@ -440,12 +443,19 @@ class FencingStory:
         case = self.case
         half_done = case.touched or self.episode.kernel_dead is not None
         if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
-            if outcome is Outcome.RECOVERED and case.power.keep(by_a_person=True):
-                message += "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
+            if outcome is Outcome.RECOVERED:
+                message += self._not_given_up()
             return await self._last_resort(message)
         if problem := case.doubt() or await self.power_management.switch_on_again():
             return await self._last_resort(f"{message}; but {problem}")
         return await self.endings.restored(outcome, message)
+
+    def _not_given_up(self) -> str:
+        """A machine that is off, and was to be given up, comes back with a person's word instead. Answers what people are told of
+        that, "" where it can't be."""
+        if self.case.power.proof is None or not self.case.power.keep(by_a_person=True):
+            return ""
+        return "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
 
     async def _start_over(self, reason: str) -> End | None:
         """A step used up its tries: the whole flow again, keeping what is proven, while restarts are left."""

@@ -44,7 +44,8 @@ class Unlicensed(StepFailed):
 
 class PassingRefusal(Unlicensed):
     """What is not repeated without another look was refused, and may not be the next time. The Kubernetes API refuses everybody
-    for a moment after its start; after a minute of that a right is missing. A worker with a wrong clock leaves all to others."""
+    for a moment after its start; after a minute of that a right is missing. A worker with a wrong clock leaves all to others, and
+    none begins what comes too late."""
 
     patience: ClassVar = timedelta(minutes=1)
     pause: ClassVar = timedelta(seconds=2)
@@ -103,8 +104,8 @@ _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorTy
 def interrupt_for(error: ActivityError, what: str) -> Interrupt:
     """The turn that a failed activity means, `what` saying in people's words what it was about."""
     kind, reason = error_type(error), told_of(what, error)
-    if kind is ErrorType.WRONG_CLOCK:
-        return PassingRefusal(reason)
+    if kind in {ErrorType.WRONG_CLOCK, ErrorType.EXPIRED}:
+        return PassingRefusal(reason)  # neither says anything of the target (S18)
     if kind is ErrorType.FORBIDDEN:
         # Whatever may be repeated has been, for a minute at least (`options.py`): only of single attempts another may help.
         return PassingRefusal(reason) if error.retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED else Hopeless(reason)
