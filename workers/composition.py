@@ -111,6 +111,17 @@ async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConn
         raise SettingsError(message) from error
 
 
+@asynccontextmanager
+async def open_cluster(name: str, cluster: ClusterSettings) -> AsyncIterator[tuple[ClusterConnection, ClusterConnection | None]]:
+    """Its connection, and that to where Cluster API's objects live, None where they live in the cluster itself."""
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await open_connection(name, cluster))
+        machines = None
+        if cluster.machines is not None:
+            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", cluster.machines))
+        yield connection, machines
+
+
 async def _cluster_serving(
     stack: AsyncExitStack,
     settings: Settings,

@@ -19,6 +19,7 @@ from starter.commands.session import (
     NodeArgument,
     Output,
     OutputOption,
+    ReasonOption,
     Session,
     WhoOption,
     complain,
@@ -31,8 +32,6 @@ from starter.commands.session import (
 
 if TYPE_CHECKING:
     from starter.episodes import EpisodeHandle
-
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -55,7 +54,7 @@ def begin(
             "--isolate", help="Cut it off from its volumes and its network once it has failed, as its fence configuration says."
         ),
     ] = False,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -67,12 +66,8 @@ def begin(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
         wanted = _duration("--for", hold) if hold else None
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
             episode = await warden.preserve(name, node, reason=why, requester=who or me(), hold=wanted, isolate=isolate)
@@ -88,7 +83,7 @@ def extend(
     *,
     until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
     hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long from now, such as 24h.")] = "",
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -115,7 +110,7 @@ def release(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -135,11 +130,7 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.client import Nodewarden
-
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, _, name):
             found = await warden.preserved(name)
         if session.output is Output.JSON:
             from starter.encoding import to_json

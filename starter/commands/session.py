@@ -10,7 +10,8 @@ import getpass
 import json
 import platform
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from starter.client import Nodewarden
     from workers.clusters import ClusterSettings
     from workers.settings import Settings
@@ -92,6 +95,21 @@ class Session:
             message = f"--cluster: expected one of {', '.join(known)}, got nothing"
             raise SettingsError(message)
         return known[0]
+
+    def known_cluster(self, settings: Settings) -> tuple[str, ClusterSettings]:
+        """The same where it is read by this process itself, and how it is reached."""
+        name = self.one_cluster(settings)
+        return name, self.clusters(settings)[name]
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[tuple[Nodewarden, Settings, str]]:
+        """Temporal, as the settings have it, and the cluster that the request is about."""
+        from starter.client import Nodewarden
+
+        settings = self.settings()
+        name = self.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            yield warden, settings, name
 
     async def expect_served(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """Before something is begun for a cluster: a name that neither the settings nor any worker knows is a slip of the pen."""
@@ -178,6 +196,18 @@ def given(option: str, text: str) -> str:
 def say(session: Session, text: str, /, **answer: object) -> None:
     """The answer: the text for people, the fields for programs."""
     typer.echo(json.dumps(answer, default=str) if session.output is Output.JSON else text)
+
+
+def show(
+    session: Session, as_json: Callable[[], object], as_text: Callable[[], RenderableType], *, soft_wrap: bool = False
+) -> None:
+    """A plan, or what was judged: for programs, or as people read it."""
+    if session.output is Output.JSON:
+        typer.echo(json.dumps(as_json(), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(highlight=False).print(as_text(), soft_wrap=soft_wrap)
 
 
 def me() -> str:
