@@ -17,8 +17,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.beginning import Beginning, Look
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.acts.beginning import BeginningActs, Look
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of
@@ -54,7 +54,7 @@ BEING_DELETED = "the machine is being deleted"
 Patch = list[dict[str, Any]]
 
 
-class ClusterPreservation(OfOneCluster, PreservationActivities):
+class ClusterPreservation(BeginningActs, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(
@@ -70,9 +70,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         pools: Iterable[Pool] = (),
     ) -> None:
         """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
-        self._look = look
-        self._beginning = Beginning(self._connections, look, clock)
+        super().__init__(cluster, connection, look, machines=machines, own_node=own_node, clock=clock, source=source)
         self._keeping = Keeping(connection, machines=machines, pools=pools)
 
     @activity.defn(name="preservation.hold")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from temporalio import activity
 
-from activities.cluster.acts.beginning import Beginning, Look
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.acts.beginning import BeginningActs
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.kinds import Kinds
@@ -21,7 +22,7 @@ from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
-from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
+from activities.cluster.objects.livenode import find_node, in_time
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
@@ -70,22 +71,12 @@ class _Place:
         return f"{self.resource.kind}/{self.wanted.namespace}/{self.name}"
 
 
-class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
+class ClusterRemediationObjects(BeginningActs, ExternalActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        look: Look,
-        *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-    ) -> None:
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
-        self._beginning = Beginning(self._connections, look, clock)
-        self._kinds = {each: Kinds(each) for each in (connection, self._machines)}
+    @cached_property
+    def _kinds(self) -> dict[ClusterConnection, Kinds]:
+        return {each: Kinds(each) for each in (self._connection, self._machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
