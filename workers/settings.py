@@ -103,7 +103,7 @@ def _between(least: str, most: str) -> AfterValidator:
 
 
 def _at_most(words: str, most: timedelta) -> AfterValidator:
-    return _within(f"at most {words}", timedelta(0), most)
+    return _within(f"at most {words}", timedelta.min, most)
 
 
 def _host_and_port(example: str) -> AfterValidator:
