@@ -107,8 +107,7 @@ async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConn
             return ClusterConnection.to(cluster.server, token_file=cluster.token_file, certificate_authority=cluster.ca_file)
         return await ClusterConnection.from_kubeconfig(cluster.kubeconfig, cluster.context)
     except ApplicationError as error:
-        message = f"clusters.{name}: {error.message}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"clusters.{name}: {error.message}") from error
 
 
 @asynccontextmanager

@@ -69,8 +69,7 @@ def _duration(value: object) -> object:
     if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
         parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
-    message = f"expected a duration such as 30s, 5m or 1h30m, got {value!r}"
-    raise ValueError(message)
+    raise ValueError(f"expected a duration such as 30s, 5m or 1h30m, got {value!r}")
 
 
 def _listed(value: object) -> object:
@@ -91,8 +90,7 @@ class LogFormat(StrEnum):
 def _within(expected: str, least: timedelta, most: timedelta) -> AfterValidator:
     def check(value: timedelta) -> timedelta:
         if not least <= value <= most:
-            message = f"expected {expected}"
-            raise ValueError(message)
+            raise ValueError(f"expected {expected}")
         return value
 
     return AfterValidator(check)
@@ -110,8 +108,7 @@ def _host_and_port(example: str) -> AfterValidator:
     def check(value: str) -> str:
         parts = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})", value)
         if value and (parts is None or not 1 <= int(parts[2]) <= 65535):
-            message = f"expected host:port such as {example}, got {value!r}"
-            raise ValueError(message)
+            raise ValueError(f"expected host:port such as {example}, got {value!r}")
         return value
 
     return AfterValidator(check)
@@ -119,8 +116,7 @@ def _host_and_port(example: str) -> AfterValidator:
 
 def _scope(value: str) -> str:
     if not is_scope(value):
-        message = f"expected {EXPECTED_SCOPE}, got {value!r}"
-        raise ValueError(message)
+        raise ValueError(f"expected {EXPECTED_SCOPE}, got {value!r}")
     return value
 
 
@@ -146,11 +142,9 @@ class TemporalSettings(_Section):
     @model_validator(mode="after")
     def _certificate_and_key(self) -> Self:
         if (self.tls_client_cert_file is None) != (self.tls_client_key_file is None):
-            message = "tls_client_cert_file and tls_client_key_file go together"
-            raise ValueError(message)
+            raise ValueError("tls_client_cert_file and tls_client_key_file go together")
         if self.api_key is not None and self.api_key_file is not None:
-            message = "give api_key or api_key_file, not both"
-            raise ValueError(message)
+            raise ValueError("give api_key or api_key_file, not both")
         return self
 
 
@@ -245,8 +239,7 @@ class FencingSettings(_Section):
     def _known_scopes(cls, value: dict[str, int]) -> dict[str, int]:
         for scope in value:
             if _scope(scope) == CLUSTER:
-                message = "the cap of the whole cluster is scan.cap"
-                raise ValueError(message)
+                raise ValueError("the cap of the whole cluster is scan.cap")
         return value
 
     def policies(self) -> FencePolicies:
@@ -348,11 +341,9 @@ class BackoffSettings(_Section):
         if self.limit is None:
             return self
         if self.type == NONE:
-            message = f"limit: expected none without a backoff; set type to {EXPONENTIAL}"
-            raise ValueError(message)
+            raise ValueError(f"limit: expected none without a backoff; set type to {EXPONENTIAL}")
         if not timedelta(seconds=1) <= self.limit <= LONGEST_PERIOD:
-            message = "limit: expected at least 1s and at most a year"
-            raise ValueError(message)
+            raise ValueError("limit: expected at least 1s and at most a year")
         return self
 
     def pause(self) -> RetryBackoff | None:
@@ -441,8 +432,7 @@ class Settings(BaseSettings):
     def _usable_names(cls, value: dict[str, ClusterSettings]) -> dict[str, ClusterSettings]:
         for name in value:
             if not SAFE_NAME.fullmatch(name):
-                message = f"expected a cluster name of letters, digits, '-', '_' and '.', at most 63, got {name!r}"
-                raise ValueError(message)
+                raise ValueError(f"expected a cluster name of letters, digits, '-', '_' and '.', at most 63, got {name!r}")
         return value
 
     @field_validator("state")

@@ -78,6 +78,5 @@ def _template(text: str) -> ObjectRef | None:
         return None
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        message = f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}"
-        raise SettingsError(message)
+        raise SettingsError(f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}")
     return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)

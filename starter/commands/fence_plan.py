@@ -55,5 +55,4 @@ async def _live(session: Session, settings: Settings, node: str) -> FenceConfig:
         try:
             return await planned(connection, node, namespace=settings.fence_namespace, machines=machines)
         except ApplicationError as error:
-            message = f"the cluster {name} could not be read: {error.message}"
-            raise RequestError(message) from error
+            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error

@@ -32,8 +32,7 @@ def moment_of(text: str) -> datetime:
     except ValueError:
         found = None
     if found is None or "T" not in text.upper():
-        message = f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}"
-        raise SettingsError(message)
+        raise SettingsError(f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}")
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -44,8 +43,7 @@ def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) ->
     from workers.setting_sources import SettingsError
 
     if not files:
-        message = "-f: expected a file with Kubernetes objects, got nothing"
-        raise SettingsError(message)
+        raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
     cluster = OfflineCluster(now, overlap=overlap)
     for found in read_files(files):
         if isinstance(found, Unreadable):

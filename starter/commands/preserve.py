@@ -94,8 +94,7 @@ def extend(
         from workers.setting_sources import SettingsError
 
         if bool(until) is bool(hold):
-            message = "--until, --for: expected exactly one of them"
-            raise SettingsError(message)
+            raise SettingsError("--until, --for: expected exactly one of them")
         return await episode.extend(
             who=who or me(),
             reason=given("--reason", reason),
@@ -195,6 +194,5 @@ def _moment(option: str, text: str) -> datetime:
 
     found = moment_of(text) if "T" in text.upper() else None
     if found is None:
-        message = f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}"
-        raise SettingsError(message)
+        raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
     return found

@@ -73,8 +73,7 @@ def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:
     try:
         return read_strategies(", ".join(steps), subject="", field="--with")
     except PolicyError as error:
-        message = f"--with: {error.problem}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"--with: {error.problem}") from error
 
 
 def _code(found: RemediationPlan) -> Exit:
@@ -103,5 +102,4 @@ async def _read(session: Session, settings: Settings, node: str) -> tuple[Offlin
         try:
             return await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
         except ApplicationError as error:
-            message = f"the cluster {name} could not be read: {error.message}"
-            raise RequestError(message) from error
+            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error

@@ -92,8 +92,7 @@ class Session:
             return self.cluster
         known = sorted(self.clusters(settings))
         if len(known) > 1:
-            message = f"--cluster: expected one of {', '.join(known)}, got nothing"
-            raise SettingsError(message)
+            raise SettingsError(f"--cluster: expected one of {', '.join(known)}, got nothing")
         return known[0]
 
     def known_cluster(self, settings: Settings) -> tuple[str, ClusterSettings]:
@@ -119,11 +118,10 @@ class Session:
             return
         known = settings.connections()
         if name not in known:
-            message = (
+            raise SettingsError(
                 f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "
                 f"{', '.join(sorted(known)) or 'none'}"
             )
-            raise SettingsError(message)
 
 
 ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
@@ -188,8 +186,7 @@ def given(option: str, text: str) -> str:
     from workers.setting_sources import SettingsError
 
     if not text.strip():
-        message = f"{option}: expected a name or a sentence for the decision record, got nothing"
-        raise SettingsError(message)
+        raise SettingsError(f"{option}: expected a name or a sentence for the decision record, got nothing")
     return text.strip()
 
 
