@@ -32,12 +32,12 @@ class DetachingStep(FencingStep):
 
     async def carry_out(self) -> End:
         """Until the node is back."""
-        if self._state.found is None:
-            self._state.found = await self._find()
+        if self.state.found is None:
+            self.state.found = await self._find()
         return await super().carry_out()
 
     async def _find(self) -> FailedVolumes:
-        target, template = self._target, self._state.step.template
+        target, template = self._target, self.state.step.template
         target.episode.enter(doing="finds out which volumes have failed")
         request = FailedVolumesRequest(
             target=target.episode.target,
@@ -53,7 +53,7 @@ class DetachingStep(FencingStep):
         return found
 
     def _about_what_was_found(self, plan: FencingPlan) -> FencingPlan:
-        if (found := self._state.found) is None:
+        if (found := self.state.found) is None:
             return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
         failure = found.failure
         try:

@@ -26,7 +26,7 @@ from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt
-from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
+from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, LadderStep, RemediationTarget
 
 ANNOTATES = "annotates the Machine for its bare-metal operator"
 
@@ -34,25 +34,18 @@ GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
 
 
-class ExternalRemediation:
+class ExternalRemediation(LadderStep):
     """`external`: one remediation object."""
 
     def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
-        self._target = target
-        self._state = state
-        self._episode = target.episode
+        super().__init__(target, state)
         self._pause = FIRST_LOOK
         self._lasts = ""
         """What the health of a node that is well must still wait for."""
 
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
-
     async def carry_out(self) -> End:
         """Until the node is well or gone for good; its controller's failure is the next step's turn."""
-        if self._state.asked is None:
+        if self.state.asked is None:
             await self._create()
         while True:
             seen = await self._read()
@@ -66,12 +59,12 @@ class ExternalRemediation:
                 raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
             await self._target.preflight.may_go_on()
             self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
-            await self._target.wait(self._state, self._pause, self._episode.doing)
+            await self._target.wait(self.state, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
 
     async def give_up(self, why: str) -> None:
         """Its controller is told, unless it says that it has succeeded; the object stays, as others look for it."""
-        if self._state.asked is None and not self._state.may_stand:
+        if self.state.asked is None and not self.state.may_stand:
             return
         try:
             seen = await self._call(ExternalActivities.time_out, "tells its controller that its time is over")
@@ -82,7 +75,7 @@ class ExternalRemediation:
 
     async def take_back(self) -> str:
         """Delete it, however often it takes, and see it go."""
-        if self._state.asked is None and not self._state.may_stand:
+        if self.state.asked is None and not self.state.may_stand:
             return ""
 
         async def delete() -> None:
@@ -107,19 +100,19 @@ class ExternalRemediation:
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
         while (seen := await target.act(self._send, f"creates {self._called}", covered=True)).deleting:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
-            await self._target.wait(self._state, self._pause, self._episode.doing)
+            await self._target.wait(self.state, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
         self._pause = FIRST_LOOK
         target.was_tried()
         if seen.timed_out and seen.incident != self._episode.incident:
             raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
-        self._state.asked = seen.created or workflow.now()
-        self._state.began = self._state.asked  # as medik8s counts the time of a step
-        self._state.name, self._state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
-        self._episode.note("external", "created", f"{self._called}/{self._state.name}")
+        self.state.asked = seen.created or workflow.now()
+        self.state.began = self.state.asked  # as medik8s counts the time of a step
+        self.state.name, self.state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
+        self._episode.note("external", "created", f"{self._called}/{self.state.name}")
 
     async def _send(self, before: BeforeActing) -> External:
-        self._state.may_stand = True
+        self.state.may_stand = True
         return await self._execute(ExternalActivities.create, f"creates {self._called}", before=before)
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
@@ -136,7 +129,7 @@ class ExternalRemediation:
                 return None  # it was to go, and its successor is still to come
             return End(outcome=Outcome.REPLACED, message=f"{lost}; {self._called} is over")
         if not await target.is_well(succeeded=succeeded):
-            if seen.well_since is not None or self._state.well_noted:
+            if seen.well_since is not None or self.state.well_noted:
                 await self._note("notes that the node is not well any more", well=False)
             self._lasts = ""
             return None
@@ -169,10 +162,10 @@ class ExternalRemediation:
         except StepFailed as interrupt:
             self._episode.note("external", "not noted", interrupt.reason)
         else:
-            self._state.well_noted = well
+            self.state.well_noted = well
 
     async def _machine_is_gone(self) -> bool:
-        found = await self._target.look_after(self._state)
+        found = await self._target.look_after(self.state)
         return found is not None and found.gone
 
     def _node_is_lost(self) -> str:
@@ -184,7 +177,7 @@ class ExternalRemediation:
 
     @property
     def _called(self) -> str:
-        template = self._state.step.template
+        template = self.state.step.template
         assert template is not None, "the step was found possible"
         return template.kind.removesuffix("Template")
 
@@ -202,7 +195,7 @@ class ExternalRemediation:
     async def _execute(
         self, activity: object, summary: str, *, well: bool = False, before: BeforeActing | None = None
     ) -> External:
-        pin, state = self._target.pin, self._state
+        pin, state = self._target.pin, self.state
         assert state.step.template is not None
         own = [step for step in pin.ladder if step.template is not None and step.template.kind == state.step.template.kind]
         request = ExternalRequest(
@@ -222,46 +215,36 @@ class ExternalRemediation:
         return await self._target.execute(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
 
 
-class AnnotateExternal:
+class AnnotateExternal(LadderStep):
     """`annotate-external`: OpenShift's bare-metal operator remediates the Machines that carry its annotation."""
-
-    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
-        self._target = target
-        self._state = state
-        self._episode = target.episode
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
 
     async def carry_out(self) -> End:
         """Annotated once; then until the node is well."""
         target = self._target
         if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
-        if self._state.asked is None:
+        if self.state.asked is None:
             self._episode.enter(
                 phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator"
             )
             done = await target.act(self._annotate, ANNOTATES)
             target.was_tried()
-            self._state.began = self._state.asked = workflow.now()
+            self.state.began = self.state.asked = workflow.now()
             self._episode.note("annotate-external", "ok", done.detail)
         pause = FIRST_LOOK
         while True:
-            found = await target.look_after(self._state)
+            found = await target.look_after(self.state)
             if found is not None and found.gone:
                 return End(outcome=Outcome.REPLACED, message=f"{target.name} is gone")
             await target.preflight.may_go_on()
             if await target.is_well():
                 return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
             self._episode.enter(doing="waits for the bare-metal operator")
-            await target.wait(self._state, pause, self._episode.doing)
+            await target.wait(self.state, pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
 
     async def _annotate(self, before: BeforeActing) -> ActResult:
-        self._state.may_stand = True
+        self.state.may_stand = True
         request = self._target.machine_request(before)
         return await self._target.execute(RemediationActivities.annotate_external, request, options.cluster_write, ANNOTATES)
 
@@ -272,11 +255,11 @@ class AnnotateExternal:
 
     async def take_back(self) -> str:
         """Both annotations go."""
-        if self._state.asked is None and not self._state.may_stand:
+        if self.state.asked is None and not self.state.may_stand:
             return ""
         left = await self._target.take_back("the annotations of the Machine")
         if not left:
-            self._state.asked, self._state.may_stand = None, False
+            self.state.asked, self.state.may_stand = None, False
         return left
 
 

@@ -20,10 +20,10 @@ from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit.interrupts import Hopeless, Interrupt
 from workflows.kit.messages import AbortRequest
-from workflows.remediation.target import RemediationTarget
+from workflows.remediation.target import LadderStep, RemediationTarget
 
 
-class FencingStep:
+class FencingStep(LadderStep):
     """`fence` or `reboot`."""
 
     def __init__(
@@ -35,8 +35,7 @@ class FencingStep:
     ) -> None:
         """left_before: the devices that earlier steps have left off. adjust: what is made of the node's plan, where its strategy
         does not say it."""
-        self._target = target
-        self._state = state
+        super().__init__(target, state)
         adjust = rebooting if state.step.strategy is Strategy.REBOOT else adjust
         deadline = state.began + state.step.timeout if state.step.timeout is not None else None
         episode, pin = target.episode, target.pin
@@ -58,11 +57,6 @@ class FencingStep:
             deadline=deadline,
             left_before=left_before,
         )
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
 
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for whoever has asked for it."""
@@ -87,7 +81,7 @@ class FencingStep:
     @property
     def was_aborted(self) -> bool:
         """Whether an abort has ended it: then it has switched on what it was to."""
-        return self._state.end is not None and self._state.end.outcome is Outcome.ABORTED
+        return self.state.end is not None and self.state.end.outcome is Outcome.ABORTED
 
     async def bring_back(self) -> str:
         """The machine that it has left off is switched on again. Answers why it does not come back, "" where it does."""
@@ -95,19 +89,19 @@ class FencingStep:
 
     async def carry_out(self) -> End:
         """Until the node is back, or left off on purpose."""
-        if self._state.end is not None:
-            return self._state.end
-        self._target.episode.enter(phase=Phase.RUNNING, step=FenceStep.ISOLATION, doing="fences the node")
-        if self._state.asked is None:
+        if self.state.end is not None:
+            return self.state.end
+        self._episode.enter(phase=Phase.RUNNING, step=FenceStep.ISOLATION, doing="fences the node")
+        if self.state.asked is None:
             await self._target.remember()
-            self._state.asked, self._target.episode.restarts = workflow.now(), 0
+            self.state.asked, self._episode.restarts = workflow.now(), 0
         try:
             end = await self._story.as_a_step()
         except Interrupt:
             await self._remember_what_began()
             raise
         await self._remember_what_began()
-        self._state.end = end
+        self.state.end = end
         if end.outcome is Outcome.REFUSED:
             raise Hopeless(end.message)
         return end
@@ -121,7 +115,7 @@ class FencingStep:
 
     async def take_back(self) -> str:
         """Paths are given back as far as the machine is still there. The marks go with the remediation's."""
-        return "" if self._state.end is not None else await self._story.undo()  # else done by its own end
+        return "" if self.state.end is not None else await self._story.undo()  # else done by its own end
 
 
 def rebooting(plan: FencingPlan) -> FencingPlan:

@@ -7,7 +7,7 @@ deletion: it names the Machine by uid, and whoever asks looks first (S33).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from datetime import timedelta
 
 from temporalio import workflow
@@ -21,10 +21,10 @@ from policy.episode.events import EventReason
 from policy.episode.messages import Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.values.durations import format_duration
-from workflows.episode.state import End, StepProgress, Undertaking
+from workflows.episode.state import End, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, Vetoed, interrupt_for, is_unclear
-from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
+from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, LadderStep
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
@@ -40,40 +40,26 @@ FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
 """Of the condition OwnerRemediated: its owner has given up. Deferred is no failure."""
 
 
-class ReplacingStep(ABC):
+class ReplacingStep(LadderStep):
     """One such step."""
-
-    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
-        self._target = target
-        self._state = state
-        self._episode = target.episode
 
     @abstractmethod
     async def ask(self) -> None:
         """Have the deletion begun. Raises the interrupt where it may not be."""
 
-    @abstractmethod
-    async def take_back(self) -> str:
-        """The wish is withdrawn, where that is possible."""
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-        return self._state
-
     async def give_up(self, why: str) -> None:
         """What was asked for stands: the next step may well be what lets it come to an end."""
-        if self._state.asked is not None:
-            self._target.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
+        if self.state.asked is not None:
+            self._target.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self.state.step.name}: {why}")
 
     async def carry_out(self) -> End:
         """Ask once, then follow until it is gone and somebody stands in for it."""
-        if self._state.asked is None:
+        if self.state.asked is None:
             await self.ask()
-            self._state.began = self._state.asked = workflow.now()  # what was waited for until then is not its time
+            self.state.began = self.state.asked = workflow.now()  # what was waited for until then is not its time
         pause, goes = FIRST_LOOK, False
         while True:
-            found = await self._target.look_after(self._state)
+            found = await self._target.look_after(self.state)
             if found is not None and found.gone:
                 return await self._see_the_successor(found)
             goes = found.deleting if found is not None else goes
@@ -82,17 +68,17 @@ class ReplacingStep(ABC):
             if (abort := self._episode.abort_asked) is not None:
                 though = ", though its deletion has been asked for" if goes else ""
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason}){though}")
-            await self._target.wait(self._state, pause, self._say(found))
+            await self._target.wait(self.state, pause, self._say(found))
             pause = min(pause * 2, LOOK_AGAIN)
 
     async def goes(self) -> bool:
         """Whether the machine goes, or is gone, because of whomever: then there is nothing left to ask for (S33)."""
-        found = await self._target.follow(self._state)
+        found = await self._target.follow(self.state)
         return found.gone or found.deleting
 
     async def go_on(self) -> End:
         """See it through after all, with the time of a step from now on: what goes is not saved by what another step does."""
-        self._state.began = workflow.now()
+        self.state.began = workflow.now()
         return await self.carry_out()
 
     async def _while_there_is_a_way_back(self, found: FollowedMachine) -> None:
@@ -129,7 +115,7 @@ class ReplacingStep(ABC):
 
     async def _until_it_is_there(self, found: FollowedMachine, under: Undertaking) -> End:
         name, gone_at, pause = self._target.name, under.began, FIRST_LOOK
-        self._episode.note(self._state.step.strategy.value, "gone", f"{name} is gone")
+        self._episode.note(self.state.step.strategy.value, "gone", f"{name} is gone")
         self._episode.rung_until = None  # the step has done what it is for: no other one follows
         while True:
             if found.scaled_down:
@@ -152,7 +138,7 @@ class ReplacingStep(ABC):
             self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
-            found = await self._target.look_after(self._state) or found
+            found = await self._target.look_after(self.state) or found
 
 
 class DeleteMachine(ReplacingStep):
@@ -174,13 +160,13 @@ class DeleteMachine(ReplacingStep):
                     raise
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
-                    seen = await target.look_after(self._state)
+                    seen = await target.look_after(self.state)
                     if seen is None or not (seen.gone or seen.deleting):
                         await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
-                        await target.wait(self._state, ANOTHER_TRY, error_message(error))
+                        await target.wait(self.state, ANOTHER_TRY, error_message(error))
                     continue
                 if error_type(error) is ErrorType.OWN_NODE:
-                    await target.wait(self._state, ANOTHER_WORKER, "until another worker may ask for the deletion")
+                    await target.wait(self.state, ANOTHER_WORKER, "until another worker may ask for the deletion")
                     continue
                 if error_type(error) is ErrorType.TARGET_CHANGED and await self.goes():
                     return  # it is gone, and another one has its name: what is followed is the one that was pinned
@@ -195,7 +181,7 @@ class DeleteMachine(ReplacingStep):
 
     async def take_back(self) -> str:
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
-        if self._state.asked is not None or self._target.pin.machine is None:
+        if self.state.asked is not None or self._target.pin.machine is None:
             return ""
         failing = "our claim on the Node can't be taken off"
 
@@ -258,12 +244,12 @@ class RequestOwner(ReplacingStep):
         return f"asks {self._target.pin.owner} to remediate {machine.name}"
 
     async def _request(self, before: BeforeActing) -> ActResult:
-        self._state.may_stand = True
+        self.state.may_stand = True
         request = self._target.machine_request(before)
         return await self._target.execute(RemediationActivities.request_owner, request, options.cluster_write, self._summary)
 
     async def take_back(self) -> str:
         """The conditions are put right again where nobody has begun."""
-        if self._state.asked is None and not self._state.may_stand:
+        if self.state.asked is None and not self.state.may_stand:
             return ""
         return await self._target.take_back("what its owner was asked for")

@@ -7,10 +7,11 @@ Put together after the pin, and again in each new history, and shared by the ste
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -48,23 +49,6 @@ Result = TypeVar("Result")
 
 class OutOfTime(Hopeless):
     """A step's time is over: the next one's turn."""
-
-
-class LadderStep(Protocol):
-    """What every step can do."""
-
-    @property
-    def state(self) -> StepProgress:
-        """How far it has come."""
-
-    async def carry_out(self) -> End:
-        """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
-
-    async def give_up(self, why: str) -> None:
-        """It has failed, or its time is over: whatever it set going is told so."""
-
-    async def take_back(self) -> str:
-        """The episode ends: nothing of it may stay behind. Answers what does, in words to end a sentence with, "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,3 +317,24 @@ class RemediationTarget:
         if state is not None:
             self.episode.rung = f"{state.index + 1} of {len(ladder)}: {state.step.name}"
             self.episode.rung_until = state.began + state.step.timeout if state.step.timeout is not None else None
+
+
+class LadderStep(ABC):
+    """What every step can do. state: how far it has come."""
+
+    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
+        self._target = target
+        self.state = state
+        self._episode = target.episode
+
+    @abstractmethod
+    async def carry_out(self) -> End:
+        """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
+
+    @abstractmethod
+    async def give_up(self, why: str) -> None:
+        """It has failed, or its time is over: whatever it set going is told so."""
+
+    @abstractmethod
+    async def take_back(self) -> str:
+        """The episode ends: nothing of it may stay behind. Answers what does, in words to end a sentence with, "" for nothing."""
