@@ -234,7 +234,7 @@ class ReportParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanReport:
+class ScanReport(ReportParts):
     """The whole of what the scanner learns from one scan.
 
     groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of others that a
@@ -244,22 +244,8 @@ class ScanReport:
     digest: str
     at: datetime
     resource_version: str
-    inventory: int
     view: ViewState
     lease: ClusterLease
     cluster_uid: str = ""
-    checks: tuple[CheckReport, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    candidates_left_out: int = 0
-    observations: tuple[Observation, ...] = ()
-    control_plane: ControlPlane = ControlPlane()
-    rows: tuple[TargetRow, ...] = ()
-    next_due: datetime | None = None
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
-    at_risk: AtRisk = AtRisk()
-    policies: FencePolicies = NO_POLICIES
-    groups: tuple[GroupCount, ...] = ()
-    preservations: tuple[PreservationNeed, ...] = ()
-    preservations_left_out: int = 0
-    left_over: tuple[LeftOver, ...] = ()
