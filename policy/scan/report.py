@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from policy.checks.brakes import StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
@@ -60,7 +61,7 @@ class SeenVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(StandingCounts):
     """One health check: its counts and whether its brake lets us act. `error` is set for an object that cannot be used.
 
     unhealthy: those that need remediation. What the dialects' own status calls unhealthy is everything that is not healthy: soon,
@@ -73,23 +74,14 @@ class CheckReport:
     uid: str = ""
     generation: int = 0
     total: int = 0
-    healthy: int = 0
-    soon: int = 0
-    unhealthy: int = 0
     remaining: int = 0
     allowed: bool = False
     paused: str = ""
     reason: str = ""
     message: str = ""
     error: str = ""
-    recovering: int = 0
-    """Healthy by their conditions, but still marked by an episode: not counted as healthy until that has ended."""
     warnings: tuple[str, ...] = ()
     dialect: Dialect = Dialect.MEDIK8S
-    starting: int = 0
-    deleting: int = 0
-    excluded: int = 0
-    left_out: int = 0
     storm_active: datetime | None = None
     storm_cooling: datetime | None = None
     overlaps: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ from starter.commands.session import (
     given,
     me,
     run,
-    say,
+    say_begun,
     session_of,
 )
 
@@ -156,19 +156,8 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
         complain(f"{episode.node} is not preserved: {wording.ending(found)}")
         return Exit.FAILED
     stands = wording.kept(found) if found is not None else wording.standing(None)
-    begun = f"{'joined the' if episode.joined else 'started'} preservation of {episode.node}"
     until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None
-    say(
-        session,
-        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
-        cluster=episode.cluster,
-        node=episode.node,
-        workflow_id=episode.workflow_id,
-        run_id=episode.run_id,
-        joined=episode.joined,
-        until=until,
-        stands=stands,
-    )
+    say_begun(session, episode, "preservation", stands, until=until)
     return Exit.OK
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from starter.client import Nodewarden
+    from starter.episodes import EpisodeHandle
     from workers.clusters import ClusterSettings
     from workers.settings import Settings
 
@@ -205,6 +206,22 @@ def show(
     from rich.console import Console
 
     Console(highlight=False).print(as_text(), soft_wrap=soft_wrap)
+
+
+def say_begun(session: Session, episode: EpisodeHandle, noun: str, stands: str, **more: object) -> None:
+    """That an episode has begun or was joined, and how it stands. more: what programs are told besides."""
+    begun = f"{'joined the' if episode.joined else 'started'} {noun} of {episode.node}"
+    say(
+        session,
+        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+        cluster=episode.cluster,
+        node=episode.node,
+        workflow_id=episode.workflow_id,
+        run_id=episode.run_id,
+        joined=episode.joined,
+        **more,
+        stands=stands,
+    )
 
 
 def me() -> str:
