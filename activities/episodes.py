@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import activity
@@ -235,12 +236,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except (RPCError, WorkflowQueryFailedError) as error:
             activity.logger.warning("%s does not answer its status query: %s", workflow_id, error.message)
             return description
-        return EpisodeDescription(
-            node=node,
-            known=True,
-            open=True,
-            workflow_id=workflow_id,
-            run_id=description.run_id,
+        return replace(
+            description,
             incident=status.incident,
             kind=status.kind,
             parked=status.phase is Phase.NEEDS_HUMAN,

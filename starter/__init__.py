@@ -16,5 +16,4 @@ def __getattr__(name: str) -> Any:
         from starter.client import Nodewarden
 
         return Nodewarden
-    message = f"module 'starter' has no attribute {name!r}"
-    raise AttributeError(message)
+    raise AttributeError(f"module 'starter' has no attribute {name!r}")

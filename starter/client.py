@@ -377,11 +377,10 @@ class Nodewarden:
 def _embedded_address(settings: Settings) -> str:
     endpoint = running_endpoint(settings.state)
     if endpoint is None:
-        message = (
+        raise TemporalUnreachableError(
             "temporal.address (TEMPORAL_ADDRESS): expected host:port of a Temporal service; "
             "none is set, and no `nodewarden up` runs here with one of its own"
         )
-        raise TemporalUnreachableError(message)
     return endpoint.address
 
 

@@ -130,8 +130,7 @@ class EpisodeHandle:
     async def _expect_preservation(self) -> None:
         status = await self.status()
         if status.kind is not Kind.PRESERVATION:
-            message = f"{self.node} is not preserved: it is held by {named(status)}"
-            raise RefusedError(message)
+            raise RefusedError(f"{self.node} is not preserved: it is held by {named(status)}")
 
     async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
         """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
@@ -172,11 +171,9 @@ async def ask(
             rpc_timeout=ANSWER_WITHIN,
         )
     except WorkflowQueryRejectedError as error:
-        message = f"no open {what}"
-        raise MissingError(message) from error
+        raise MissingError(f"no open {what}") from error
     except WorkflowQueryFailedError as error:
-        message = f"{what}: {error}"
-        raise RefusedError(message) from error
+        raise RefusedError(f"{what}: {error}") from error
     except RPCError as error:
         if error.status in _NO_ANSWER:
             raise SilentError(await why_silent(client, workflow_id, what)) from error
@@ -196,8 +193,7 @@ async def tell(
     except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
         if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
             raise unanswered(error, what=what) from error
-        message = f"{await why_silent(client, workflow_id, what)}; the request may still arrive"
-        raise SilentError(message) from error
+        raise SilentError(f"{await why_silent(client, workflow_id, what)}; the request may still arrive") from error
     return result
 
 

@@ -63,8 +63,7 @@ class ScannerHandle:
                     return self._started(error.run_id, ours, started=False)
             else:
                 return self._started(run_id, ours, started=True)
-        message = f"the {self._what} is being started and stopped by others at this moment"
-        raise RefusedError(message)
+        raise RefusedError(f"the {self._what} is being started and stopped by others at this moment")
 
     async def stop(self, *, who: str, reason: str) -> str:
         """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""

@@ -40,14 +40,11 @@ class ConnectionSettings(BaseModel):
     def _one_way_in(self) -> Self:
         by_kubeconfig = self.kubeconfig is not None or self.context != ""
         if by_kubeconfig + self.in_cluster + (self.server != "") > 1:
-            message = "give one of: kubeconfig/context, in_cluster, server"
-            raise ValueError(message)
+            raise ValueError("give one of: kubeconfig/context, in_cluster, server")
         if self.server and not self.server.startswith(("http://", "https://")):
-            message = f"server: expected a URL such as https://api.example.com:6443, got {self.server!r}"
-            raise ValueError(message)
+            raise ValueError(f"server: expected a URL such as https://api.example.com:6443, got {self.server!r}")
         if not self.server and (self.token_file or self.ca_file):
-            message = "token_file and ca_file belong to server, which is not set"
-            raise ValueError(message)
+            raise ValueError("token_file and ca_file belong to server, which is not set")
         return self
 
 
@@ -93,8 +90,7 @@ def current_context() -> CurrentContext | None:
         try:
             parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            message = f"{path}: expected a readable kubeconfig: {str(error).splitlines()[0]}"
-            raise ValueError(message) from error
+            raise ValueError(f"{path}: expected a readable kubeconfig: {str(error).splitlines()[0]}") from error
         name = parsed.get("current-context") if isinstance(parsed, dict) else None
         if name:
             return CurrentContext(name=str(name), kubeconfig=path)

@@ -107,8 +107,18 @@ async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConn
             return ClusterConnection.to(cluster.server, token_file=cluster.token_file, certificate_authority=cluster.ca_file)
         return await ClusterConnection.from_kubeconfig(cluster.kubeconfig, cluster.context)
     except ApplicationError as error:
-        message = f"clusters.{name}: {error.message}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"clusters.{name}: {error.message}") from error
+
+
+@asynccontextmanager
+async def open_cluster(name: str, cluster: ClusterSettings) -> AsyncIterator[tuple[ClusterConnection, ClusterConnection | None]]:
+    """Its connection, and that to where Cluster API's objects live, None where they live in the cluster itself."""
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await open_connection(name, cluster))
+        machines = None
+        if cluster.machines is not None:
+            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", cluster.machines))
+        yield connection, machines
 
 
 async def _cluster_serving(

@@ -47,8 +47,7 @@ def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
     Core's log lines go through Python's logging, so that `log.format` holds for them too.
     """
     if _runtimes:
-        message = "the Temporal runtime of this process exists already"
-        raise RuntimeError(message)
+        raise RuntimeError("the Temporal runtime of this process exists already")
     try:
         made = Runtime(
             telemetry=TelemetryConfig(
@@ -92,8 +91,7 @@ async def connect(settings: TemporalSettings, *, patience: timedelta | None = No
                 raise refusal from error
             wait = pause.total_seconds() * random.uniform(0.8, 1.2)  # noqa: S311 - spreads reconnects, no secret
             if deadline is not None and clock() + wait > deadline:
-                message = f"cannot reach Temporal at {settings.address}: {_one_line(error)}"
-                raise TemporalUnreachableError(message) from error
+                raise TemporalUnreachableError(f"cannot reach Temporal at {settings.address}: {_one_line(error)}") from error
             if attempt in {3, 6} or attempt % 30 == 0:
                 _log.warning("waiting for Temporal at %s: %s", settings.address, _one_line(error))
             await asyncio.sleep(wait)
@@ -140,8 +138,7 @@ def _read(key: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        message = f"{key}: expected a readable file: {error}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"{key}: expected a readable file: {error}") from error
 
 
 def _refusal(error: Exception, settings: TemporalSettings) -> Exception | None:

@@ -148,8 +148,7 @@ class EmbeddedTemporal:
 
     def _give_up_after(self, starts: int) -> None:
         if starts > STARTS_IN_A_ROW:
-            message = f"the embedded Temporal server has ended {STARTS_IN_A_ROW} times in a row; {self._tail()}"
-            raise EmbeddedServerError(message)
+            raise EmbeddedServerError(f"the embedded Temporal server has ended {STARTS_IN_A_ROW} times in a row; {self._tail()}")
 
     def _try_to_own(self) -> None:
         if self._owner_lock is None:

@@ -67,5 +67,4 @@ def free_ports(host: str, count: int) -> list[int]:
             found.append(port)
             if len(found) == count:
                 return found
-    message = f"no {count} free ports between {_PORTS.start} and {_PORTS.stop} on {host}"
-    raise OSError(message)
+    raise OSError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop} on {host}")

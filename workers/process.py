@@ -79,11 +79,10 @@ async def temporal(
             else:
                 endpoint = running_endpoint(settings.state)
             if endpoint is None:
-                message = (
+                raise SettingsError(
                     "temporal.address (TEMPORAL_ADDRESS): expected host:port of a Temporal service; "
                     "none is set, and no `nodewarden up` runs here with one of its own"
                 )
-                raise SettingsError(message)
             where = where.model_copy(update={"address": endpoint.address})
         stop = stop or asyncio.Event()
         connecting = connect(where, patience=patience if endpoint is None else EMBEDDED_PATIENCE)

@@ -44,11 +44,10 @@ async def ensure(client: Client, *, create: bool = True) -> tuple[str, ...]:
     clashes = [name for name, kind in wanted.items() if existing.get(name, kind) != kind]
     if clashes:
         found = ", ".join(f"{name} is {_name(existing[name])}" for name in clashes)
-        message = (
+        raise SearchAttributesError(
             f"search attributes of namespace {client.namespace!r} have another type than ours (Keyword): {found}; "
             "use a namespace of nodewarden's own"
         )
-        raise SearchAttributesError(message)
     missing = tuple(name for name in wanted if name not in existing)
     if not missing:
         return ()

@@ -46,8 +46,7 @@ def find_file(environment: Mapping[str, str], *, named: Path | None = None) -> P
         chosen = chosen.expanduser()
         if not chosen.is_file():
             source = "--config" if named else CONFIG_VARIABLE
-            message = f"{source}: expected a settings file, but {chosen} is none"
-            raise SettingsError(message)
+            raise SettingsError(f"{source}: expected a settings file, but {chosen} is none")
         return chosen
     base = environment.get("XDG_CONFIG_HOME", "")
     home = Path(base) if base.startswith("/") else Path.home() / ".config"
@@ -61,16 +60,13 @@ def read_file(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
-        message = f"{path}{where}: expected YAML: {getattr(error, 'problem', None) or error}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"{path}{where}: expected YAML: {getattr(error, 'problem', None) or error}") from error
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{path}: cannot be read: {error}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"{path}: cannot be read: {error}") from error
     if parsed is None:
         return {}
     if not isinstance(parsed, dict) or not all(isinstance(key, str) for key in parsed):
-        message = f"{path}: expected a mapping of settings, such as `scan: {{cap: 2}}`, got {type(parsed).__name__}"
-        raise SettingsError(message)
+        raise SettingsError(f"{path}: expected a mapping of settings, such as `scan: {{cap: 2}}`, got {type(parsed).__name__}")
     return parsed
 
 

@@ -16,7 +16,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -43,6 +53,7 @@ from policy.objects.scopes import CLUSTER, is_scope
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.preservation.pools import Pool, pool_of
 from policy.scan.repeats import RepeatAlarm
+from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
@@ -58,8 +69,7 @@ def _duration(value: object) -> object:
     if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
         parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
-    message = f"expected a duration such as 30s, 5m or 1h30m, got {value!r}"
-    raise ValueError(message)
+    raise ValueError(f"expected a duration such as 30s, 5m or 1h30m, got {value!r}")
 
 
 def _listed(value: object) -> object:
@@ -77,9 +87,37 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def _is_host_and_port(value: str) -> bool:
-    parts = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})", value)
-    return parts is not None and 1 <= int(parts[2]) <= 65535
+def _within(expected: str, least: timedelta, most: timedelta) -> AfterValidator:
+    def check(value: timedelta) -> timedelta:
+        if not least <= value <= most:
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _between(least: str, most: str) -> AfterValidator:
+    return _within(f"between {least} and {most}", parse_duration(least), parse_duration(most))
+
+
+def _at_most(words: str, most: timedelta) -> AfterValidator:
+    return _within(f"at most {words}", timedelta.min, most)
+
+
+def _host_and_port(example: str) -> AfterValidator:
+    def check(value: str) -> str:
+        parts = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})", value)
+        if value and (parts is None or not 1 <= int(parts[2]) <= 65535):
+            raise ValueError(f"expected host:port such as {example}, got {value!r}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _scope(value: str) -> str:
+    if not is_scope(value):
+        raise ValueError(f"expected {EXPECTED_SCOPE}, got {value!r}")
+    return value
 
 
 class _Section(BaseModel):
@@ -89,7 +127,7 @@ class _Section(BaseModel):
 class TemporalSettings(_Section):
     """The Temporal service. Without an address `nodewarden up` runs one of its own, and other commands find that one."""
 
-    address: str = Field(default="", description="host:port of the frontend")
+    address: Annotated[str, _host_and_port("localhost:7233")] = Field(default="", description="host:port of the frontend")
     namespace: str = "default"
     api_key: SecretStr | None = None
     api_key_file: UserPath | None = Field(default=None, description="file with the API key, instead of the key itself")
@@ -101,22 +139,12 @@ class TemporalSettings(_Section):
     patience: Duration = Field(default=timedelta(seconds=5), description="how long a command waits for it; workers wait for ever")
     register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
 
-    @field_validator("address")
-    @classmethod
-    def _host_and_port(cls, value: str) -> str:
-        if value and not _is_host_and_port(value):
-            message = f"expected host:port such as localhost:7233, got {value!r}"
-            raise ValueError(message)
-        return value
-
     @model_validator(mode="after")
     def _certificate_and_key(self) -> Self:
         if (self.tls_client_cert_file is None) != (self.tls_client_key_file is None):
-            message = "tls_client_cert_file and tls_client_key_file go together"
-            raise ValueError(message)
+            raise ValueError("tls_client_cert_file and tls_client_key_file go together")
         if self.api_key is not None and self.api_key_file is not None:
-            message = "give api_key or api_key_file, not both"
-            raise ValueError(message)
+            raise ValueError("give api_key or api_key_file, not both")
         return self
 
 
@@ -127,56 +155,30 @@ class ScanSettings(_Section):
     start_up_grace: Duration = Field(
         default=timedelta(seconds=30), description="no new episode this long after a worker's view has synced (S18)"
     )
-    wait: Duration = Field(default=timedelta(seconds=60), description="a scan's long poll without news ends after this")
+    wait: Annotated[Duration, _between("1s", "5m")] = Field(
+        default=timedelta(seconds=60), description="a scan's long poll without news ends after this"
+    )
     overlap: Overlap = Field(
         default=Overlap.STRICTEST, description="whether one closed brake among the health checks that cover a node holds it"
     )
     takeover: bool = Field(
         default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"
     )
-    at_risk_margin: Duration = Field(
+    at_risk_margin: Annotated[Duration, _at_most("5m: no detachment is known longer beforehand", timedelta(minutes=5))] = Field(
         default=timedelta(minutes=1), description="how long before Kubernetes detaches volumes by force people are told of it"
     )
-    at_risk_repeat: Duration = Field(default=timedelta(minutes=30), description="how often they are told again")
-
-    @field_validator("wait")
-    @classmethod
-    def _long_enough(cls, value: timedelta) -> timedelta:
-        if not timedelta(seconds=1) <= value <= timedelta(minutes=5):
-            message = "expected between 1s and 5m"
-            raise ValueError(message)
-        return value
-
-    @field_validator("at_risk_margin")
-    @classmethod
-    def _before_it_happens(cls, value: timedelta) -> timedelta:
-        if value > timedelta(minutes=5):
-            message = "expected at most 5m: no detachment is known longer beforehand"
-            raise ValueError(message)
-        return value
-
-    @field_validator("at_risk_repeat")
-    @classmethod
-    def _not_all_the_time(cls, value: timedelta) -> timedelta:
-        if value < timedelta(minutes=2):
-            message = "expected at least 2m"
-            raise ValueError(message)
-        return value
+    at_risk_repeat: Annotated[Duration, _within("at least 2m", timedelta(minutes=2), timedelta.max)] = Field(
+        default=timedelta(minutes=30), description="how often they are told again"
+    )
 
 
 class RepeatAlarmSettings(_Section):
     """When a node that is fenced again and again is told of; each cluster's scanner takes this when it is started."""
 
     count: int = Field(default=3, ge=2, le=50, description="so many fencings of a node for one reason raise it")
-    window: Duration = Field(default=timedelta(hours=24), description="within which they are counted, at most 720h")
-
-    @field_validator("window")
-    @classmethod
-    def _not_for_ever(cls, value: timedelta) -> timedelta:
-        if not timedelta(minutes=1) <= value <= timedelta(hours=720):
-            message = "expected between 1m and 720h"
-            raise ValueError(message)
-        return value
+    window: Annotated[Duration, _between("1m", "720h")] = Field(
+        default=timedelta(hours=24), description="within which they are counted, at most 720h"
+    )
 
     def alarm(self) -> RepeatAlarm:
         """For the scanner."""
@@ -187,15 +189,9 @@ class FenceCheckSettings(_Section):
     """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
 
     enabled: bool = Field(default=True, description="false: only when somebody asks (nodewarden fence check)")
-    every: Duration = Field(default=timedelta(hours=1), description="between two checks, from 5m to 168h")
-
-    @field_validator("every")
-    @classmethod
-    def _neither_hammering_nor_asleep(cls, value: timedelta) -> timedelta:
-        if not timedelta(minutes=5) <= value <= timedelta(hours=168):
-            message = "expected between 5m and 168h"
-            raise ValueError(message)
-        return value
+    every: Annotated[Duration, _between("5m", "168h")] = Field(
+        default=timedelta(hours=1), description="between two checks, from 5m to 168h"
+    )
 
     def interval(self) -> timedelta | None:
         """For the check; None where it is off."""
@@ -212,12 +208,9 @@ class StormSettings(_Section):
     """No new fencing while at or above that percentage of a group of the scope is unresponsive."""
 
     percentage: int = Field(ge=1, le=100)
-    scope: str = Field(default=CLUSTER, description="cluster, zone, pool or the key of a node label")
-
-    @field_validator("scope")
-    @classmethod
-    def _known_scope(cls, value: str) -> str:
-        return _scope(value)
+    scope: Annotated[str, AfterValidator(_scope)] = Field(
+        default=CLUSTER, description="cluster, zone, pool or the key of a node label"
+    )
 
 
 class FencingSettings(_Section):
@@ -246,8 +239,7 @@ class FencingSettings(_Section):
     def _known_scopes(cls, value: dict[str, int]) -> dict[str, int]:
         for scope in value:
             if _scope(scope) == CLUSTER:
-                message = "the cap of the whole cluster is scan.cap"
-                raise ValueError(message)
+                raise ValueError("the cap of the whole cluster is scan.cap")
         return value
 
     def policies(self) -> FencePolicies:
@@ -270,13 +262,6 @@ class FencingSettings(_Section):
             pods_per_minute=self.pods_per_minute,
             switched_off=() if self.enabled else ("the setting fencing.enabled is false",),
         )
-
-
-def _scope(value: str) -> str:
-    if not is_scope(value):
-        message = f"expected {EXPECTED_SCOPE}, got {value!r}"
-        raise ValueError(message)
-    return value
 
 
 class LogSettings(_Section):
@@ -305,15 +290,9 @@ class WorkerSettings(_Section):
 class KdumpSettings(_Section):
     """The listener for fence_kdump messages, which tell that a node writes a crash dump."""
 
-    listen: str = Field(default="", description="host:port (UDP) to listen on, such as 0.0.0.0:7410; empty: not at all")
-
-    @field_validator("listen")
-    @classmethod
-    def _bindable(cls, value: str) -> str:
-        if value and not _is_host_and_port(value):
-            message = f"expected host:port such as 0.0.0.0:7410, got {value!r}"
-            raise ValueError(message)
-        return value
+    listen: Annotated[str, _host_and_port("0.0.0.0:7410")] = Field(
+        default="", description="host:port (UDP) to listen on, such as 0.0.0.0:7410; empty: not at all"
+    )
 
 
 class EvidenceSettings(_Section):
@@ -324,17 +303,9 @@ class EvidenceSettings(_Section):
     bundle_bytes: int = Field(
         default=8 * 1024 * 1024, ge=64 * 1024, le=1024 * 1024 * 1024, description="all files of one preservation together"
     )
-    patience: Duration = Field(
+    patience: Annotated[Duration, _between("1s", "45s")] = Field(
         default=timedelta(seconds=20), description="how long one worker spends on one preservation's evidence, from 1s to 45s"
     )
-
-    @field_validator("patience")
-    @classmethod
-    def _bounded(cls, value: timedelta) -> timedelta:
-        if not timedelta(seconds=1) <= value <= timedelta(seconds=45):
-            message = "expected between 1s and 45s"
-            raise ValueError(message)
-        return value
 
 
 class PreservationSettings(_Section):
@@ -370,11 +341,9 @@ class BackoffSettings(_Section):
         if self.limit is None:
             return self
         if self.type == NONE:
-            message = f"limit: expected none without a backoff; set type to {EXPONENTIAL}"
-            raise ValueError(message)
+            raise ValueError(f"limit: expected none without a backoff; set type to {EXPONENTIAL}")
         if not timedelta(seconds=1) <= self.limit <= LONGEST_PERIOD:
-            message = "limit: expected at least 1s and at most a year"
-            raise ValueError(message)
+            raise ValueError("limit: expected at least 1s and at most a year")
         return self
 
     def pause(self) -> RetryBackoff | None:
@@ -388,19 +357,13 @@ class RemediationSettings(_Section):
     """How a replacement that fails is remediated in its turn, where its health check says nothing of that (by annotation)."""
 
     max_retry: int | None = Field(default=None, ge=0, le=MOST_RETRIES, description="then a person is asked; unset: no limit")
-    retry_period: Duration = Field(default=timedelta(0), description="between two remediations of a sequence")
-    min_healthy_period: Duration = Field(
+    retry_period: Annotated[Duration, _at_most("a year", LONGEST_PERIOD)] = Field(
+        default=timedelta(0), description="between two remediations of a sequence"
+    )
+    min_healthy_period: Annotated[Duration, _at_most("a year", LONGEST_PERIOD)] = Field(
         default=DEFAULT_MIN_HEALTHY_PERIOD, description="whatever befalls a machine so long after the last is a new sequence"
     )
     backoff: BackoffSettings = BackoffSettings()
-
-    @field_validator("retry_period", "min_healthy_period")
-    @classmethod
-    def _not_for_ever(cls, value: timedelta) -> timedelta:
-        if value > LONGEST_PERIOD:
-            message = "expected at most a year"
-            raise ValueError(message)
-        return value
 
     def retries(self) -> RetryRules:
         """The same as the typed rules that everything downstream knows."""
@@ -452,7 +415,9 @@ class Settings(BaseSettings):
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
-    metrics: str = Field(default="", description="host:port for Prometheus metrics; empty: none")
+    metrics: Annotated[str, _host_and_port("127.0.0.1:9464")] = Field(
+        default="", description="host:port for Prometheus metrics; empty: none"
+    )
     log: LogSettings = LogSettings()
     worker: WorkerSettings = WorkerSettings()
     kdump: KdumpSettings = KdumpSettings()
@@ -467,16 +432,7 @@ class Settings(BaseSettings):
     def _usable_names(cls, value: dict[str, ClusterSettings]) -> dict[str, ClusterSettings]:
         for name in value:
             if not SAFE_NAME.fullmatch(name):
-                message = f"expected a cluster name of letters, digits, '-', '_' and '.', at most 63, got {name!r}"
-                raise ValueError(message)
-        return value
-
-    @field_validator("metrics")
-    @classmethod
-    def _bindable(cls, value: str) -> str:
-        if value and not _is_host_and_port(value):
-            message = f"expected host:port such as 127.0.0.1:9464, got {value!r}"
-            raise ValueError(message)
+                raise ValueError(f"expected a cluster name of letters, digits, '-', '_' and '.', at most 63, got {name!r}")
         return value
 
     @field_validator("state")

@@ -38,11 +38,11 @@ class Closed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class StandingCounts:
     """How many targets a check selects, by how they stand (`policy.checks.verdicts.Standing`).
 
-    left_out ones are not in the total. updating: how many of the unhealthy ones are on their way to another machine config.
-    control_plane: how many of all are of the control plane.
+    left_out ones are not in the total. recovering: healthy by their conditions, but still marked by an episode: not counted as
+    healthy until that has ended.
     """
 
     healthy: int = 0
@@ -53,6 +53,14 @@ class Counts:
     excluded: int = 0
     recovering: int = 0
     left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts(StandingCounts):
+    """What brakes ask besides. updating: how many of the unhealthy ones are on their way to another machine config.
+    control_plane: how many of all are of the control plane.
+    """
+
     updating: int = 0
     control_plane: int = 0
 

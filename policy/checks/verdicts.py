@@ -84,6 +84,11 @@ UNREADABLE = "Unreadable"
 """The reason of a verdict on a target of which hardly anything is known."""
 
 
+RECOVERS = Verdict(
+    health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message="well again; its episode has not ended yet"
+)
+
+
 def unread(problem: str) -> Verdict:
     """The verdict on a target that can't be read: counted among those that are not healthy, and never acted upon."""
     return Verdict(health=Health.SKIPPED, standing=Standing.SOON, reason=UNREADABLE, message=problem)

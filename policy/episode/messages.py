@@ -25,48 +25,46 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FencingInput:
-    """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
-
-    permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
-    None: the one that a health check covering the node names, else the only one in the cluster. holder: how the cluster Lease
-    names us; "" until the scanner's permit says so.
-    """
+class _EpisodeInput:
+    """What every kind of episode is begun with. holder: how the cluster Lease names us; "" until the scanner's permit says so."""
 
     cluster: str = ""  # both have defaults so that an input without them fails the workflow clearly, instead of wedging it
     node: str = ""
     reason: str = ""
     requester: str = ""
     incident: str = ""
-    need: Need | None = None
-    template: ObjectRef | None = None
-    permit_granted: bool = False
-    node_uid: str = ""
     holder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationInput:
+class FencingInput(_EpisodeInput):
+    """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
+
+    permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
+    None: the one that a health check covering the node names, else the only one in the cluster.
+    """
+
+    need: Need | None = None
+    template: ObjectRef | None = None
+    permit_granted: bool = False
+    node_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationInput(_EpisodeInput):
     """Input of the `Preservation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as if somebody had annotated it; False
     where the annotation stands already. automatic: because the pool's cap allows it. hold: for how long, None for the pool's
     time-out. isolate: cut it off once it has failed. unhealthy: what a health check says of it, "" while none calls it so.
-    holder: how the cluster Lease names us.
     """
 
-    cluster: str = ""
-    node: str = ""
     machine: ObjectRef | None = None
-    reason: str = ""
-    requester: str = ""
-    incident: str = ""
     keep: bool = True
     automatic: bool = False
     hold: timedelta | None = None
     isolate: bool = False
     unhealthy: str = ""
-    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ class PreservationNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemediationInput:
+class RemediationInput(_EpisodeInput):
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
@@ -92,15 +90,9 @@ class RemediationInput:
     scanner reserved the permit before it started us.
     """
 
-    cluster: str = ""
-    node: str = ""
     machine: ObjectRef | None = None
     machine_uid: str = ""
     node_uid: str = ""
-    reason: str = ""
-    requester: str = ""
-    incident: str = ""
-    holder: str = ""
     need: Need | None = None
     ladder: tuple[Rung, ...] | None = None
     strategies: tuple[str, ...] = ()

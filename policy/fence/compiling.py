@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from policy.fence.config import INSTANCE, FenceConfig, FenceSettings, FenceStep, Method, MethodAction
 from policy.fence.kdump import KdumpRule
@@ -138,14 +139,10 @@ def _kdump(config: FenceConfig) -> KdumpRule | None:
     method = next((each for each in _all(config) if each.action is MethodAction.KDUMP), None)
     if method is None:
         return None
-    told = {name: timedelta(seconds=int(method.parameters[name])) for name in KDUMP_TIMES if name in method.parameters}
-    default = KdumpRule()
-    return KdumpRule(
-        window=told.get("window", default.window),
-        silence=told.get("silence", default.silence),
-        longest=told.get("longest", default.longest),
-        trusted=method.parameters.get("trusted", "no").lower() in YES,
-    )
+    told: dict[str, Any] = {
+        name: timedelta(seconds=int(method.parameters[name])) for name in KDUMP_TIMES if name in method.parameters
+    }
+    return replace(KdumpRule(trusted=method.parameters.get("trusted", "no").lower() in YES), **told)
 
 
 def _all(config: FenceConfig) -> Iterable[Method]:

@@ -97,8 +97,7 @@ class Method:
 class FenceSettings:
     """What holds for the whole flow; None: the default of a plan.
 
-    grace: how long a node stays `new` before isolation where no health check has waited already. policies: names of fence
-    policies that hold for it.
+    grace: how long a node stays `new` before isolation where no health check has waited already.
     """
 
     grace: timedelta | None = None
@@ -111,7 +110,6 @@ class FenceSettings:
     free_timeout: timedelta | None = None
     boot_timeout: timedelta | None = None
     freeing: Freeing | None = None
-    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

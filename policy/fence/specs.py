@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from policy.fence.compiling import KDUMP_TIMES
@@ -206,18 +206,7 @@ def _method(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:
     timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_METHOD) if fields.has("timeout") else None
     tries = fields.whole("tries", minimum=1, maximum=MOST_TRIES) if fields.has("tries") else None
     found = _of_ours(fields, step, devices) if fields.has("method") else _of_path(fields, devices)
-    return Method(
-        name=fields.text("name", found.name),
-        action=found.action,
-        driver=found.driver,
-        parameters=found.parameters,
-        device=found.device,
-        fabric=found.fabric,
-        storage=found.storage,
-        delay=delay,
-        timeout=timeout,
-        tries=tries,
-    )
+    return replace(found, name=fields.text("name", found.name), delay=delay, timeout=timeout, tries=tries)
 
 
 def _of_ours(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:

@@ -65,6 +65,9 @@ class _Judge:
     def _warn(self, step: FenceStep, problem: str) -> None:
         self._findings.warn(self._config.subject, step.value, problem)
 
+    def _refuse_power(self, problem: str) -> None:
+        self._refuse(FenceStep.POWER_MANAGEMENT, problem)
+
     def _isolation(self) -> None:
         cut = False
         for method in self._config.isolation:
@@ -89,9 +92,8 @@ class _Judge:
         methods = self._config.power_management
         for method in methods:
             if method.fabric:
-                self._refuse(
-                    FenceStep.POWER_MANAGEMENT,
-                    f"{method.name} switches a path, which proves nothing about power: expected it in isolation and recovery",
+                self._refuse_power(
+                    f"{method.name} switches a path, which proves nothing about power: expected it in isolation and recovery"
                 )
         methods = tuple(method for method in methods if not method.fabric)
         if not any(method.device is not None and method.action.has_off for method in methods):
@@ -104,15 +106,9 @@ class _Judge:
     def _without_off(self, methods: tuple[Method, ...]) -> None:
         if methods:
             names = ", ".join(method.name for method in methods)
-            self._refuse(
-                FenceStep.POWER_MANAGEMENT,
-                f"{names}: nothing is switched off before, so nothing is proven; expected an off first",
-            )
+            self._refuse_power(f"{names}: nothing is switched off before, so nothing is proven; expected an off first")
         elif not proving_paths(self._config):
-            self._refuse(
-                FenceStep.POWER_MANAGEMENT,
-                "is empty, and isolation cuts no path that can be read back: nothing executed is never success",
-            )
+            self._refuse_power("is empty, and isolation cuts no path that can be read back: nothing executed is never success")
 
     def _level(self, methods: list[Method]) -> None:
         off: dict[str, Method] = {}
@@ -124,9 +120,7 @@ class _Judge:
             endpoint = device.endpoint
             if method.action.has_off:
                 if endpoint in on:
-                    self._refuse(
-                        FenceStep.POWER_MANAGEMENT, f"{method.name} switches off what {on[endpoint].name} has switched on"
-                    )
+                    self._refuse_power(f"{method.name} switches off what {on[endpoint].name} has switched on")
                 elif endpoint in off:
                     self._same_plug(off[endpoint], method)
                 elif any(not each.action.has_off for each in on.values()):
@@ -134,15 +128,13 @@ class _Judge:
                 off.setdefault(endpoint, method)
             if method.action.has_on:
                 if endpoint not in off:
-                    self._refuse(FenceStep.POWER_MANAGEMENT, f"{method.name} switches on what nothing before it has switched off")
+                    self._refuse_power(f"{method.name} switches on what nothing before it has switched off")
                 elif endpoint in on and on[endpoint] is not method:
-                    self._refuse(
-                        FenceStep.POWER_MANAGEMENT, f"{method.name} switches on what {on[endpoint].name} has switched on"
-                    )
+                    self._refuse_power(f"{method.name} switches on what {on[endpoint].name} has switched on")
                 on.setdefault(endpoint, method)
         left = [method.name for endpoint, method in off.items() if endpoint not in on]
         if left and len(left) < len(off):
-            self._refuse(FenceStep.POWER_MANAGEMENT, f"{', '.join(left)}: expected an on for every device, or for none")
+            self._refuse_power(f"{', '.join(left)}: expected an on for every device, or for none")
         elif left and not any(method.action is MethodAction.TERMINATE for method in self._config.power_management):
             self._warn(FenceStep.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
 
@@ -152,7 +144,7 @@ class _Judge:
         noted += [each.name for each in self._config.isolation if each.action is MethodAction.QUARANTINE]
         if noted and any(each.action is MethodAction.DELETE_NODE for each in self._config.power_management):
             problem = f"delete-node would take the mark that tells of {', '.join(noted)}: expected one or the other"
-            self._refuse(FenceStep.POWER_MANAGEMENT, problem)
+            self._refuse_power(problem)
 
     def _dump(self) -> None:
         for step, methods in (
@@ -166,34 +158,30 @@ class _Judge:
         if first.device == second.device and MethodAction.OFF in {first.action, second.action}:
             self._warn(FenceStep.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: it is switched off once")
         else:
-            self._refuse(FenceStep.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: expected one of them")
+            self._refuse_power(f"{second.name} and {first.name} are the same plug: expected one of them")
 
     def _consequences(self, methods: tuple[Method, ...]) -> None:
         off = on = False
         for method in methods:
             if method.action in CONSEQUENCES and not off:
-                self._refuse(
-                    FenceStep.POWER_MANAGEMENT, f"{method.name} comes before an off that could be proven: expected it behind one"
-                )
+                self._refuse_power(f"{method.name} comes before an off that could be proven: expected it behind one")
             elif method.action in CONSEQUENCES and on:
                 self._warn(
                     FenceStep.POWER_MANAGEMENT, f"{method.name} is done before the on: once off is proven, and while it lasts"
                 )
             if method.action is MethodAction.KDUMP and off:
-                self._refuse(
-                    FenceStep.POWER_MANAGEMENT, f"{method.name} comes behind an off: a machine without power dumps nothing"
-                )
+                self._refuse_power(f"{method.name} comes behind an off: a machine without power dumps nothing")
             off = off or (method.device is not None and method.action.has_off)
             on = on or method.action is MethodAction.ON
         ending = next((method for method in methods if method.action is MethodAction.TERMINATE), None)
         if ending is None or ending.device is None:
             return
         if any(method.device is not None and method.action.has_on for method in methods):
-            self._refuse(FenceStep.POWER_MANAGEMENT, f"{ending.name}: what is given up can't be switched on again")
+            self._refuse_power(f"{ending.name}: what is given up can't be switched on again")
         elif not any(
             method.device and method.device.endpoint == ending.device.endpoint for method in methods if method is not ending
         ):
-            self._refuse(FenceStep.POWER_MANAGEMENT, f"{ending.name} is about another machine than is switched off before")
+            self._refuse_power(f"{ending.name} is about another machine than is switched off before")
 
     def _recovery(self) -> None:
         cut = {each.device.endpoint: each for each in self._config.isolation if each.fabric and each.device is not None}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from policy.checks.brakes import StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
@@ -60,7 +61,7 @@ class SeenVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(StandingCounts):
     """One health check: its counts and whether its brake lets us act. `error` is set for an object that cannot be used.
 
     unhealthy: those that need remediation. What the dialects' own status calls unhealthy is everything that is not healthy: soon,
@@ -73,23 +74,14 @@ class CheckReport:
     uid: str = ""
     generation: int = 0
     total: int = 0
-    healthy: int = 0
-    soon: int = 0
-    unhealthy: int = 0
     remaining: int = 0
     allowed: bool = False
     paused: str = ""
     reason: str = ""
     message: str = ""
     error: str = ""
-    recovering: int = 0
-    """Healthy by their conditions, but still marked by an episode: not counted as healthy until that has ended."""
     warnings: tuple[str, ...] = ()
     dialect: Dialect = Dialect.MEDIK8S
-    starting: int = 0
-    deleting: int = 0
-    excluded: int = 0
-    left_out: int = 0
     storm_active: datetime | None = None
     storm_cooling: datetime | None = None
     overlaps: tuple[str, ...] = ()
@@ -234,7 +226,7 @@ class ReportParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanReport:
+class ScanReport(ReportParts):
     """The whole of what the scanner learns from one scan.
 
     groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of others that a
@@ -244,22 +236,8 @@ class ScanReport:
     digest: str
     at: datetime
     resource_version: str
-    inventory: int
     view: ViewState
     lease: ClusterLease
     cluster_uid: str = ""
-    checks: tuple[CheckReport, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    candidates_left_out: int = 0
-    observations: tuple[Observation, ...] = ()
-    control_plane: ControlPlane = ControlPlane()
-    rows: tuple[TargetRow, ...] = ()
-    next_due: datetime | None = None
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
-    at_risk: AtRisk = AtRisk()
-    policies: FencePolicies = NO_POLICIES
-    groups: tuple[GroupCount, ...] = ()
-    preservations: tuple[PreservationNeed, ...] = ()
-    preservations_left_out: int = 0
-    left_over: tuple[LeftOver, ...] = ()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
 
-from policy.checks.brakes import Counts
+from policy.checks.brakes import Counts, StandingCounts
 from policy.checks.fence_policies import NO_POLICIES
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
@@ -156,14 +157,7 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
         generation=check.generation,
         dialect=check.dialect,
         total=counts.total,
-        healthy=counts.healthy,
-        soon=counts.soon,
-        starting=counts.starting,
-        unhealthy=counts.unhealthy,
-        deleting=counts.deleting,
-        excluded=counts.excluded,
-        left_out=counts.left_out,
-        recovering=counts.recovering,
+        **{each.name: getattr(counts, each.name) for each in fields(StandingCounts)},
         remaining=brake.remaining,
         allowed=brake.allowed,
         paused=check.paused,

@@ -29,11 +29,11 @@ class Fields:
 
     def refuse(self, name: str, problem: str) -> PolicyError:
         """The error about one field of this object, to be raised by the caller. `name` "": about the object itself."""
-        return PolicyError(self._subject, self._at(name), problem)
+        return PolicyError(self._subject, self.at(name), problem)
 
     def at(self, name: str) -> str:
         """The path of one field of this object, for warnings."""
-        return self._at(name)
+        return f"{self._path}.{name}" if self._path and name else self._path or name
 
     def renamed(self, names: Mapping[str, str]) -> Fields:
         """The same object with other names for some fields."""
@@ -129,13 +129,13 @@ class Fields:
         value = self._values.get(name)
         if not isinstance(value, Mapping):
             raise self.refuse(name, f"expected an object, got {shown(value)}")
-        return Fields(value, subject=self._subject, path=self._at(name))
+        return Fields(value, subject=self._subject, path=self.at(name))
 
     def within_or_empty(self, name: str) -> Fields:
         """The object in an optional field; an empty one where the field is absent."""
         if self.has(name):
             return self.within(name)
-        return Fields({}, subject=self._subject, path=self._at(name))
+        return Fields({}, subject=self._subject, path=self.at(name))
 
     def each(self, name: str, *, single: bool = False) -> tuple[Fields, ...]:
         """The objects of a list, none where the field is absent. `single`: one object without a list around it is taken too."""
@@ -147,7 +147,7 @@ class Fields:
             path = f"{name}[{index}]"
             if not isinstance(value, Mapping):
                 raise self.refuse(path, f"expected an object, got {shown(value)}")
-            found.append(Fields(value, subject=self._subject, path=self._at(path)))
+            found.append(Fields(value, subject=self._subject, path=self.at(path)))
         return tuple(found)
 
     def reference(self, name: str) -> ObjectRef:
@@ -168,6 +168,3 @@ class Fields:
         if not isinstance(value, list):
             raise self.refuse(name, f"expected a list, got {shown(value)}")
         return value
-
-    def _at(self, name: str) -> str:
-        return f"{self._path}.{name}" if self._path and name else self._path or name

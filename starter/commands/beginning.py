@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from starter.commands.session import Exit, Output, Session, complain, say
+from starter.commands.session import Exit, Output, Session, complain, say_begun
 
 if TYPE_CHECKING:
     from policy.episode.messages import EpisodeResult
@@ -37,19 +37,8 @@ async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Beg
     decision = await episode.decided()
     if isinstance(decision, EpisodeResult):
         return _ended(session, episode, decision, words)
-    stands = wording.standing(decision)
-    begun = f"{'joined the' if episode.joined else 'started'} {words.noun} of {episode.node}"
-    say(
-        session,
-        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
-        cluster=episode.cluster,
-        node=episode.node,
-        workflow_id=episode.workflow_id,
-        run_id=episode.run_id,
-        joined=episode.joined,
-        permit=decision is not None and decision.permit,
-        stands=stands,
-    )
+    permit = decision is not None and decision.permit
+    say_begun(session, episode, words.noun, wording.standing(decision), permit=permit)
     return Exit.OK
 
 

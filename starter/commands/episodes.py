@@ -12,6 +12,7 @@ from starter.commands.session import (
     Exit,
     NodeArgument,
     OutputOption,
+    ReasonOption,
     Session,
     WhoOption,
     given,
@@ -24,14 +25,12 @@ from starter.commands.session import (
 if TYPE_CHECKING:
     from starter.episodes import EpisodeHandle
 
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
-
 
 def abort(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     power_on: Annotated[
         bool, typer.Option("--power-on", help="Switch the machine on again if it was off by then; else it stays off.")
@@ -68,7 +67,7 @@ def hold(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -85,7 +84,7 @@ def resume(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -102,11 +101,7 @@ def told(session: Session, node: str, tell: Callable[[EpisodeHandle], Awaitable[
     """Tell the episode of a node something, print what it answers, and exit."""
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, _, name):
             episode = warden.episode(name, node)
             answer = await tell(episode)
         say(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id, answer=answer)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from policy.checks.overlaps import Overlap
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, OutputOption, run, session_of
+from starter.commands.session import Exit, OutputOption, run, session_of, show
 
 OverlapOption = Annotated[
     Overlap, typer.Option("--overlap", help="Whether one closed brake among the checks that cover a node is enough to hold it.")
@@ -38,12 +37,7 @@ def evaluate(
         at = moment_of(now)
         cluster = read_cluster(filename, at, overlap=overlap)
         checks = evaluate_checks(cluster.ledger.known(at))
-        if session.output is Output.JSON:
-            typer.echo(json.dumps(as_json(checks, cluster.mistakes), indent=2, ensure_ascii=False))
-        else:
-            from rich.console import Console
-
-            Console(highlight=False, soft_wrap=False).print(as_table(checks, cluster.mistakes, now=at))
+        show(session, lambda: as_json(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
         return Exit.FAILED if cluster.mistakes else Exit.OK
 
     run(session, work)

@@ -5,7 +5,6 @@ Here: its options, and what it reads and asks. `policy/scan/explanation.py` deci
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +12,8 @@ import typer
 
 from policy.checks.overlaps import Overlap
 from starter.commands.evaluate import OverlapOption
-from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster, read_live
+from starter.commands.session import ClusterOption, Exit, OutputOption, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -45,12 +44,7 @@ def explain(
         from starter.explanation_output import as_json, as_text
 
         answer = _from_files(filename, node, now, overlap) if filename else await _live(session, node)
-        if session.output is Output.JSON:
-            typer.echo(json.dumps(as_json(answer), indent=2, ensure_ascii=False))
-        else:
-            from rich.console import Console
-
-            Console(highlight=False).print(as_text(answer))
+        show(session, lambda: as_json(answer), lambda: as_text(answer))
         if not answer.known:
             return Exit.MISSING
         return Exit.FAILED if filename and answer.mistakes else Exit.OK
@@ -106,31 +100,17 @@ async def _live(session: Session, node: str) -> NodeExplanation:
 
 
 async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCluster | None:
-    from contextlib import AsyncExitStack
-
     from temporalio.exceptions import ApplicationError
 
-    from activities.cluster.watch.snapshot import take_snapshot
-    from workers.composition import open_connection
+    from workers.composition import open_cluster
 
     known = settings.connections().get(name)
     if known is None:
         problems.append(f"the cluster {name} is not among those known here: its objects are not shown")
         return None
-    async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(await open_connection(name, known))
-        machines = None
-        if known.machines is not None:
-            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
+    async with open_cluster(name, known) as (connection, machines):
         try:
-            return await take_snapshot(
-                connection,
-                machines=machines,
-                overlap=settings.scan.overlap,
-                takeover=settings.scan.takeover,
-                source=settings.policy_source(),
-                retries=settings.remediation.retries(),
-            )
+            return await read_live(settings, connection, machines)
         except ApplicationError as error:
             problems.append(f"the cluster's objects are not shown: {error.message}")
             return None

@@ -17,6 +17,7 @@ from starter.commands.session import (
     Exit,
     NodeArgument,
     OutputOption,
+    ReasonOption,
     WhoOption,
     given,
     me,
@@ -40,7 +41,7 @@ def begin(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")] = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     template: Annotated[
         str,
@@ -56,12 +57,8 @@ def begin(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
         named = _template(template)
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             episode = await warden.fence(name, node, reason=given("--reason", reason), requester=who or me(), template=named)
             if wait:
@@ -81,6 +78,5 @@ def _template(text: str) -> ObjectRef | None:
         return None
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        message = f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}"
-        raise SettingsError(message)
+        raise SettingsError(f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}")
     return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)

@@ -23,14 +23,11 @@ def check(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.client import Nodewarden
         from starter.device_table import as_table
         from starter.display import fitting_console
         from starter.encoding import to_json
 
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             report = await warden.check_devices(name, node)
         if session.output is Output.JSON:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import typer
 
 from starter.commands.offline import FilesOption
-from starter.commands.session import ClusterOption, Exit, NodeArgument, Output, OutputOption, Session, run, session_of
+from starter.commands.session import ClusterOption, Exit, NodeArgument, OutputOption, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from policy.fence.config import FenceConfig
@@ -38,35 +37,22 @@ def plan(
             found = await planned_from_files(filename, node, namespace=settings.fence_namespace)
         else:
             found = await _live(session, settings, node)
-        if session.output is Output.JSON:
-            typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
-        else:
-            from rich.console import Console
-
-            Console(highlight=False).print(as_table(found), soft_wrap=True)
+        show(session, lambda: as_json(found), lambda: as_table(found), soft_wrap=True)
         return Exit.FAILED if found.errors else Exit.OK
 
     run(session, work)
 
 
 async def _live(session: Session, settings: Settings, node: str) -> FenceConfig:
-    from contextlib import AsyncExitStack
-
     from temporalio.exceptions import ApplicationError
 
     from starter.errors import RequestError
     from starter.fence_plans import planned
-    from workers.composition import open_connection
+    from workers.composition import open_cluster
 
-    name = session.one_cluster(settings)
-    ((name, known),) = session.clusters(settings).items() if session.cluster else ((name, settings.connections()[name]),)
-    async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(await open_connection(name, known))
-        machines = None
-        if known.machines is not None:
-            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
+    name, known = session.known_cluster(settings)
+    async with open_cluster(name, known) as (connection, machines):
         try:
             return await planned(connection, node, namespace=settings.fence_namespace, machines=machines)
         except ApplicationError as error:
-            message = f"the cluster {name} could not be read: {error.message}"
-            raise RequestError(message) from error
+            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error

@@ -1,4 +1,4 @@
-"""What the commands share that read objects from files instead of asking a cluster."""
+"""What the commands share that look at all of a cluster: from files, or by one reading of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import typer
 from policy.checks.overlaps import Overlap
 
 if TYPE_CHECKING:
+    from activities.cluster.api.connection import ClusterConnection
     from activities.cluster.watch.offline import OfflineCluster
+    from workers.settings import Settings
 
 FilesOption = Annotated[
     list[str] | None,
@@ -30,8 +32,7 @@ def moment_of(text: str) -> datetime:
     except ValueError:
         found = None
     if found is None or "T" not in text.upper():
-        message = f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}"
-        raise SettingsError(message)
+        raise SettingsError(f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}")
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -42,8 +43,7 @@ def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) ->
     from workers.setting_sources import SettingsError
 
     if not files:
-        message = "-f: expected a file with Kubernetes objects, got nothing"
-        raise SettingsError(message)
+        raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
     cluster = OfflineCluster(now, overlap=overlap)
     for found in read_files(files):
         if isinstance(found, Unreadable):
@@ -52,3 +52,17 @@ def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) ->
             cluster.put(found.document, found.source)
     cluster.finish()
     return cluster
+
+
+async def read_live(settings: Settings, connection: ClusterConnection, machines: ClusterConnection | None) -> OfflineCluster:
+    """The cluster as its API shows it now, judged by these settings. Raises what the API refuses."""
+    from activities.cluster.watch.snapshot import take_snapshot
+
+    return await take_snapshot(
+        connection,
+        machines=machines,
+        overlap=settings.scan.overlap,
+        takeover=settings.scan.takeover,
+        source=settings.policy_source(),
+        retries=settings.remediation.retries(),
+    )

@@ -19,20 +19,19 @@ from starter.commands.session import (
     NodeArgument,
     Output,
     OutputOption,
+    ReasonOption,
     Session,
     WhoOption,
     complain,
     given,
     me,
     run,
-    say,
+    say_begun,
     session_of,
 )
 
 if TYPE_CHECKING:
     from starter.episodes import EpisodeHandle
-
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -55,7 +54,7 @@ def begin(
             "--isolate", help="Cut it off from its volumes and its network once it has failed, as its fence configuration says."
         ),
     ] = False,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -67,12 +66,8 @@ def begin(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
         wanted = _duration("--for", hold) if hold else None
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
             episode = await warden.preserve(name, node, reason=why, requester=who or me(), hold=wanted, isolate=isolate)
@@ -88,7 +83,7 @@ def extend(
     *,
     until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
     hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long from now, such as 24h.")] = "",
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -99,8 +94,7 @@ def extend(
         from workers.setting_sources import SettingsError
 
         if bool(until) is bool(hold):
-            message = "--until, --for: expected exactly one of them"
-            raise SettingsError(message)
+            raise SettingsError("--until, --for: expected exactly one of them")
         return await episode.extend(
             who=who or me(),
             reason=given("--reason", reason),
@@ -115,7 +109,7 @@ def release(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -135,11 +129,7 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.client import Nodewarden
-
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, _, name):
             found = await warden.preserved(name)
         if session.output is Output.JSON:
             from starter.encoding import to_json
@@ -166,19 +156,8 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
         complain(f"{episode.node} is not preserved: {wording.ending(found)}")
         return Exit.FAILED
     stands = wording.kept(found) if found is not None else wording.standing(None)
-    begun = f"{'joined the' if episode.joined else 'started'} preservation of {episode.node}"
     until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None
-    say(
-        session,
-        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
-        cluster=episode.cluster,
-        node=episode.node,
-        workflow_id=episode.workflow_id,
-        run_id=episode.run_id,
-        joined=episode.joined,
-        until=until,
-        stands=stands,
-    )
+    say_begun(session, episode, "preservation", stands, until=until)
     return Exit.OK
 
 
@@ -204,6 +183,5 @@ def _moment(option: str, text: str) -> datetime:
 
     found = moment_of(text) if "T" in text.upper() else None
     if found is None:
-        message = f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}"
-        raise SettingsError(message)
+        raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
     return found

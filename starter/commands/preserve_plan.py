@@ -33,8 +33,7 @@ def plan(
         from workers.setting_sources import SettingsError
 
         if not filename:
-            message = "-f: expected a file with Kubernetes objects, got nothing"
-            raise SettingsError(message)
+            raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
         found = planned_from_files(filename, moment_of(now))
         if session.output is Output.JSON:
             typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))

@@ -13,7 +13,7 @@ from starter.commands import remediate_plan
 from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
-from starter.commands.session import ClusterOption, Exit, OutputOption, WhoOption, given, me, run, session_of
+from starter.commands.session import ClusterOption, Exit, OutputOption, ReasonOption, WhoOption, given, me, run, session_of
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -28,7 +28,7 @@ def begin(
     node: PatientArgument,
     *,
     steps: StepsOption = None,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")] = "no reason given",
+    reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
     cluster: ClusterOption = "",
@@ -41,13 +41,9 @@ def begin(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
         named_steps(steps)
         strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
             episode = await warden.remediate(name, node, reason=why, requester=who or me(), strategies=strategies)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policy.checks.overlaps import Overlap
-from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster, read_live
+from starter.commands.session import ClusterOption, Exit, OutputOption, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -57,12 +56,7 @@ def plan(
             found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
         else:
             found = await _live(session, node, named)
-        if session.output is Output.JSON:
-            typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
-        else:
-            from rich.console import Console
-
-            Console(highlight=False).print(as_table(found))
+        show(session, lambda: as_json(found), lambda: as_table(found))
         return _code(found)
 
     run(session, work)
@@ -79,8 +73,7 @@ def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:
     try:
         return read_strategies(", ".join(steps), subject="", field="--with")
     except PolicyError as error:
-        message = f"--with: {error.problem}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"--with: {error.problem}") from error
 
 
 def _code(found: RemediationPlan) -> Exit:
@@ -98,32 +91,15 @@ async def _live(session: Session, node: str, named: tuple[EscalationStep, ...] |
 
 
 async def _read(session: Session, settings: Settings, node: str) -> tuple[OfflineCluster, Body | None]:
-    from contextlib import AsyncExitStack
-
     from temporalio.exceptions import ApplicationError
 
     from activities.cluster.acts.bodies import body_of
-    from activities.cluster.watch.snapshot import take_snapshot
     from starter.errors import RequestError
-    from workers.composition import open_connection
+    from workers.composition import open_cluster
 
-    name = session.one_cluster(settings)
-    ((name, known),) = session.clusters(settings).items() if session.cluster else ((name, settings.connections()[name]),)
-    async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(await open_connection(name, known))
-        machines = None
-        if known.machines is not None:
-            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
+    name, known = session.known_cluster(settings)
+    async with open_cluster(name, known) as (connection, machines):
         try:
-            cluster = await take_snapshot(
-                connection,
-                machines=machines,
-                overlap=settings.scan.overlap,
-                takeover=settings.scan.takeover,
-                source=settings.policy_source(),
-                retries=settings.remediation.retries(),
-            )
-            return cluster, await body_of(node, connection, machines or connection)
+            return await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
         except ApplicationError as error:
-            message = f"the cluster {name} could not be read: {error.message}"
-            raise RequestError(message) from error
+            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error

@@ -23,11 +23,7 @@ def start(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             started = await warden.start_scanner(
                 name,
@@ -56,11 +52,7 @@ def stop(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
-
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, _, name):
             answer = await warden.stop_scanner(name, who=who or me(), reason=given("--reason", reason))
         say(session, answer, cluster=name, answer=answer)
         return None
@@ -76,14 +68,11 @@ def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOp
     async def work() -> Exit | None:
         from datetime import UTC, datetime
 
-        from starter.client import Nodewarden
         from starter.display import OnceDisplay
         from starter.encoding import to_json
         from starter.status import ClusterStatus
 
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, _, name):
             scanner = await warden.scanner_status(name)
         if session.output is Output.JSON:
             typer.echo(to_json(scanner))

@@ -10,7 +10,8 @@ import getpass
 import json
 import platform
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -19,7 +20,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from starter.client import Nodewarden
+    from starter.episodes import EpisodeHandle
     from workers.clusters import ClusterSettings
     from workers.settings import Settings
 
@@ -89,9 +93,23 @@ class Session:
             return self.cluster
         known = sorted(self.clusters(settings))
         if len(known) > 1:
-            message = f"--cluster: expected one of {', '.join(known)}, got nothing"
-            raise SettingsError(message)
+            raise SettingsError(f"--cluster: expected one of {', '.join(known)}, got nothing")
         return known[0]
+
+    def known_cluster(self, settings: Settings) -> tuple[str, ClusterSettings]:
+        """The same where it is read by this process itself, and how it is reached."""
+        name = self.one_cluster(settings)
+        return name, self.clusters(settings)[name]
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[tuple[Nodewarden, Settings, str]]:
+        """Temporal, as the settings have it, and the cluster that the request is about."""
+        from starter.client import Nodewarden
+
+        settings = self.settings()
+        name = self.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            yield warden, settings, name
 
     async def expect_served(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """Before something is begun for a cluster: a name that neither the settings nor any worker knows is a slip of the pen."""
@@ -101,11 +119,10 @@ class Session:
             return
         known = settings.connections()
         if name not in known:
-            message = (
+            raise SettingsError(
                 f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "
                 f"{', '.join(sorted(known)) or 'none'}"
             )
-            raise SettingsError(message)
 
 
 ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
@@ -170,14 +187,41 @@ def given(option: str, text: str) -> str:
     from workers.setting_sources import SettingsError
 
     if not text.strip():
-        message = f"{option}: expected a name or a sentence for the decision record, got nothing"
-        raise SettingsError(message)
+        raise SettingsError(f"{option}: expected a name or a sentence for the decision record, got nothing")
     return text.strip()
 
 
 def say(session: Session, text: str, /, **answer: object) -> None:
     """The answer: the text for people, the fields for programs."""
     typer.echo(json.dumps(answer, default=str) if session.output is Output.JSON else text)
+
+
+def show(
+    session: Session, as_json: Callable[[], object], as_text: Callable[[], RenderableType], *, soft_wrap: bool = False
+) -> None:
+    """A plan, or what was judged: for programs, or as people read it."""
+    if session.output is Output.JSON:
+        typer.echo(json.dumps(as_json(), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(highlight=False).print(as_text(), soft_wrap=soft_wrap)
+
+
+def say_begun(session: Session, episode: EpisodeHandle, noun: str, stands: str, **more: object) -> None:
+    """That an episode has begun or was joined, and how it stands. more: what programs are told besides."""
+    begun = f"{'joined the' if episode.joined else 'started'} {noun} of {episode.node}"
+    say(
+        session,
+        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+        cluster=episode.cluster,
+        node=episode.node,
+        workflow_id=episode.workflow_id,
+        run_id=episode.run_id,
+        joined=episode.joined,
+        **more,
+        stands=stands,
+    )
 
 
 def me() -> str:

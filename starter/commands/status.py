@@ -20,12 +20,9 @@ def status(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.client import Nodewarden
         from starter.display import display_for
 
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        async with session.connected() as (warden, _, name):
             if not watch:
                 found = await warden.status(name)
                 display_for(session.output is Output.JSON, live=False).show([found])

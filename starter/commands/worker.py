@@ -32,11 +32,9 @@ def worker(
         from workers.worker import Role, WorkerDeployment, stop_on_signals
 
         if bool(deployment) != bool(build_id):
-            message = "--deployment and --build-id: expected both or neither"
-            raise SettingsError(message)
+            raise SettingsError("--deployment and --build-id: expected both or neither")
         if role not in set(Role):
-            message = f"--role: expected one of {', '.join(Role)}, got {role!r}"
-            raise SettingsError(message)
+            raise SettingsError(f"--role: expected one of {', '.join(Role)}, got {role!r}")
         settings = session.settings()
         if site:
             settings = settings.model_copy(update={"sites": tuple(site)})

@@ -106,15 +106,10 @@ def cluster_read(cluster: str) -> ActivityConfig:
 
 def cluster_write(cluster: str) -> ActivityConfig:
     """A write of ours that reads first and carries preconditions: a repetition finds it done and changes nothing."""
-    return ActivityConfig(
-        task_queue=cluster_queue(cluster),
-        start_to_close_timeout=timedelta(seconds=10),
-        heartbeat_timeout=LOST_WORKER,
-        schedule_to_close_timeout=WRITE_WINDOW,
-        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
-        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        priority=URGENT,
-    )
+    return cluster_read(cluster) | {
+        "schedule_to_close_timeout": WRITE_WINDOW,
+        "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    }
 
 
 def consequence(cluster: str) -> ActivityConfig:

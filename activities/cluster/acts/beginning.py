@@ -14,7 +14,8 @@ from typing import TypeVar
 from temporalio import activity
 
 from activities.attempt import in_time
-from activities.clocks import Clock
+from activities.clocks import Clock, utc_now
+from activities.cluster.acts.one_cluster import OfOneCluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import Connections, resource_of
@@ -24,6 +25,7 @@ from activities.cluster.objects.machine_reading import find_machine
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest
 from activities.contracts.target import ActResult, LookRequest, LookResult, LookVerdict
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.objects.machines import MachineView
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -143,3 +145,23 @@ class Beginning:
             return ActResult(changed=True, detail=said)
 
         return await edit(ref.key, once)
+
+
+class BeginningActs(OfOneCluster):
+    """What the activities have in common that have others begin something."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        look: Look,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+        source: PolicySource = DEFAULT_SOURCE,
+    ) -> None:
+        """look: the last look at this cluster (`looks.py`)."""
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
+        self._look = look
+        self._beginning = Beginning(self._connections, look, clock)

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
 from activities.clocks import Clock, utc_now
-from activities.cluster.acts.beginning import Beginning, Look
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.acts.beginning import BeginningActs, Look
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of
@@ -29,7 +28,15 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
 from activities.cluster.live.leave import require_go, require_leave
-from activities.cluster.objects.livenode import LiveNode, observe
+from activities.cluster.objects.livenode import (
+    LiveNode,
+    Operations,
+    append_taint,
+    observe,
+    remove_taints,
+    set_annotations,
+    unchanged_since_read,
+)
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, LookResult, Target
@@ -39,7 +46,7 @@ from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.messages import Kind, Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
-from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
 from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
@@ -53,10 +60,8 @@ from policy.values.object_refs import ObjectRef
 
 BEING_DELETED = "the machine is being deleted"
 
-Patch = list[dict[str, Any]]
 
-
-class ClusterPreservation(OfOneCluster, PreservationActivities):
+class ClusterPreservation(BeginningActs, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(
@@ -72,9 +77,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         pools: Iterable[Pool] = (),
     ) -> None:
         """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
-        self._look = look
-        self._beginning = Beginning(self._connections, look, clock)
+        super().__init__(cluster, connection, look, machines=machines, own_node=own_node, clock=clock, source=source)
         self._keeping = Keeping(connection, machines=machines, pools=pools)
 
     @activity.defn(name="preservation.hold")
@@ -194,10 +197,8 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         changed = []
         if found.node or found.taint is not None:
             assert sight.node is not None
-            operations = _annotation_patch(sight.node.document, found.node) + _taint_patch(sight.node, found.taint)
-            node = sight.node.view.name
-            answer = await self._connection.patch_json(NODES.path(node), [*_as_read(sight.node.document), *operations])
-            sight.node.document["metadata"] = answer["metadata"]
+            annotations = set_annotations(sight.node.document, found.node)
+            await self._patch_node(sight.node, (*annotations, *_taint_operations(sight.node, found.taint)))
             changed += [f"Node: {_spelled(key, value)}" for key, value in found.node.items()]
             if found.taint is not None:
                 changed.append(f"Node: {'tainted' if found.taint else 'our taint removed'}")
@@ -205,10 +206,15 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             changed += await self._annotate_machine(sight, found.machine)
         return changed
 
+    async def _patch_node(self, node: LiveNode, operations: Operations) -> None:
+        """Only as it was read (S27, S28); what is written next goes by its new version."""
+        patch = [*unchanged_since_read(node.document), *operations]
+        node.document["metadata"] = (await self._connection.patch_json(NODES.path(node.view.name), patch))["metadata"]
+
     async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
         assert sight.machine is not None
         ref = _ref(sight.machine)
-        operations = [*_as_read(sight.machine), *_annotation_patch(sight.machine, values)]
+        operations = [*unchanged_since_read(sight.machine), *set_annotations(sight.machine, values)]
         answer = await self._keeping.connection_of(ref).patch_json(self._keeping.path_of(ref), operations)
         sight.machine["metadata"] = answer["metadata"]
         return [f"Machine: {_spelled(key, value)}" for key, value in values.items()]
@@ -218,10 +224,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         told = [f"preserved until {value}" if value else "no longer preserved"]
         if sight.machine is None:
             assert sight.node is not None
-            operations = _annotation_patch(sight.node.document, {EXPIRY_ANNOTATION: value})
-            path = NODES.path(sight.node.view.name)
-            answer = await self._connection.patch_json(path, [*_as_read(sight.node.document), *operations])
-            sight.node.document["metadata"] = answer["metadata"]
+            await self._patch_node(sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
             return told
         ref = _ref(sight.machine)
         if machine_api(ref.api_version) is not MCM:
@@ -311,8 +314,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
     async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
         """A claim of an earlier try goes."""
         if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
-            operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: None})
-            await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
+            await self._patch_node(sight.node, set_annotations(sight.node.document, {TERMINATING_ANNOTATION: None}))
         return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
 
     async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
@@ -321,8 +323,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             return
         in_time(request.not_after, self._clock(), f"claiming Node/{sight.node.view.name} for a deletion")
         claim = claim_of(self._clock(), request.incident)
-        operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: claim})
-        await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
+        await self._patch_node(sight.node, set_annotations(sight.node.document, {TERMINATING_ANNOTATION: claim}))
 
     async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
         assert sight.machine is not None
@@ -416,41 +417,15 @@ def _ref(document: JsonObject) -> ObjectRef:
     )
 
 
-def _as_read(document: JsonObject) -> Patch:
-    metadata = document["metadata"]
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-    ]
-
-
-def _annotation_patch(document: JsonObject, values: Mapping[str, str | None]) -> Patch:
-    there = document["metadata"].get("annotations") or {}
-    operations: Patch = []
-    if not there and any(value is not None for value in values.values()):
-        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    for key, value in values.items():
-        path = f"/metadata/annotations/{_escaped(key)}"
-        if value is not None:
-            operations.append({"op": "add", "path": path, "value": value})
-        elif key in there:
-            operations.append({"op": "remove", "path": path})
-    return operations
-
-
-def _taint_patch(node: LiveNode, wanted: bool | None) -> Patch:
-    taints: Sequence[JsonObject] = (node.document.get("spec") or {}).get("taints") or ()
+def _taint_operations(node: LiveNode, wanted: bool | None) -> Operations:
     if wanted is None:
-        return []
+        return ()
     if wanted:
-        ours = {"key": TAINT, "effect": "NoSchedule"}
-        path = "/spec/taints/-" if taints else "/spec/taints"
-        return [{"op": "add", "path": path, "value": ours if taints else [ours]}]
-    places = [place for place, taint in enumerate(taints) if taint.get("key") == TAINT]
-    return [{"op": "remove", "path": f"/spec/taints/{place}"} for place in reversed(places)]
+        return append_taint(node, Taint(key=TAINT, effect="NoSchedule"))
+    return remove_taints(node, [taint for taint in node.taints if taint.key == TAINT])
 
 
-def _condition_patch(document: JsonObject, condition: PreservedCondition, now: datetime) -> Patch:
+def _condition_patch(document: JsonObject, condition: PreservedCondition, now: datetime) -> list[JsonObject]:
     conditions: Sequence[JsonObject] = (document.get("status") or {}).get("conditions") or ()
     stamp = written(now)
     place = next((index for index, each in enumerate(conditions) if each.get("type") == CONDITION), None)
@@ -474,7 +449,3 @@ def _condition_patch(document: JsonObject, condition: PreservedCondition, now: d
 
 def _spelled(key: str, value: str | None) -> str:
     return f"{key}={value}" if value is not None else f"{key} removed"
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

@@ -15,9 +15,9 @@ from functools import partial
 from temporalio import activity
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
-from activities.cluster.acts.beginning import Beginning, Look
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.clocks import utc_now
+from activities.cluster.acts.beginning import BeginningActs
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
@@ -87,21 +87,8 @@ Conditions = dict[str, tuple[ConditionText, ConditionText] | None]
 CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
 
-class ClusterRemediation(OfOneCluster, RemediationActivities):
+class ClusterRemediation(BeginningActs, RemediationActivities):
     """Served by the workers of one cluster's queue."""
-
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        look: Look,
-        *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-    ) -> None:
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
-        self._beginning = Beginning(self._connections, look, clock)
 
     # The target -----------------------------------------------------------------------------------------------------
 

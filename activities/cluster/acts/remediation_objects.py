@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from temporalio import activity
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
-from activities.cluster.acts.beginning import Beginning, Look
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.acts.beginning import BeginningActs
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.kinds import Kinds
@@ -72,22 +72,12 @@ class _Place:
         return f"{self.resource.kind}/{self.wanted.namespace}/{self.name}"
 
 
-class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
+class ClusterRemediationObjects(BeginningActs, ExternalActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        look: Look,
-        *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-    ) -> None:
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
-        self._beginning = Beginning(self._connections, look, clock)
-        self._kinds = {each: Kinds(each) for each in (connection, self._machines)}
+    @cached_property
+    def _kinds(self) -> dict[ClusterConnection, Kinds]:
+        return {each: Kinds(each) for each in (self._connection, self._machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:

@@ -38,12 +38,6 @@ async def foreign_lease(connection: ClusterConnection, node: str, now: datetime)
     return lease if lease.holder != IDENTITY and lease.live(now) else None
 
 
-async def foreign_holder(connection: ClusterConnection, node: str, now: datetime) -> str:
-    """Who that is; "" for nobody."""
-    lease = await foreign_lease(connection, node, now)
-    return lease.holder if lease is not None else ""
-
-
 async def take_node_lease(
     connection: ClusterConnection,
     target: Target,

@@ -73,7 +73,9 @@ class Decoding(Generic[T]):
     line: Callable[[bytes], WatchLine[T]]
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class PlainMetadata(msgspec.Struct, rename="camel"):
+    """What decisions use of any object's `metadata`."""
+
     name: str = ""
     namespace: str | None = None
     uid: str = ""
@@ -120,7 +122,7 @@ class _NodeStatus(msgspec.Struct, rename="camel"):
 
 
 class _Node(msgspec.Struct):
-    metadata: _Metadata
+    metadata: PlainMetadata
     spec: _Spec | None = None
     status: _NodeStatus | None = None
 

@@ -98,7 +98,7 @@ async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[
         added = change.mark.added if change.mark is not None else None
         if not change.operations:
             return ActResult(changed=False, detail=change.detail, added=added)
-        await connection.patch_json(NODES.path(name), [*_unchanged_since_read(node), *change.operations])
+        await connection.patch_json(NODES.path(name), [*unchanged_since_read(node.document), *change.operations])
         return ActResult(changed=True, detail=change.detail, added=added)
 
     return await edit(f"Node/{name}", once)
@@ -158,13 +158,26 @@ def observe(name: str, node: NodeView | None) -> Observation:
 
 def put_annotation(node: LiveNode, key: str, value: str) -> Operations:
     """Set one annotation, creating the map on a node that has none."""
-    make_map: Operations = () if node.annotations else ({"op": "add", "path": "/metadata/annotations", "value": {}},)
-    return (*make_map, {"op": "add", "path": f"/metadata/annotations/{_escaped(key)}", "value": value})
+    return set_annotations(node.document, {key: value})
 
 
 def remove_annotation(key: str) -> Operations:
     """Remove one annotation that is there."""
     return ({"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"},)
+
+
+def set_annotations(document: JsonObject, values: Mapping[str, str | None]) -> Operations:
+    """The same for several of any object; None removes one that is there."""
+    there = document["metadata"].get("annotations") or {}
+    operations: list[JsonObject] = []
+    if not there and any(value is not None for value in values.values()):
+        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+    for key, value in values.items():
+        if value is not None:
+            operations.append({"op": "add", "path": f"/metadata/annotations/{_escaped(key)}", "value": value})
+        elif key in there:
+            operations += remove_annotation(key)
+    return tuple(operations)
 
 
 def cordon() -> Operations:
@@ -179,7 +192,7 @@ def uncordon() -> Operations:
 
 def append_taint(node: LiveNode, taint: Taint) -> Operations:
     """Put a taint behind the others."""
-    value = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    value = {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
     if not node.taints:
         return ({"op": "add", "path": "/spec/taints", "value": [value]},)
     return ({"op": "add", "path": "/spec/taints/-", "value": value},)
@@ -187,9 +200,7 @@ def append_taint(node: LiveNode, taint: Taint) -> Operations:
 
 def remove_taint(node: LiveNode, taint: Taint) -> Operations:
     """Take exactly that taint out of the list; nothing where it is not there."""
-    if taint not in node.taints:
-        return ()
-    return ({"op": "remove", "path": f"/spec/taints/{node.taints.index(taint)}"},)
+    return remove_taints(node, {taint})
 
 
 def remove_taints(node: LiveNode, taints: Collection[Taint]) -> Operations:
@@ -198,10 +209,10 @@ def remove_taints(node: LiveNode, taints: Collection[Taint]) -> Operations:
     return tuple({"op": "remove", "path": f"/spec/taints/{place}"} for place in reversed(places))
 
 
-def _unchanged_since_read(node: LiveNode) -> Operations:
-    return (
-        {"op": "test", "path": "/metadata/uid", "value": node.view.uid},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": node.view.resource_version},
+def unchanged_since_read(document: JsonObject) -> Operations:
+    """Tests that begin every patch of an object."""
+    return tuple(
+        {"op": "test", "path": f"/metadata/{key}", "value": document["metadata"][key]} for key in ("uid", "resourceVersion")
     )
 
 

@@ -16,7 +16,15 @@ from typing import Any
 import msgspec
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.objects.decoding import Decoding, Fragments, Item, WireCondition, conditions_of, decoding_of
+from activities.cluster.objects.decoding import (
+    Decoding,
+    Fragments,
+    Item,
+    PlainMetadata,
+    WireCondition,
+    conditions_of,
+    decoding_of,
+)
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.objects.machines import CLUSTER_NAME_LABEL, FAILED, MachineView
 from policy.objects.nodes import Condition
@@ -43,19 +51,12 @@ class WireOwner(msgspec.Struct, rename="camel"):
     controller: bool | None = None
 
 
-class WireMetadata(msgspec.Struct, rename="camel"):
-    """What decisions use of an object's `metadata`. Moments are whatever was written."""
+class WireMetadata(PlainMetadata, rename="camel"):
+    """With what is used of a Machine's and a Cluster's. Moments are whatever was written."""
 
-    name: str = ""
-    namespace: str | None = None
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
     owner_references: list[WireOwner] | None = None
     finalizers: list[str] | None = None
     creation_timestamp: Any = None
-    deletion_timestamp: str | None = None
 
     @property
     def controller(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -209,20 +209,7 @@ class ClusterView:
             view=view,
             lease=lease,
             cluster_uid=self.cluster_uid,
-            inventory=parts.inventory,
-            checks=parts.checks,
-            candidates=parts.candidates,
-            candidates_left_out=parts.candidates_left_out,
-            observations=parts.observations,
-            control_plane=parts.control_plane,
-            rows=parts.rows,
-            next_due=parts.next_due,
-            at_risk=parts.at_risk,
-            policies=parts.policies,
-            groups=parts.groups,
-            preservations=parts.preservations,
-            preservations_left_out=parts.preservations_left_out,
-            left_over=parts.left_over,
+            **{each.name: getattr(parts, each.name) for each in fields(parts)},
         )
 
     def _what_is_at_risk(self) -> AtRisk:

@@ -15,7 +15,7 @@ from policy.checks.rules.openshift import NODE_STARTING, NODE_UNSEEN, deleting, 
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
     HEALTHY,
-    RECOVERING,
+    RECOVERS,
     Health,
     Offence,
     Standing,
@@ -81,8 +81,7 @@ class ClusterApiRules:
         if machine.deleting:
             return deleting(verdict)
         if verdict is HEALTHY and target.marked:
-            message = "well again; its episode has not ended yet"
-            return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message=message)
+            return RECOVERS
         return verdict
 
     def _by_criteria(self, target: JudgedTarget, machine: MachineView, now: datetime) -> Verdict:
@@ -90,14 +89,14 @@ class ClusterApiRules:
             return unread(problem)
         if REMEDIATE_ANNOTATION in machine.annotations:
             message = f"Health check failed: marked for remediation via {REMEDIATE_ANNOTATION} annotation"
-            return unhealthy(HAS_REMEDIATE_ANNOTATION, message)
+            return unhealthy(reason=HAS_REMEDIATE_ANNOTATION, message=message)
         cluster = target.cluster or _ASSUMED
         if not cluster.control_plane_initialized and not machine.control_plane:
-            return skipped(NOT_INITIALIZED, "not judged: the cluster's control plane is not initialized yet")
+            return skipped(reason=NOT_INITIALIZED, message="not judged: the cluster's control plane is not initialized yet")
         if not cluster.infrastructure_ready:
             if target.node is not None:
                 return HEALTHY
-            return skipped(NOT_PROVISIONED, "not judged: the cluster's infrastructure is not ready yet")
+            return skipped(reason=NOT_PROVISIONED, message="not judged: the cluster's infrastructure is not ready yet")
         return self._judged(target, machine, cluster, now)
 
     def _judged(self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, now: datetime) -> Verdict:
@@ -116,12 +115,12 @@ class ClusterApiRules:
         timed_out = later(started, self._check.startup_timeout, RESOLUTION) if started and self._check.startup_timeout else None
         pending = [offence.due for offence in (*of_machine, *of_node) if not offence.over(now)]
         return unhealthy(
-            reason,
-            message,
-            _earliest([*(offence.condition.since for offence in over), started]),
-            _earliest([*(offence.due for offence in over), timed_out]),
+            reason=reason,
+            message=message,
+            since=_earliest([*(offence.condition.since for offence in over), started]),
+            expired=_earliest([*(offence.due for offence in over), timed_out]),
             # More faults join the message as they expire.
-            _earliest([*pending, waiting.due if waiting is not None else None]),
+            due=_earliest([*pending, waiting.due if waiting is not None else None]),
         )
 
     def _node(
@@ -132,12 +131,15 @@ class ClusterApiRules:
             return UNHEALTHY_NODE, [_said("Node", offence) for offence in of_node if offence.over(now)], None
         if machine.node_name:
             if target.unseen:
-                return "", [], skipped(NODE_UNSEEN, target.unseen)
+                return "", [], skipped(reason=NODE_UNSEEN, message=target.unseen)
             if not cluster.control_plane_initialized:
                 return (
                     "",
                     [],
-                    skipped(NOT_INITIALIZED, "the cluster's control plane is not initialized: its Node is not looked up"),
+                    skipped(
+                        reason=NOT_INITIALIZED,
+                        message="the cluster's control plane is not initialized: its Node is not looked up",
+                    ),
                 )
             return NODE_DELETED, [f"Node {machine.node_name} has been deleted"], None
         timeout = self._check.startup_timeout
@@ -145,7 +147,10 @@ class ClusterApiRules:
             return (
                 "",
                 [],
-                skipped(NODE_STARTING, "the Machine has no Node yet, and its start-up timeout is 0: it may take for ever"),
+                skipped(
+                    reason=NODE_STARTING,
+                    message="the Machine has no Node yet, and its start-up timeout is 0: it may take for ever",
+                ),
             )
         started = _startup_clock(machine, cluster)
         limit = go_duration(timeout)
@@ -153,13 +158,13 @@ class ClusterApiRules:
             return (
                 "",
                 [],
-                starting(f"the Machine has no Node, and nothing says since when: {limit} is waited again", again=timeout),
+                starting(message=f"the Machine has no Node, and nothing says since when: {limit} is waited again", again=timeout),
             )
         due = later(started, timeout, RESOLUTION)
         if now >= due:
             return NODE_STARTUP_TIMEOUT, [f"Node failed to report startup in {limit}"], None
         message = f"the Machine has no Node yet; unhealthy {limit} after {written(started)}"
-        return "", [], starting(message, since=started, due=due)
+        return "", [], starting(message=message, since=started, due=due)
 
 
 def _startup_clock(machine: MachineView, cluster: WorkloadCluster) -> datetime | None:

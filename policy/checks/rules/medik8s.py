@@ -7,6 +7,7 @@ matters only once the node would be unhealthy: an excluded healthy node counts a
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.targets import JudgedTarget
@@ -15,6 +16,7 @@ from policy.checks.verdicts import (
     EXCLUDED,
     HEALTHY,
     RECOVERING,
+    RECOVERS,
     Health,
     Standing,
     Verdict,
@@ -32,6 +34,8 @@ CONFIRMED_ANNOTATION = "remediation.medik8s.io/manually-confirmed-healthy"
 """A person's word that a node is well, where `healthyDelay` is negative; any value."""
 
 HEALTHY_DELAYED = "HealthyDelayed"
+
+_recovering = partial(Verdict, health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING)
 
 
 class Medik8sRules:
@@ -70,10 +74,12 @@ class Medik8sRules:
     def _well(self, target: JudgedTarget, node: NodeView, now: datetime) -> Verdict:
         own = self._own(target)
         if waiting := [each for each in own if not each.deleting]:
-            return self._delayed(waiting, node, now) or _recovering(f"well again: its {waiting[0].ref.kind} can be deleted")
+            return self._delayed(waiting, node, now) or _recovering(
+                message=f"well again: its {waiting[0].ref.kind} can be deleted"
+            )
         if own:
-            return _recovering(f"well again; its {own[0].ref.kind} is being deleted")
-        return _recovering("well again; its episode has not ended yet") if target.marked else HEALTHY
+            return _recovering(message=f"well again; its {own[0].ref.kind} is being deleted")
+        return RECOVERS if target.marked else HEALTHY
 
     def _delayed(self, waiting: list[RemediationObject], node: NodeView, now: datetime) -> Verdict | None:
         delay = self._check.healthy_delay
@@ -83,16 +89,16 @@ class Medik8sRules:
             message = (
                 f"well again; healthyDelay waits for a person: kubectl annotate node {node.name} {CONFIRMED_ANNOTATION}=true"
             )
-            return _recovering(message, reason=HEALTHY_DELAYED)
+            return _recovering(message=message, reason=HEALTHY_DELAYED)
         marks = [each.well_since for each in waiting if each.well_since is not None]
         if not marks:
-            return _recovering("well again; nothing says since when", reason=HEALTHY_DELAYED, again=delay)
+            return _recovering(message="well again; nothing says since when", reason=HEALTHY_DELAYED, again=delay)
         since = max(marks)
         due = later(since, delay, RESOLUTION)
         if now >= due:
             return None
         message = f"well again since {written(since)}, which must last for {format_duration(delay)}"
-        return _recovering(message, reason=HEALTHY_DELAYED, since=since, due=due)
+        return _recovering(message=message, reason=HEALTHY_DELAYED, since=since, due=due)
 
 
 def _unless_excluded(verdict: Verdict, node: NodeView) -> Verdict:
@@ -106,23 +112,4 @@ def _unless_excluded(verdict: Verdict, node: NodeView) -> Verdict:
         message=message,
         since=verdict.since,
         expired=verdict.expired,
-    )
-
-
-def _recovering(
-    message: str,
-    *,
-    reason: str = RECOVERING,
-    since: datetime | None = None,
-    due: datetime | None = None,
-    again: timedelta | None = None,
-) -> Verdict:
-    return Verdict(
-        health=Health.HEALTHY,
-        standing=Standing.RECOVERING,
-        reason=reason,
-        message=message,
-        since=since,
-        due=due,
-        again=again,
     )

@@ -8,11 +8,12 @@ is never healthy and stays in the total.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import DELETING, RECOVERING, Health, Standing, Verdict, by_conditions, offences, unread, watched
+from policy.checks.verdicts import DELETING, RECOVERS, Health, Standing, Verdict, by_conditions, offences, unread, watched
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, MachineView
 from policy.values.durations import format_duration
 from policy.values.machine_apis import OPENSHIFT
@@ -56,8 +57,7 @@ class OpenShiftRules:
             message = f"well again; the annotation {EXTERNAL_REMEDIATION_ANNOTATION} says that its remediation has not ended"
             return Verdict(health=Health.SKIPPED, standing=Standing.RECOVERING, reason=EXTERNALLY_REMEDIATED, message=message)
         if verdict.health is Health.HEALTHY and target.marked:
-            message = "well again; its episode has not ended yet"
-            return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message=message)
+            return RECOVERS
         return verdict
 
     def _by_criteria(self, target: JudgedTarget, machine: MachineView, now: datetime) -> Verdict:
@@ -65,69 +65,42 @@ class OpenShiftRules:
             return unread(problem)
         if machine.phase == FAILED:
             why = f": {machine.failure}" if machine.failure else ""
-            return unhealthy(MACHINE_FAILED, f"the Machine's phase is Failed{why}")
+            return unhealthy(reason=MACHINE_FAILED, message=f"the Machine's phase is Failed{why}")
         if target.node is None and not machine.node_name:
             return self._starting(machine, now)
         if target.node is None and target.unseen:
-            return skipped(NODE_UNSEEN, target.unseen)
+            return skipped(reason=NODE_UNSEEN, message=target.unseen)
         if target.node is None:
-            return unhealthy(NODE_DELETED, f"Node {machine.node_name} has been deleted")
+            return unhealthy(reason=NODE_DELETED, message=f"Node {machine.node_name} has been deleted")
         return by_conditions(offences(target.node.conditions, self._watched), now)
 
     def _starting(self, machine: MachineView, now: datetime) -> Verdict:
         timeout = self._check.startup_timeout
         if timeout is None:
-            return skipped(NODE_STARTING, "the Machine has no Node yet, and nodeStartupTimeout is 0: it may take for ever")
+            return skipped(
+                reason=NODE_STARTING, message="the Machine has no Node yet, and nodeStartupTimeout is 0: it may take for ever"
+            )
         since = machine.last_updated
         limit = format_duration(timeout)
         if since is None:
             message = f"the Machine has no Node, and its status was never written: the whole {limit} is waited again"
-            return starting(message, again=timeout)
+            return starting(message=message, again=timeout)
         due = later(since, timeout, RESOLUTION)
         if now >= due:
             message = f"the Machine has no Node {limit} after its status was last written, at {written(since)}"
-            return unhealthy(NODE_STARTUP_TIMEOUT, message, since, due)
+            return unhealthy(reason=NODE_STARTUP_TIMEOUT, message=message, since=since, expired=due)
         message = f"the Machine has no Node yet; unhealthy {limit} after its status was last written, at {written(since)}"
-        return starting(message, since=since, due=due)
+        return starting(message=message, since=since, due=due)
 
 
-def unhealthy(
-    reason: str,
-    message: str,
-    since: datetime | None = None,
-    expired: datetime | None = None,
-    due: datetime | None = None,
-) -> Verdict:
-    """A Machine that needs remediation for something else than a condition of its Node. due: when more is to be said."""
-    return Verdict(
-        health=Health.UNHEALTHY,
-        standing=Standing.UNHEALTHY,
-        reason=reason,
-        message=message,
-        since=since,
-        expired=expired,
-        due=due,
-    )
+unhealthy = partial(Verdict, health=Health.UNHEALTHY, standing=Standing.UNHEALTHY)
+"""A Machine that needs remediation for something else than a condition of its Node. due: when more is to be said."""
 
+skipped = partial(Verdict, health=Health.SKIPPED, standing=Standing.STARTING)
+"""A Machine without a Node to judge by, for which no clock runs."""
 
-def skipped(reason: str, message: str) -> Verdict:
-    """A Machine without a Node to judge by, for which no clock runs."""
-    return Verdict(health=Health.SKIPPED, standing=Standing.STARTING, reason=reason, message=message)
-
-
-def starting(
-    message: str, *, since: datetime | None = None, due: datetime | None = None, again: timedelta | None = None
-) -> Verdict:
-    """A Machine without a Node whose clock runs."""
-    return Verdict(
-        health=Health.SOON,
-        standing=Standing.STARTING,
-        reason=NODE_STARTING,
-        message=message,
-        since=since,
-        due=due,
-        again=again,
-    )
+starting = partial(Verdict, health=Health.SOON, standing=Standing.STARTING, reason=NODE_STARTING)
+"""A Machine without a Node whose clock runs."""
 
 
 def deleting(verdict: Verdict, note: str = "") -> Verdict:

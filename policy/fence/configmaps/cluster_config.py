@@ -66,7 +66,7 @@ def _with(settings: FenceSettings, line: Line) -> FenceSettings:
         case "power_management_wait":
             return replace(settings, wait_before_power=seconds(line, maximum=LONGEST_WAIT))
         case _:
-            return replace(settings, policies=tuple(line.value.split()))
+            return settings  # the names of its policies are read where these are (`policy/dialects/node_fencing.py`)
 
 
 def is_common_parameter(written: str) -> bool:

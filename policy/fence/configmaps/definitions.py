@@ -101,8 +101,7 @@ class Definitions:
         inline = self._winner if self._winner is not None and key in self._winner.data else None
         apart = self._shelf.config_map(f"{key}-{self._node.name}") if _OBJECT_NAME.fullmatch(f"{key}-{self._node.name}") else None
         if inline is not None and apart is not None:
-            problem = f"is defined here and in {apart.subject}: expected one of them"
-            raise PolicyError(inline.subject, f"data[{key}]", problem)
+            raise PolicyError(inline.subject, f"data[{key}]", f"is defined here and in {apart.subject}: expected one of them")
         if inline is not None:
             return read_lines(inline, key, specific=self._specific), (inline.subject, f"data[{key}]")
         if apart is not None:

@@ -147,7 +147,6 @@ def test_the_clusters_configuration_says_how_long_and_how_often() -> None:
     after_check, by_hand = (compile_config(found, after_health_check=each) for each in (True, False))
     assert (after_check.tries, after_check.restarts, after_check.wait_before_power) == (4, 2, timedelta(seconds=60))
     assert (after_check.wait_before_isolation, by_hand.wait_before_isolation) == (timedelta(0), timedelta(seconds=10))
-    assert found.settings.policies == ("max-fence-limit", "other")
 
 
 def test_warnings_go_with_the_plan() -> None:

@@ -7,6 +7,7 @@ alone, and so do we; Cluster API says that it is paused and leaves the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,11 @@ MOST_TARGETS = 10000
 
 V1BETA1 = "v1beta1"
 
+NOT_PAUSED = ConditionText(status="False", reason="NotPaused", message="")
+
+Said = Mapping[str, ConditionText | None]
+"""Conditions by their type; None for one that is to go."""
+
 
 def openshift_status(situation: Situation, now: datetime) -> StatusChange | None:
     """Counts and conditions with a severity, as machine-api writes them."""
@@ -50,26 +56,15 @@ def openshift_status(situation: Situation, now: datetime) -> StatusChange | None
 def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | None:
     """Counts, the targets' names, and the conditions in both generations of them, each where its version has it."""
     report, current = situation.report, situation.current
-    pause = ConditionText(status="True", reason=PAUSED, message=report.message) if situation.paused else _not_paused()
+    pause = ConditionText(status="True", reason=PAUSED, message=report.message) if situation.paused else NOT_PAUSED
     said: dict[str, ConditionText | None] = {PAUSED: pause}
     if not situation.paused:
         said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(report)}
     old = _with_severity({kind: each for kind, each in said.items() if kind != PAUSED})
     observed = {kind: _observed(each, report.generation) for kind, each in said.items()}
-    if report.ref.api_version.endswith(f"/{V1BETA1}"):
-        newer = current.get("v1beta2") or {}
-        listed = newer.get("conditions") or ()
-        both: JsonObject = {
-            "conditions": conditions(current.get("conditions"), old, now, older=True),
-            "v1beta2": {"conditions": conditions(listed, observed, now)},
-        }
-    else:
-        older = (current.get("deprecated") or {}).get(V1BETA1) or {}
-        listed = current.get("conditions") or ()
-        both = {
-            "conditions": conditions(listed, observed, now),
-            "deprecated": {V1BETA1: {"conditions": conditions(older.get("conditions"), old, now, older=True)}},
-        }
+    older = report.ref.api_version.endswith(f"/{V1BETA1}")
+    both = _both_generations(current, observed, old, now, older=older)
+    listed = (current.get("v1beta2") or {} if older else current).get("conditions") or ()
     counts = {} if situation.paused or report.error else _counts(report) | {"targets": sorted(situation.targets)[:MOST_TARGETS]}
     generation = {"observedGeneration": report.generation} if report.generation else {}
     told = condition_in(listed, REMEDIATION_ALLOWED) or condition_in(current.get("conditions") or (), REMEDIATION_ALLOWED)
@@ -83,6 +78,10 @@ def machine_conditions(
     for one that is to go. older: of an object in v1beta1, which keeps them in other places."""
     new = {kind: each[0] if each is not None else None for kind, each in wanted.items()}
     old = _with_severity({kind: each[1] if each is not None else None for kind, each in wanted.items()})
+    return _both_generations(current, new, old, now, older=older)
+
+
+def _both_generations(current: Mapping[str, Any], new: Said, old: Said, now: datetime, *, older: bool) -> JsonObject:
     if older:
         newer = current.get("v1beta2") or {}
         return {
@@ -99,7 +98,7 @@ def machine_conditions(
 def _allowed(report: CheckReport) -> ConditionText:
     """As the shipped controllers write it: an open brake needs no message."""
     said = allowed(report)
-    return ConditionText(status=said.status, reason=said.reason, message="") if said.status == "True" else said
+    return replace(said, message="") if said.status == "True" else said
 
 
 def _counts(report: CheckReport) -> JsonObject:
@@ -137,24 +136,15 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
     return ()
 
 
-def _with_severity(said: Mapping[str, ConditionText | None]) -> dict[str, ConditionText | None]:
+def _with_severity(said: Said) -> dict[str, ConditionText | None]:
     """Conditions of the older generation: a severity where they are False."""
-    found: dict[str, ConditionText | None] = {}
-    for kind, each in said.items():
-        if each is None:
-            found[kind] = None
-        elif each.status == "False":
-            found[kind] = ConditionText(status="False", reason=each.reason, message=each.message, extra={"severity": "Warning"})
-        else:
-            found[kind] = each
-    return found
+    return {
+        kind: replace(each, extra={"severity": "Warning"}) if each is not None and each.status == "False" else each
+        for kind, each in said.items()
+    }
 
 
 def _observed(said: ConditionText | None, generation: int) -> ConditionText | None:
     if said is None or not generation:
         return said
-    return ConditionText(status=said.status, reason=said.reason, message=said.message, extra={"observedGeneration": generation})
-
-
-def _not_paused() -> ConditionText:
-    return ConditionText(status="False", reason="NotPaused", message="")
+    return replace(said, extra={"observedGeneration": generation})

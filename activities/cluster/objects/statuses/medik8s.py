@@ -7,6 +7,7 @@ have it). The storm's two, where the check has a cooldown, are its memory across
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -133,14 +134,8 @@ def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) 
     said: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(report)}
     if not report.error:
         said |= _storm(report, current)  # a check that can't be used knows of no storm; what stands there is its memory
-    observed = {
-        kind: ConditionText(
-            status=each.status, reason=each.reason, message=each.message, extra={"observedGeneration": report.generation}
-        )
-        if each is not None
-        else None
-        for kind, each in said.items()
-    }
+    generation = {"observedGeneration": report.generation}
+    observed = {kind: replace(each, extra=generation) if each is not None else None for kind, each in said.items()}
     listed = conditions(current.get("conditions"), observed, now)
     since = {ACTIVE: report.storm_active, COOLING_DOWN: report.storm_cooling}
     for condition in listed:
