@@ -23,11 +23,11 @@ SHARE, LEAST = 0.01, 0.001
 its way."""
 
 WALLS = (
+    "activities.clocks",
     "activities.cluster.api.connection",
     "activities.cluster.api.credentials",
     "activities.cluster.api.events",
     "activities.cluster.acts.cluster_lease",
-    "activities.cluster.objects.livenode",
     "simulator.objects",
 )
 """Modules that read the wall clock by `datetime.now`."""
