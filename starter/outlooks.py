@@ -14,7 +14,7 @@ from rich.table import Table
 from policy.checks.retries import RetryRules
 from policy.episode.permits import Permit, PermitState
 from policy.remediation.memory import LastRemediation, NextRemediation
-from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersOwn, PlannedStep
+from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
 from policy.values.durations import format_duration
 from policy.values.moments import written
 
@@ -71,7 +71,7 @@ def in_flight_in_words(limit: ConcurrencyLimit, permits: Collection[Permit] = ()
     return f"{limit.check} lets {limit.most}{share} be remediated at once{told}"
 
 
-def owners_own_in_words(own: OwnersOwn) -> str:
+def owners_own_in_words(own: OwnersTurn) -> str:
     """What its owner does by itself: it is asked, and by its own rules acts or waits."""
     head = f"{own.owner} remediates by its own remediationStrategy"
     if own.rules is None or own.turn is None:
@@ -174,7 +174,7 @@ def _rules_as_json(rules: RetryRules | None) -> dict[str, Any] | None:
     }
 
 
-def _owners_own_as_json(own: OwnersOwn | None) -> dict[str, Any] | None:
+def _owners_own_as_json(own: OwnersTurn | None) -> dict[str, Any] | None:
     if own is None:
         return None
     turn = own.turn

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from policy.checks.targets import SICKNESS
 from policy.episode.messages import EpisodeStatus, Phase
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import AtRisk, TargetRow
 from starter import wording
 from starter.status import ClusterStatus
@@ -193,7 +193,7 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
     due = {each.node: each.not_before for each in candidates}
     for refused in status.scanner.refused:
-        moment = due.get(refused.node) if refused.reason == Because.RETRY_LATER else None
+        moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
         table.add_row(refused.node, f"{refused.reason}: {refused.message}{left}")
     return table

@@ -18,7 +18,7 @@ from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class EpisodeSnapshot:
     """One state of an episode. `sequence` grows within a run, so that a write that was overtaken changes nothing.
 
     at: when the state was entered. jobs: the methods that ran, the latest last. outcome, message: of an episode that has ended.
@@ -59,7 +59,7 @@ class OffNote:
 class News:
     """All that is new since people were told last: the latest state where it is shown, Events in their order, the latest note."""
 
-    shown: Shown | None = None
+    shown: EpisodeSnapshot | None = None
     events: tuple[ToldEvent, ...] = ()
     off: OffNote | None = None
 

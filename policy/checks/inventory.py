@@ -35,7 +35,7 @@ class ControlPlane:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TargetToJudge:
     """A target to be judged again. relabelled: by which checks it is covered may have changed, too."""
 
     target: JudgedTarget
@@ -109,7 +109,7 @@ class Inventory:
             self._names = sorted(self.nodes)
         return iter(self._names)
 
-    def put_node(self, node: NodeView) -> list[Touched]:
+    def put_node(self, node: NodeView) -> list[TargetToJudge]:
         """A Node as last seen."""
         target = self.nodes.get(node.name)
         before = target.node if target is not None else None
@@ -130,10 +130,10 @@ class Inventory:
         self._count(target)
         self.groups.move(before, node)
         claims = self._know(target, before, node)
-        touched = [Touched(target, relabelled=before is None or before.labels != node.labels)]
+        touched = [TargetToJudge(target, relabelled=before is None or before.labels != node.labels)]
         return [*touched, *self._move(before, node), *self._seen_by_machines(claims), *self._contest(target, claims)]
 
-    def remove_node(self, name: str) -> tuple[JudgedTarget | None, list[Touched]]:
+    def remove_node(self, name: str) -> tuple[JudgedTarget | None, list[TargetToJudge]]:
         """A Node object that is gone: its target, and who else is touched."""
         target = self.nodes.pop(name, None)
         if target is None:
@@ -146,14 +146,14 @@ class Inventory:
         claims = self._know(target, target.node, None)
         return target, [*self._move(target.node, None), *self._seen_by_machines(claims), *self._contest(target, claims)]
 
-    def put_machine(self, machine: MachineView) -> list[Touched]:
+    def put_machine(self, machine: MachineView) -> list[TargetToJudge]:
         """A Machine as last seen."""
         target = self.machines.get(machine.key)
         if target is None:
             target = JudgedTarget(machine.key, machine=machine)
             self.machines[machine.key] = target
             self._tie(target, machine)
-            return [Touched(target, relabelled=True)]
+            return [TargetToJudge(target, relabelled=True)]
         before = target.machine
         assert before is not None, "the target of a Machine has one"
         if _machine_content(before) == _machine_content(machine):
@@ -163,7 +163,7 @@ class Inventory:
         target.machine = machine
         self._tie(target, machine)
         relabelled = (before.labels, before.cluster_name) != (machine.labels, machine.cluster_name)
-        return [Touched(target, relabelled=relabelled)]
+        return [TargetToJudge(target, relabelled=relabelled)]
 
     def remove_machine(self, key: str) -> JudgedTarget | None:
         """A Machine object that is gone: its target."""
@@ -173,18 +173,18 @@ class Inventory:
             self._untie(target, target.machine)
         return target
 
-    def put_cluster(self, cluster: WorkloadCluster) -> list[Touched] | None:
+    def put_cluster(self, cluster: WorkloadCluster) -> list[TargetToJudge] | None:
         """A Cluster as last seen; None where nothing has changed."""
         if self.clusters.get(cluster.key) == cluster:
             return None
         self.clusters[cluster.key] = cluster
         return self._in_cluster(cluster.key)
 
-    def remove_cluster(self, key: str) -> list[Touched] | None:
+    def remove_cluster(self, key: str) -> list[TargetToJudge] | None:
         """A Cluster that is gone; None where it was not known."""
         return self._in_cluster(key) if self.clusters.pop(key, None) is not None else None
 
-    def put_remediation(self, remediation: RemediationObject) -> list[Touched] | None:
+    def put_remediation(self, remediation: RemediationObject) -> list[TargetToJudge] | None:
         """A remediation object as last seen; None where nothing has changed."""
         known = self.remediations.get(remediation.ref.key)
         if known == remediation:
@@ -193,7 +193,7 @@ class Inventory:
         moved = known is not None and known.target != remediation.target
         return [*(self._attend(known) if known is not None and moved else ()), *self._attend(remediation)]
 
-    def remove_remediation(self, key: str) -> list[Touched] | None:
+    def remove_remediation(self, key: str) -> list[TargetToJudge] | None:
         """A remediation object that is gone; None where it was not known."""
         known = self.remediations.pop(key, None)
         return self._attend(known) if known is not None else None
@@ -218,12 +218,12 @@ class Inventory:
             self._members_ready -= node.ready
         self.marked.pop(node.name, None)
 
-    def _move(self, before: NodeView | None, after: NodeView | None) -> list[Touched]:
+    def _move(self, before: NodeView | None, after: NodeView | None) -> list[TargetToJudge]:
         """Keep count of the Nodes that say to which Cluster they belong; the first and the last of one change what is seen."""
         left, joined = cluster_named_by(before), cluster_named_by(after)
         if left == joined:
             return []
-        touched: list[Touched] = []
+        touched: list[TargetToJudge] = []
         for cluster, step in ((left, -1), (joined, 1)):
             if not cluster:
                 continue
@@ -247,21 +247,21 @@ class Inventory:
             self._known_as[claim][target.key] = target
         return old | new
 
-    def _seen_by_machines(self, claims: set[str]) -> list[Touched]:
+    def _seen_by_machines(self, claims: set[str]) -> list[TargetToJudge]:
         """Let the Machines that claim a Node see it as it is now."""
         targets = {target.key: target for claim in claims for target in self._claims.get(claim, {}).values()}
         touched = []
         for target in targets.values():
             assert target.machine is not None
             self._find_node(target, target.machine)
-            touched.append(Touched(target))
+            touched.append(TargetToJudge(target))
         return touched
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
         return contested(node, lambda key: self._known_as.get(key, {}))
 
-    def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[Touched]:
+    def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[TargetToJudge]:
         """Let the Nodes that answer to one of these claims know whether others do. Of many only the one that has changed learns
         it: the others are told of each other already, and a fleet may be made of machines with one number."""
         targets = {changed.key: changed}
@@ -276,7 +276,7 @@ class Inventory:
             before, target.contested = target.contested, self.contested(node)
             if before != target.contested:
                 self.contests.put(target)
-                touched.append(Touched(target))
+                touched.append(TargetToJudge(target))
         return touched
 
     # Machines
@@ -321,14 +321,14 @@ class Inventory:
             return ""
         return f"no Node here belongs to the Cluster {cluster}: the Machine's Node can't be looked up"
 
-    def _in_cluster(self, cluster: str) -> list[Touched]:
+    def _in_cluster(self, cluster: str) -> list[TargetToJudge]:
         """The Machines of a Cluster that has changed, or of which it has changed whether its Nodes are seen."""
         touched = []
         for target in self._machines_in.get(cluster, {}).values():
             assert target.machine is not None
             target.cluster = self.clusters.get(cluster)
             self._find_node(target, target.machine)
-            touched.append(Touched(target))
+            touched.append(TargetToJudge(target))
         return touched
 
     # Remediation objects
@@ -341,7 +341,7 @@ class Inventory:
         ]
         return tuple(sorted(found, key=lambda each: each.ref.key))
 
-    def _attend(self, remediation: RemediationObject) -> list[Touched]:
+    def _attend(self, remediation: RemediationObject) -> list[TargetToJudge]:
         """The targets that a remediation object is about."""
         targets = [self.nodes.get(remediation.target)]
         targets += [self.machines.get(machine_key(api, remediation.ref.namespace, remediation.target)) for api in MACHINE_APIS]
@@ -349,7 +349,7 @@ class Inventory:
         for target in targets:
             if target is not None:
                 target.remediations = self._about(target)
-                touched.append(Touched(target))
+                touched.append(TargetToJudge(target))
         return touched
 
 

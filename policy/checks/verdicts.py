@@ -110,7 +110,7 @@ def watched(listed: Iterable[UnhealthyCondition]) -> Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Offence:
+class FailingCondition:
     """A listed condition that holds. `due` None: the object does not say since when, so nobody can say that it has expired."""
 
     condition: Condition
@@ -122,21 +122,21 @@ class Offence:
         return self.due is not None and now >= self.due
 
 
-def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[Offence]:
+def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[FailingCondition]:
     """The listed conditions that hold, in the list's order. Called for every target under every check: it is kept short."""
-    found: list[Offence] = []
+    found: list[FailingCondition] = []
     for condition in conditions:
         duration = listed.get((condition.type, condition.status))
         if duration is not None:
             due = later(condition.since, duration, RESOLUTION) if condition.since is not None else None
-            found.append(Offence(condition, duration, due))
+            found.append(FailingCondition(condition, duration, due))
     if len(found) > 1:
         order = list(listed)
         found.sort(key=lambda offence: order.index((offence.condition.type, offence.condition.status)))
     return found
 
 
-def by_conditions(found: list[Offence], now: datetime) -> Verdict:
+def by_conditions(found: list[FailingCondition], now: datetime) -> Verdict:
     """The verdict that a list of offences amounts to, for one subject and in plain words."""
     timed = [offence for offence in found if offence.due is not None]
     if not timed:
@@ -146,7 +146,7 @@ def by_conditions(found: list[Offence], now: datetime) -> Verdict:
     return _expired(first) if first.over(now) else _running(first)
 
 
-def _expired(offence: Offence) -> Verdict:
+def _expired(offence: FailingCondition) -> Verdict:
     message = f"{_stated(offence.condition)}, longer than {format_duration(offence.duration)}"
     return Verdict(
         health=Health.UNHEALTHY,
@@ -158,7 +158,7 @@ def _expired(offence: Offence) -> Verdict:
     )
 
 
-def _running(offence: Offence) -> Verdict:
+def _running(offence: FailingCondition) -> Verdict:
     message = f"{_stated(offence.condition)}, unhealthy after {format_duration(offence.duration)}"
     return Verdict(
         health=Health.SOON,

@@ -196,7 +196,7 @@ class Held:
 
     @property
     def drain_is_over(self) -> bool:
-        """Whether the Node says that its drain, for being kept though it failed, is over, well or not."""
+        """Whether the Node says that the drain of this failed and kept machine is over, with or without success."""
         found = self.node.condition(CONDITION) if self.node is not None else None
         return found is not None and found.status == "True" and found.message.startswith((DRAINED, NOT_DRAINED))
 

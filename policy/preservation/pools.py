@@ -51,7 +51,7 @@ class Pool:
     warnings: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a machine with these labels, its own and its Node's, is of this pool."""
+        """Whether a machine with these labels belongs to this pool. The labels are the Machine's and the Node's."""
         return self.selector.matches(labels)
 
 

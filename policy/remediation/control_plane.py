@@ -55,7 +55,7 @@ _LABELS = {
 """Where they run, and by which label kubeadm and OpenShift mark them."""
 
 
-class Taking(StrEnum):
+class MemberFate(StrEnum):
     """What becomes of a member that is taken."""
 
     REMOVED = "removed"
@@ -64,7 +64,7 @@ class Taking(StrEnum):
     """Its machine is switched off or starts anew; etcd goes on counting it."""
 
 
-class Blocked(StrEnum):
+class BlockingRule(StrEnum):
     """Which rule holds a member back; the machine's word beside the sentence."""
 
     IN_PROGRESS = "in-progress"
@@ -123,7 +123,7 @@ class StaticPod:
 class ControlPlaneObjection:
     """Why a member may not be taken now."""
 
-    rule: Blocked
+    rule: BlockingRule
     why: str
 
 
@@ -220,10 +220,10 @@ def _given_to_owner(machine: MachineView) -> bool:
     return condition is not None and condition.status == "False"
 
 
-def taking_of(owner: str, *, removes: bool) -> Taking:
+def taking_of(owner: str, *, removes: bool) -> MemberFate:
     """What becomes of a member. owner: kind and name of what controls its Machine: a MachineSet makes another Machine, and knows
     nothing of etcd, which goes on counting the one that is gone."""
-    return Taking.REMOVED if removes and owner.partition("/")[0] not in IGNORANT_OWNERS else Taking.STOPPED
+    return MemberFate.REMOVED if removes and owner.partition("/")[0] not in IGNORANT_OWNERS else MemberFate.STOPPED
 
 
 def begun_by_owner(annotations: Mapping[str, str], members: Iterable[ControlPlaneMember], *, subject: str) -> tuple[str, ...]:
@@ -250,29 +250,31 @@ def read_strategy(spec: Fields) -> RetryRules:
     )
 
 
-def objection_to(plane: ControlPlaneView, name: str, taking: Taking) -> ControlPlaneObjection | None:
+def objection_to(plane: ControlPlaneView, name: str, taking: MemberFate) -> ControlPlaneObjection | None:
     """Why that member may not be taken now, None when it may. A remediation of its own that has begun is no objection."""
     others = [member for member in plane.members if member.name != name]
     target = next((member for member in plane.members if member.name == name), None)
     if begun := [each for each in plane.in_progress if each != name]:
         return ControlPlaneObjection(
-            rule=Blocked.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated"
+            rule=BlockingRule.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated"
         )
     if target is not None and target.deleting:
-        return ControlPlaneObjection(rule=Blocked.DELETING, why=f"{name} is being deleted already")
+        return ControlPlaneObjection(rule=BlockingRule.DELETING, why=f"{name} is being deleted already")
     if plane.upgrade:
         why = f"the control plane is about to be upgraded to {plane.upgrade}; that goes first"
-        return ControlPlaneObjection(rule=Blocked.UPGRADE_PENDING, why=why)
+        return ControlPlaneObjection(rule=BlockingRule.UPGRADE_PENDING, why=why)
     if not plane.initialized:
         return None
     if not others or (plane.replicas is not None and plane.replicas <= 1):
         return ControlPlaneObjection(
-            rule=Blocked.LAST_MEMBER, why=f"{name} is the only member that the control plane has or wants"
+            rule=BlockingRule.LAST_MEMBER, why=f"{name} is the only member that the control plane has or wants"
         )
     if joining := sorted(member.name for member in others if not member.node and not member.unhealthy and not member.deleting):
-        return ControlPlaneObjection(rule=Blocked.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first")
+        return ControlPlaneObjection(
+            rule=BlockingRule.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first"
+        )
     if deleting := sorted(member.name for member in others if member.deleting):
-        return ControlPlaneObjection(rule=Blocked.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
+        return ControlPlaneObjection(rule=BlockingRule.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
     return _without_api_server(plane, name) or _of_etcd(plane, target.node if target is not None else name, taking)
 
 
@@ -285,18 +287,18 @@ def _without_api_server(plane: ControlPlaneView, name: str) -> ControlPlaneObjec
     if any(needed <= member.true for member in left):
         return None
     why = f"no control-plane member of the {len(left)} that would be left has all its components well"
-    return ControlPlaneObjection(rule=Blocked.NO_API_SERVER, why=why)
+    return ControlPlaneObjection(rule=BlockingRule.NO_API_SERVER, why=why)
 
 
-def _of_etcd(plane: ControlPlaneView, member: str, taking: Taking) -> ControlPlaneObjection | None:
+def _of_etcd(plane: ControlPlaneView, member: str, taking: MemberFate) -> ControlPlaneObjection | None:
     if not plane.managed_etcd or not member:  # one that never had a Node has no member that anybody could name
         return None
     if not plane.etcd:
         return ControlPlaneObjection(
-            rule=Blocked.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left"
+            rule=BlockingRule.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left"
         )
-    after = etcd.removing(plane.etcd, member) if taking is Taking.REMOVED else etcd.stopping(plane.etcd, member)
-    return None if after.safe else ControlPlaneObjection(rule=Blocked.QUORUM, why=after.why)
+    after = etcd.removing(plane.etcd, member) if taking is MemberFate.REMOVED else etcd.stopping(plane.etcd, member)
+    return None if after.safe else ControlPlaneObjection(rule=BlockingRule.QUORUM, why=after.why)
 
 
 def _period(old: Fields, new: Fields, name: str, default: timedelta) -> timedelta:

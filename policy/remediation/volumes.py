@@ -79,7 +79,7 @@ class AttachedVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodThere:
+class PodOnNode:
     """A pod on the node that has not finished. volumes: the PersistentVolumes that it mounts. stays: it belongs to the node (a
     DaemonSet's, or a mirror pod), so that nobody evicts it."""
 
@@ -94,8 +94,8 @@ class Failure:
     """What has failed, and who goes because of it. refused: why nothing may be done on such words, "" where they are clear."""
 
     volumes: tuple[AttachedVolume, ...] = ()
-    mounting: tuple[PodThere, ...] = ()
-    crashing: tuple[PodThere, ...] = ()
+    mounting: tuple[PodOnNode, ...] = ()
+    crashing: tuple[PodOnNode, ...] = ()
     refused: str = ""
 
     def __str__(self) -> str:
@@ -103,11 +103,11 @@ class Failure:
         pods = [f"{', '.join(pod.key for pod in pods)} {verb}" for pods, verb in self._pods() if pods]
         return f"{volumes}; {'; '.join(pods) or 'no pod mounts it'}"
 
-    def _pods(self) -> tuple[tuple[tuple[PodThere, ...], str], ...]:
+    def _pods(self) -> tuple[tuple[tuple[PodOnNode, ...], str], ...]:
         return (self.mounting, "mounting"), (self.crashing, "crashing")
 
 
-def find_failure(said: Iterable[VolumeMessage], attached: Iterable[AttachedVolume], pods: Iterable[PodThere]) -> Failure:
+def find_failure(said: Iterable[VolumeMessage], attached: Iterable[AttachedVolume], pods: Iterable[PodOnNode]) -> Failure:
     """Everything that is named. Nothing at all where it is not clear which volume has failed."""
     said, attached, pods = tuple(said), tuple(attached), tuple(pods)
     named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in said))
@@ -145,7 +145,7 @@ def _names(message: str, name: str) -> bool:
     return re.search(rf"([\"'`]){word}\1|(?i:\b(?:persistentvolume|volume|pv)/){word}(?![\w-]|\.\w)", message) is not None
 
 
-def _names_pod(message: str, pod: PodThere) -> bool:
+def _names_pod(message: str, pod: PodOnNode) -> bool:
     uid = bool(pod.uid) and _names(message, pod.uid)
     return uid or re.search(rf"(?<![\w./-]){re.escape(pod.key)}(?![\w/-]|\.\w)", message) is not None
 

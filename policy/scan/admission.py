@@ -28,8 +28,8 @@ CLOCKS_APART = timedelta(seconds=30)
 """By how much the API server's clock and Temporal's may differ."""
 
 
-class Because(StrEnum):
-    """The machine's word for a refusal. `in-hand` is none of people's business: an episode of the node is under way."""
+class AdmissionRefusal(StrEnum):
+    """Why a node is not admitted, as one word for programs. People are not told of `IN_HAND`: its episode is under way."""
 
     IN_HAND = "InHand"
     NODE_HELD = "NodeHeld"
@@ -52,7 +52,7 @@ class Because(StrEnum):
     REPLACEMENT = "ReplacementUnderWay"
 
 
-class BackedOff(Protocol):
+class HeldOffNode(Protocol):
     """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
 
     @property
@@ -69,7 +69,7 @@ class Refused:
 
     node: str
     check: ObjectRef
-    reason: Because
+    reason: AdmissionRefusal
     message: str
 
 
@@ -90,7 +90,7 @@ def admit(
     *,
     cap: int,
     now: datetime,
-    held_off: Iterable[BackedOff] = (),
+    held_off: Iterable[HeldOffNode] = (),
     power: Iterable[PowerMoment] = (),
     replaced: Iterable[Replacing] = (),
 ) -> Admission:
@@ -114,9 +114,9 @@ def admit(
             admitted.append(candidate)
         else:
             refused.append(Refused(node=candidate.node, check=candidate.check, reason=reason, message=message))
-        if reason is Because.RETRY_LATER and candidate.not_before is not None:
+        if reason is AdmissionRefusal.RETRY_LATER and candidate.not_before is not None:
             due.append(candidate.not_before)
-        if reason is Because.REPLACEMENT:
+        if reason is AdmissionRefusal.REPLACEMENT:
             due += [each.until for each in replaced if each.until is not None and _may_be_the_successor(candidate, each)]
     return Admission(admitted=tuple(admitted), refused=tuple(refused), exhausted=tuple(exhausted), again=min(due, default=None))
 
@@ -130,7 +130,7 @@ def answer_request(
     ahead: int = 0,
     now: datetime | None = None,
     power: Iterable[PowerMoment] = (),
-    held_off: Iterable[BackedOff] = (),
+    held_off: Iterable[HeldOffNode] = (),
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
@@ -244,7 +244,7 @@ class _Table:
         *,
         cap: int,
         now: datetime,
-        held_off: Iterable[BackedOff],
+        held_off: Iterable[HeldOffNode],
         power: Iterable[PowerMoment],
         replaced: Iterable[Replacing],
     ) -> None:
@@ -271,18 +271,18 @@ class _Table:
                 # Granted already and not marked yet: the report still counts it as healthy under these.
                 self._spend(candidate)
 
-    def objection(self, candidate: Candidate) -> tuple[Because, str] | None:
+    def objection(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """The first reason against it; reasons of the node itself go before those of the cluster."""
         holders = self._holders(candidate)
         if holders:
             mine = all(holder.node == candidate.node for holder in holders)
-            return (Because.IN_HAND if mine else Because.NODE_HELD), _held_by(candidate.node, holders[0])
+            return (AdmissionRefusal.IN_HAND if mine else AdmissionRefusal.NODE_HELD), _held_by(candidate.node, holders[0])
         if any(_same_target(candidate, taken) for taken in self._taken):
-            return Because.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
+            return AdmissionRefusal.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
         if candidate.refused:
-            return Because.NOT_CARRIED_OUT, candidate.refused
+            return AdmissionRefusal.NOT_CARRIED_OUT, candidate.refused
         if (held := self._held_off.get(candidate.node)) is not None:
-            return Because.HELD_OFF, f"held off: {held.reason}"
+            return AdmissionRefusal.HELD_OFF, f"held off: {held.reason}"
         if candidate.exhausted:
             return self._unlicensed  # nothing is done about it but to ask a person
         return (
@@ -296,24 +296,27 @@ class _Table:
             or self._full(candidate)
         )
 
-    def _put_off(self, candidate: Candidate) -> tuple[Because, str] | None:
+    def _put_off(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """Its next try is not due yet; or it may be what an open remediation waits for, and will be told what to remember."""
         if candidate.not_before is not None and self._now < candidate.not_before:
-            return Because.RETRY_LATER, candidate.waits or f"its next remediation is put off until {candidate.not_before}"
+            return (
+                AdmissionRefusal.RETRY_LATER,
+                candidate.waits or f"its next remediation is put off until {candidate.not_before}",
+            )
         for each in self._replacing:
             over = each.until is not None and each.until <= self._now
             if _may_be_the_successor(candidate, each) and not over:
-                return Because.REPLACEMENT, f"it may be what {each.owner} has made in the place of {each.node}"
+                return AdmissionRefusal.REPLACEMENT, f"it may be what {each.owner} has made in the place of {each.node}"
         return None
 
-    def _under_way(self, candidate: Candidate) -> tuple[Because, str] | None:
+    def _under_way(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
         for key, most in candidate.in_flight:
             held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
             busy = [permit.node for permit in held if permit.found or key in permit.checks]
             busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
             if len(busy) >= most:
-                return Because.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
+                return AdmissionRefusal.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
         return None
 
     def reserve(self, candidate: Candidate) -> None:
@@ -325,23 +328,23 @@ class _Table:
             self._members.add(candidate.node)
         self._spend(candidate)
 
-    def _closed_brake(self, candidate: Candidate) -> tuple[Because, str] | None:
+    def _closed_brake(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         if candidate.need is NeedKind.FOREIGN_OBJECT:
             # As for a person's request. That the operator which asks us looks after its own checks is no short circuit.
             for closed in self._checks.values():
                 if _in_short_circuit(closed) and (closed.reason != Closed.OBSERVE_ONLY or closed.breached):
-                    return Because.SHORT_CIRCUIT, f"{closed.ref.key} is in short circuit: {_why_closed(closed)}"
+                    return AdmissionRefusal.SHORT_CIRCUIT, f"{closed.ref.key} is in short circuit: {_why_closed(closed)}"
         elif (check := self._checks.get(candidate.check.key)) is None or not check.allowed:
-            return Because.SHORT_CIRCUIT, f"{candidate.check.key}: {_why_closed(check)}"
+            return AdmissionRefusal.SHORT_CIRCUIT, f"{candidate.check.key}: {_why_closed(check)}"
         for key in candidate.healthy_under:
             other = self._checks.get(key)
             if other is None or not other.allowed:
-                return Because.SHORT_CIRCUIT, f"{key}: {_why_closed(other)}"
+                return AdmissionRefusal.SHORT_CIRCUIT, f"{key}: {_why_closed(other)}"
             if self._remaining[key] < 1:
-                return Because.THRESHOLD, f"{key} counts the node as healthy and can spare no more: {other.message}"
+                return AdmissionRefusal.THRESHOLD, f"{key} counts the node as healthy and can spare no more: {other.message}"
         return None
 
-    def _guarded(self, candidate: Candidate) -> tuple[Because, str] | None:
+    def _guarded(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         if not candidate.control_plane:
             return None
         guard = control_plane_guard(
@@ -352,13 +355,13 @@ class _Table:
             removes=removes(candidate.ladder),
             is_member=bool(candidate.uid),
         )
-        return (Because.CONTROL_PLANE, guard) if guard else None
+        return (AdmissionRefusal.CONTROL_PLANE, guard) if guard else None
 
-    def _full(self, candidate: Candidate) -> tuple[Because, str] | None:
+    def _full(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         if len(self._counted) < self._cap:
             full = self._budgets.objection(candidate.groups)
-            return (Because.SCOPE_CAP, full) if full else None
-        return Because.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
+            return (AdmissionRefusal.SCOPE_CAP, full) if full else None
+        return AdmissionRefusal.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
 
     def _spend(self, candidate: Candidate) -> None:
         for key in candidate.healthy_under:
@@ -411,44 +414,44 @@ def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
     return not mine or not them or bool(them.intersection(mine))
 
 
-def _braked(report: ScanReport, groups: Collection[str]) -> tuple[Because, str] | None:
+def _braked(report: ScanReport, groups: Collection[str]) -> tuple[AdmissionRefusal, str] | None:
     """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm."""
     policies, counts = report.policies, {count.group: count for count in report.groups}
     if off := policies.off_for(groups):
-        return Because.SWITCHED_OFF, off
+        return AdmissionRefusal.SWITCHED_OFF, off
     cluster = counts.get(CLUSTER, GroupCount(group=CLUSTER))
     if down := policies.storage_down(cluster):
-        return Because.STORAGE_DOWN, down
+        return AdmissionRefusal.STORAGE_DOWN, down
     for rule in policies.storms:
         mine = [group for group in (CLUSTER, *groups) if scope_of(group) == rule.scope]
         if not mine or any(group not in counts for group in mine):
-            return Because.SCOPE_STORM, f"the policy {rule.name} needs its {rule.scope}, which this scan has not counted"
+            return AdmissionRefusal.SCOPE_STORM, f"the policy {rule.name} needs its {rule.scope}, which this scan has not counted"
         for group in mine:
             if rule.closed(counts[group]):
-                return Because.SCOPE_STORM, rule.said(counts[group])
+                return AdmissionRefusal.SCOPE_STORM, rule.said(counts[group])
     return None
 
 
-def _quiet(report: ScanReport, node: str, power: Iterable[PowerMoment], now: datetime) -> tuple[Because, str] | None:
+def _quiet(report: ScanReport, node: str, power: Iterable[PowerMoment], now: datetime) -> tuple[AdmissionRefusal, str] | None:
     """Whether the node was switched on so lately that it may not be switched off again."""
     last = next((moment for moment in power if moment.node == node), None)
     left = quiet_left(last, on=False, quiet_time=report.policies.quiet_time, now=now)
     if last is None or left <= timedelta(0):
         return None
     seconds = format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))
-    return Because.QUIET_TIME, f"{node} was switched on at {last.at:%H:%M:%S}; it is left alone for another {seconds}"
+    return AdmissionRefusal.QUIET_TIME, f"{node} was switched on at {last.at:%H:%M:%S}; it is left alone for another {seconds}"
 
 
-def _unlicensed(report: ScanReport) -> tuple[Because, str] | None:
+def _unlicensed(report: ScanReport) -> tuple[AdmissionRefusal, str] | None:
     """What forbids every new episode, whoever asks (S18, S38)."""
     if not report.view.synced or report.view.stale:
-        return Because.STALE_VIEW, f"the view of the cluster is stale: {report.view.stale or 'not synced'}"
+        return AdmissionRefusal.STALE_VIEW, f"the view of the cluster is stale: {report.view.stale or 'not synced'}"
     if not report.lease.held:
         held_by = f", {report.lease.holder} holds it" if report.lease.holder else ""
         trouble = f" ({report.lease.problem})" if report.lease.problem else ""
-        return Because.NO_CLUSTER_LEASE, f"the cluster Lease is not ours{held_by}{trouble}"
+        return AdmissionRefusal.NO_CLUSTER_LEASE, f"the cluster Lease is not ours{held_by}{trouble}"
     if report.policies.problem:
-        return Because.BAD_POLICIES, f"the fence policies can't be used: {report.policies.problem}"
+        return AdmissionRefusal.BAD_POLICIES, f"the fence policies can't be used: {report.policies.problem}"
     return None
 
 

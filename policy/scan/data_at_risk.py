@@ -120,7 +120,7 @@ def vouched_off(node: NodeView) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
+class DataAtRiskWarning:
     """What people are to be told now: the node, since when it is down, how many volumes, and when they may be taken away.
 
     counted: it could not be told before, and the metric knows of it already.
@@ -291,13 +291,13 @@ class DataAtRisk:
         self._plan_look(incident, later(now, TRY_AGAIN_AFTER))
         self._set_deadline(incident)
 
-    def to_tell(self, now: datetime, limit: int) -> list[Warned]:
+    def to_tell(self, now: datetime, limit: int) -> list[DataAtRiskWarning]:
         """What people are to be told now; each is in hand until `told` or `not_told` is said of it."""
-        chosen = list[Warned]()
+        chosen = list[DataAtRiskWarning]()
         while len(chosen) < limit and (incident := self._first(self._tellings, now)) is not None:
             incident.tell_due = None
             assert incident.deadline is not None, "only what has a deadline is to be told"
-            warned = Warned(
+            warned = DataAtRiskWarning(
                 node=incident.node,
                 uid=incident.uid,
                 since=incident.since,

@@ -20,7 +20,7 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.remedies import RESTORING, orphaned, remedy
 from policy.remediation.strategies import Action
-from policy.scan.admission import Because, control_plane_guard
+from policy.scan.admission import AdmissionRefusal, control_plane_guard
 from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, left_alone
 from policy.scan.known import Known
 from policy.scan.reporting import notices, overlapping
@@ -268,10 +268,10 @@ class _ControlPlaneGuard:
         name = target.victim
         others = [taken for taken in self._taken if taken != name]
         if others:
-            return f"{Because.CONTROL_PLANE}: another control-plane member goes first: {others[0]}"
+            return f"{AdmissionRefusal.CONTROL_PLANE}: another control-plane member goes first: {others[0]}"
         objection = self._of_etcd(check, target)
         if objection:
-            return f"{Because.CONTROL_PLANE}: {objection}"
+            return f"{AdmissionRefusal.CONTROL_PLANE}: {objection}"
         self._taken.append(name)
         return ""
 

@@ -21,7 +21,7 @@ from policy.episode.vetoes import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.strategies import Action
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from policy.scan.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.known import Known
 from policy.scan.outlook import Outlook, OwnersRules, outlook, targets_named
@@ -157,7 +157,7 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, 
         found.append(unblocks(evaluation.check, evaluation.counts, evaluation.brake))
     elif each.held_under:
         found.append(_unblock_under(known, each.held_under, spare=SPARES_NO_MORE in each.held_by))
-    elif each.held_by.startswith(Because.CONTROL_PLANE):
+    elif each.held_by.startswith(AdmissionRefusal.CONTROL_PLANE):
         found.append("another control-plane member must be well, or its episode over, first")
     elif why := ends(each.held_by_rule) or policy_unblocks(known, each.node or each.target):
         found.append(why)

@@ -20,7 +20,7 @@ from datetime import datetime
 from policy.checks.brakes import Brake, Circumstances, Closed, brake, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.inventory import Contests, Inventory, Touched
+from policy.checks.inventory import Contests, Inventory, TargetToJudge
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.checks.rules import Rules, rules_of
@@ -393,13 +393,13 @@ class Ledger:
     def _hear(self, now: datetime) -> None:
         self._now = now if self._now is None else max(self._now, now)
 
-    def _judge_because(self, touched: list[Touched] | None) -> None:
+    def _judge_because(self, touched: list[TargetToJudge] | None) -> None:
         """Something beside the targets themselves has changed, None: it has not."""
         if touched is not None:
             self._version += 1
             self._judge_touched(touched)
 
-    def _judge_touched(self, touched: list[Touched]) -> None:
+    def _judge_touched(self, touched: list[TargetToJudge]) -> None:
         for each in touched:
             target = each.target
             if each.relabelled:

@@ -52,7 +52,7 @@ class OwnersRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnersOwn:
+class OwnersTurn:
     """What the owner does by its own rules. turn: the next one by them, None where they are not known."""
 
     owner: str
@@ -91,7 +91,7 @@ class Outlook:
     rules: RetryRules | None = None
     turn: NextRemediation = NO_TURN
     in_flight: tuple[ConcurrencyLimit, ...] = ()
-    owners_own: OwnersOwn | None = None
+    owners_own: OwnersTurn | None = None
 
 
 def targets_named(known: Known, name: str) -> list[JudgedTarget]:
@@ -224,15 +224,15 @@ def _remembering(
 
 def _owners_own(
     known: Known, target: JudgedTarget, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
-) -> OwnersOwn | None:
+) -> OwnersTurn | None:
     machine = target.machine
     kind, _, name = machine.controller.partition("/") if machine is not None else ("", "", "")
     if machine is None or kind != OWNERS_OWN:
         return None
     found = owners.get(f"{machine.namespace}/{name}", OwnersRules(problem="it is not among the objects that were read"))
     if found.rules is None:
-        return OwnersOwn(owner=machine.controller, problem=found.problem)
-    return OwnersOwn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, known.now))
+        return OwnersTurn(owner=machine.controller, problem=found.problem)
+    return OwnersTurn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, known.now))
 
 
 def _in_flight(known: Known, check: HealthCheck) -> ConcurrencyLimit:

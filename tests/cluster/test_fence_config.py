@@ -9,7 +9,7 @@ import pytest
 
 from activities.cluster.api.paths import CONFIG_MAPS
 from policy.checks.fence_policies import StormRule
-from policy.scan.admission import Because, admit
+from policy.scan.admission import AdmissionRefusal, admit
 from policy.scan.evaluation import evaluate
 from policy.scan.report import ScanReport
 from policy.values.object_refs import Dialect
@@ -76,7 +76,7 @@ async def test_policies_are_followed_by_the_names_that_the_configuration_gives(
     await rewrite(person, a_cluster_config(grace_timeout=5, policies="limit"))
     report = await observe_until(scan, report, lambda report: bool(report.policies.storms))
     assert report.policies.storms == (StormRule(name="limit", percentage=20),)
-    assert reasons(report) == [Because.SCOPE_STORM]
+    assert reasons(report) == [AdmissionRefusal.SCOPE_STORM]
     await rewrite(person, a_policy("limit", percentage=21))
     report = await observe_until(scan, report, lambda report: report.policies.storms[0].percentage == 21)
     assert reasons(report) == [""]
@@ -122,7 +122,7 @@ async def test_a_configuration_that_is_deleted_is_forgotten(api: ApiServer, pers
     await put(person, a_cluster_config(grace_timeout=5, fencing="off"))
     scan = await open_scan()
     report = await observe_until(scan, None, lambda report: bool(report.candidates))
-    assert reasons(report) == [Because.SWITCHED_OFF]
+    assert reasons(report) == [AdmissionRefusal.SWITCHED_OFF]
     await person.delete(f"{MAPS}/fence-cluster-config")
     report = await observe_until(scan, report, lambda report: not report.checks)
     assert (report.candidates, report.policies.switched_off) == ((), ())

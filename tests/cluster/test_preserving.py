@@ -555,6 +555,17 @@ async def test_a_remediation_deletes_no_machine_where_its_last_look_does_not_say
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
+async def test_a_remediation_may_give_up_a_member_of_the_control_plane_that_its_last_look_lets_go(world: Surroundings) -> None:
+    """S15: the look has counted the healthy members. A preservation that hands its machine over has not, and is refused."""
+    await world.has(node(), machine("Failed"))
+    await on_the_node(labels={"node-role.kubernetes.io/control-plane": ""})(world)
+    told = await world.give_up(before=looked(world, LookVerdict.GO))
+    assert told.kept == ""
+    with pytest.raises(ApiError) as gone:
+        await world.machine()
+    assert gone.value.status == 404
+
+
 async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_refuses(world: Surroundings) -> None:
     """S16: no claim, and no note of what it was about to do."""
     await world.has(node(), machine("Failed"))

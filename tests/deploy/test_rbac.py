@@ -26,7 +26,7 @@ from activities.cluster.live.looks import LastLook
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
-from activities.contracts.news import News, Shown, ToldEvent
+from activities.contracts.news import EpisodeSnapshot, News, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest
 from activities.contracts.scan import Refusal, ScanRequest
@@ -489,7 +489,7 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
             started=datetime.now(UTC),
         )
         event = ToldEvent(reason="StepStarted", message=f"state {sequence}")
-        shown = Shown(status=status, sequence=sequence, at=datetime.now(UTC))
+        shown = EpisodeSnapshot(status=status, sequence=sequence, at=datetime.now(UTC))
         await teller.tell_all(target, News(shown=shown, events=(event,)), anyway=False)
     assert await fences.sweep(()) == 1
 

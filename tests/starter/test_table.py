@@ -14,7 +14,7 @@ from rich.console import Console
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import AtRisk, Candidate, NodeAtRisk
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
@@ -147,16 +147,24 @@ def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:
 @pytest.mark.parametrize(
     ("because", "message", "shown"),
     [
-        (Because.RETRY_LATER, "retry 2 of 3, not before 12:01:00", "RetryLater: retry 2 of 3, not before 12:01:00 (1m00s)"),
-        (Because.IN_FLIGHT, "NodeHealthCheck/a lets 2 be remediated at once: n1, n2", "InFlightLimit: NodeHealthCheck/a lets 2"),
         (
-            Because.REPLACEMENT,
+            AdmissionRefusal.RETRY_LATER,
+            "retry 2 of 3, not before 12:01:00",
+            "RetryLater: retry 2 of 3, not before 12:01:00 (1m00s)",
+        ),
+        (
+            AdmissionRefusal.IN_FLIGHT,
+            "NodeHealthCheck/a lets 2 be remediated at once: n1, n2",
+            "InFlightLimit: NodeHealthCheck/a lets 2",
+        ),
+        (
+            AdmissionRefusal.REPLACEMENT,
             "it may be what MachineSet/a has made",
             "ReplacementUnderWay: it may be what MachineSet/a has made",
         ),
     ],
 )
-def test_a_candidate_that_waits_says_for_what(because: Because, message: str, shown: str) -> None:
+def test_a_candidate_that_waits_says_for_what(because: AdmissionRefusal, message: str, shown: str) -> None:
     waiting = Candidate(
         node="node-5", uid="u", check=CHECK, since=NOW, reason="r", message="m", not_before=NOW + timedelta(minutes=1)
     )

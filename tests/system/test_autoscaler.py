@@ -14,7 +14,7 @@ import pytest
 from policy.checks.retries import BACKOFF_ANNOTATION
 from policy.dialects.remediating import AUTOSCALER_PATIENCE_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineDeletion, MachineOptions, Trouble
@@ -85,7 +85,7 @@ async def left_to_the_autoscaler(system: System) -> None:
     async def refused() -> bool:
         found = await system.scanner()
         refusals = found.refused if found is not None else ()
-        return any(each.reason == Because.RETRY_LATER and "autoscaler" in each.message for each in refusals)
+        return any(each.reason == AdmissionRefusal.RETRY_LATER and "autoscaler" in each.message for each in refusals)
 
     await system.until(refused, "the retry is put off for the autoscaler's sake", seconds=40)
 

@@ -13,7 +13,7 @@ import pytest
 
 from policy.episode.messages import Outcome
 from policy.episode.permits import Permit
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from simulator.client import ApiError
 from simulator.objects import JsonObject
 from simulator.resources import LEASES
@@ -138,7 +138,9 @@ async def test_a_missing_template_is_said_and_stops_only_its_own_check(system: S
     async def said() -> bool:
         scanner = await system.scanner()
         refused = scanner.refused if scanner is not None else ()
-        return any(each.node == "node-4" and each.reason == Because.HELD_OFF and ABSENT in each.message for each in refused)
+        return any(
+            each.node == "node-4" and each.reason == AdmissionRefusal.HELD_OFF and ABSENT in each.message for each in refused
+        )
 
     await system.until(said, "the scanner says which template is missing")
 

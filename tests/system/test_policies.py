@@ -17,7 +17,7 @@ import pytest
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from simulator.objects import is_ready, micro_timestamp
 from simulator.resources import LEASES, NAMESPACES, NODES
 from starter import wording
@@ -204,7 +204,9 @@ async def test_while_the_api_is_away_nothing_is_opened_and_afterwards_only_what_
         async def refused_as_stale() -> bool:
             now = await system.scanner()
             return now is not None and any(
-                each.node == SICK and each.reason == Because.STALE_VIEW and "the view of the cluster is stale" in each.message
+                each.node == SICK
+                and each.reason == AdmissionRefusal.STALE_VIEW
+                and "the view of the cluster is stale" in each.message
                 for each in now.refused
             )
 

@@ -19,7 +19,7 @@ from temporalio.client import WorkflowExecution
 
 from policy.episode.messages import EpisodeResult, Outcome
 from policy.objects.scopes import GroupCount
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, is_ready, name_of
 from simulator.resources import NODES, Resource
@@ -149,7 +149,7 @@ async def test_a_rack_that_fails_as_a_whole_is_left_alone_and_the_brake_gives_it
     assert scanner.report is not None
     assert (scanner.permits, scanner.queue) == ((), ())
     assert GroupCount(group=f"{RACK}={FAILED}", nodes=FAILED_SIZE, unresponsive=FAILED_SIZE) in scanner.report.groups
-    assert {refused.reason for refused in scanner.refused} == {Because.SCOPE_STORM}
+    assert {refused.reason for refused in scanner.refused} == {AdmissionRefusal.SCOPE_STORM}
     assert {refused.message for refused in scanner.refused} == {
         "rack=r0: 200 of 200 nodes, 100%, are unresponsive; the policy racks fences below 80%"
     }

@@ -21,7 +21,7 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitState
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
 from starter.client import Nodewarden
@@ -121,7 +121,7 @@ async def test_a_new_scanner_rebuilds_its_table_from_marks_before_it_admits_anyb
     async def refused_for_the_cap() -> bool:
         scanner = await system.scanner()
         refused = scanner.refused if scanner is not None else ()
-        return any(each.node == second and each.reason == Because.CAP and first in each.message for each in refused)
+        return any(each.node == second and each.reason == AdmissionRefusal.CAP and first in each.message for each in refused)
 
     await system.until(refused_for_the_cap, "the second node is refused, because the first one's permit is known")
     line = await permit(system, first)
@@ -381,7 +381,7 @@ async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: Syste
 
         async def sees_a_candidate_and_may_not() -> bool:
             theirs = await rival.warden.scanner_status(system.cluster_name)
-            return any(each.node == LAST and each.reason == Because.NO_CLUSTER_LEASE for each in theirs.refused)
+            return any(each.node == LAST and each.reason == AdmissionRefusal.NO_CLUSTER_LEASE for each in theirs.refused)
 
         await system.until(sees_a_candidate_and_may_not, "the rival sees the sick node and may not act", tolerate=True)
         theirs = await rival.warden.scanner_status(system.cluster_name)

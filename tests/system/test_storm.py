@@ -18,7 +18,7 @@ import pytest
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, Outcome
-from policy.scan.admission import Because
+from policy.scan.admission import AdmissionRefusal
 from simulator.bmc.machine import PowerCommand
 from simulator.objects import is_ready
 from starter import wording
@@ -130,7 +130,7 @@ async def test_when_ten_are_back_the_other_two_are_fenced_one_after_the_other(st
 
     async def the_other_is_refused_for_the_cap() -> bool:
         scanner = await system.scanner()
-        return scanner is not None and any(refused.reason == Because.CAP for refused in scanner.refused)
+        return scanner is not None and any(refused.reason == AdmissionRefusal.CAP for refused in scanner.refused)
 
     await system.until(the_other_is_refused_for_the_cap, "the second waits for the first, and it is said", seconds=40)
     results = [await system.ended(storm.befores[name]) for name in STAY_BROKEN]

@@ -18,10 +18,10 @@ from policy.remediation.control_plane import (
     COMPONENTS,
     ETCD_MEMBER,
     ETCD_POD,
-    Blocked,
+    BlockingRule,
     ControlPlaneMember,
     ControlPlaneView,
-    Taking,
+    MemberFate,
     objection_to,
 )
 from policy.remediation.escalation import EscalationStep, first_step, next_step, timed_out
@@ -31,7 +31,7 @@ from policy.remediation.in_flight import most_at_once
 from policy.remediation.lease import BUFFER, OLD_ANNOTATION, OLD_REMEDIATION, OLD_VALUE, lease_duration, to_be_flagged
 from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, next_turn
 from policy.remediation.strategies import Strategy
-from policy.scan.admission import Because, admit
+from policy.scan.admission import AdmissionRefusal, admit
 from policy.values.thresholds import parse_threshold
 from tests.policy.builders import a_candidate, a_check, a_permit, a_report
 from tests.vectors.objects import NOW, Json, moment, template
@@ -120,13 +120,13 @@ def test_what_holds_a_control_plane_back(given: Json, expect: Json) -> None:
         etcd=tuple(Member(name=f"node-{name}", healthy=name in etcd) for name in names),
     )
     if taken := expect["remediate"]:
-        assert objection_to(plane, taken, Taking.REMOVED) is None
+        assert objection_to(plane, taken, MemberFate.REMOVED) is None
         assert next_turn(None, RetryRules(), NOW).retry == expect["retry_count"]
         plane = replace(plane, in_progress=(taken,))
     for name in expect.get("waiting", given["unhealthy"]):
-        objection = objection_to(plane, name, Taking.REMOVED)
+        objection = objection_to(plane, name, MemberFate.REMOVED)
         assert objection is not None
-        assert objection.rule == expect.get("blocked_by", Blocked.IN_PROGRESS)
+        assert objection.rule == expect.get("blocked_by", BlockingRule.IN_PROGRESS)
 
 
 @pytest.mark.parametrize(("given", "expect"), cases("etcd_transition"))
@@ -158,7 +158,7 @@ def test_how_many_of_a_set_at_once(given: Json, expect: Json) -> None:
     waiting = [replace(a_candidate(each["name"]), in_flight=most) for each in sick if not each["deleting"]]
     admission = admit(a_report(*waiting), under_way, cap=99, now=NOW)
     assert len(admission.admitted) == len(expect["delete"])
-    assert [each.reason for each in admission.refused] == [Because.IN_FLIGHT] * len(expect["defer"])
+    assert [each.reason for each in admission.refused] == [AdmissionRefusal.IN_FLIGHT] * len(expect["defer"])
 
 
 @pytest.mark.parametrize(("given", "expect"), cases("escalation"))

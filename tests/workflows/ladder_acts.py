@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Pinned, RemediationInput
-from policy.remediation.volumes import AttachedVolume, Failure, PodThere
+from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode
 from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows.acting import Acting
@@ -143,7 +143,7 @@ class LadderActs(Acting):
     def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
         if not self.machine.attached.get("vol-a"):
             return contract.FailedVolumes(failure=Failure(refused="that names no volume"), eviction_timeout=timedelta(seconds=30))
-        pod = PodThere(key="demo/database-0", uid="uid-db", volumes=("pvc-a",))
+        pod = PodOnNode(key="demo/database-0", uid="uid-db", volumes=("pvc-a",))
         found = Failure(volumes=(AttachedVolume(name="pvc-a", handle="vol-a"),), mounting=(pod,))
         return contract.FailedVolumes(failure=found, eviction_timeout=timedelta(seconds=30))
 

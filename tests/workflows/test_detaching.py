@@ -15,7 +15,7 @@ from policy.episode.messages import EpisodeResult, Outcome
 from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
-from policy.remediation.volumes import AttachedVolume, Failure, PodThere, detaching
+from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode, detaching
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
 from tests.workflows.world import World, plan
@@ -23,7 +23,7 @@ from workflows.remediation.fencing_step import rebooting
 
 ATTACHED, UNKNOWN = VolumeState.ATTACHED, VolumeState.UNKNOWN
 FAILED = AttachedVolume(name="pvc-1", handle="vol-1")
-POD = PodThere(key="demo/database-0", uid="uid-1", volumes=("pvc-1",))
+POD = PodOnNode(key="demo/database-0", uid="uid-1", volumes=("pvc-1",))
 PERSON = Need(kind=NeedKind.PERSON, reason="its volume can't be reached")
 TOUCHING = {"cordon", "drain", "detach vol-1", "detach vol-2", "detach vol-root", "free-cut-pods", "off", "on"}
 

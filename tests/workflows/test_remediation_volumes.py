@@ -10,14 +10,14 @@ from policy.episode.messages import Outcome
 from policy.fence.plan import PowerDevice
 from policy.fence.power import VolumeState
 from policy.remediation.strategies import Strategy
-from policy.remediation.volumes import AttachedVolume, Failure, PodThere
+from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
 from tests.workflows.remediating import remediated
 from tests.workflows.world import World, plan
 
 DETACH = step(Strategy.DETACH_VOLUMES, 30 * MINUTE)
 INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
-DATABASE = PodThere(key="demo/database-0", uid="uid-1", volumes=("pvc-1",))
+DATABASE = PodOnNode(key="demo/database-0", uid="uid-1", volumes=("pvc-1",))
 VOLUME = AttachedVolume(name="pvc-1", handle="vol-1")
 DETACHING = "isolation.detach-volume"
 TOUCHING = {"cordon", "drain", "detach vol-1", "detach vol-2", "free-cut-pods", "taint", "off", "on"}

@@ -170,7 +170,7 @@ class World:
     """What reached which device."""
     broken: list[str] = field(default_factory=list)
     pin_errors: list[ApplicationError] = field(default_factory=list)
-    shown: list[contract.Shown] = field(default_factory=list)
+    shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.ToldEvent] = field(default_factory=list)
     tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""

@@ -25,7 +25,7 @@ from workflows.episode.conversation import by_a_person
 from workflows.kit import options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import RefusedNode, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
-from workflows.scanner.beside import Beside, Repeated
+from workflows.scanner.beside import BackgroundTasks, Repeated
 from workflows.scanner.granting import Granting
 from workflows.scanner.preserving import Preserving
 from workflows.scanner.repeating import Repeating
@@ -52,7 +52,7 @@ class HealthScanner:
     def __init__(self, request: ScannerInput) -> None:
         state = request.state or ScannerState(started=workflow.now())
         self._input = request
-        self._beside = Beside()
+        self._beside = BackgroundTasks()
         self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
         self._telling = Telling(request.cluster, state.told)
         self._granting = Granting(self._grantor, state, self._beside, self._telling, on_change=self._hear)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.news import News, OffNote, Shown, ToldEvent
+from activities.contracts.news import EpisodeSnapshot, News, OffNote, ToldEvent
 from activities.contracts.target import Target, TargetActivities, TellRequest
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
@@ -99,7 +99,7 @@ class Publisher:
         shown = None
         if self._state.shown is not None and self._state.entered is not None:
             self._state.sequence += 1
-            shown = Shown(
+            shown = EpisodeSnapshot(
                 status=self._state.shown,
                 sequence=self._state.sequence,
                 at=self._state.entered,

@@ -71,7 +71,7 @@ PATH = DeviceWords(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commanded:
+class CommandOutcome:
     """What became of a command: when it had ended at the latest, by the workflow's order, or why the device
     can't be commanded."""
 
@@ -95,18 +95,18 @@ class Devices:
         self._words = words
         self._said = said
 
-    async def command_off(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> Commanded:
+    async def command_off(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> CommandOutcome:
         """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
         read_back: what the device says afterwards is asked for at once."""
         words = self._words
         return await self._command(words.off, device, licensed_until, words.off_act, words.off_step, read_back=read_back)
 
-    async def command_on(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> Commanded:
+    async def command_on(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> CommandOutcome:
         """One on, as an off."""
         words = self._words
         return await self._command(words.on, device, licensed_until, words.on_act, words.on_step, read_back=read_back)
 
-    async def terminate(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+    async def terminate(self, device: PowerDevice, licensed_until: datetime) -> CommandOutcome:
         """Give a cloud machine up, as an off."""
         return await self._command(PowerActivities.terminate, device, licensed_until, "terminate", self._words.off_step)
 
@@ -186,7 +186,7 @@ class Devices:
         step: str,
         *,
         read_back: bool = False,
-    ) -> Commanded:
+    ) -> CommandOutcome:
         config = options.power_command(device.site, self._plan)
         config["summary"] = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
         request = replace(self._request(device, licensed_until), read_back=options.READ_BACK if read_back else timedelta(0))
@@ -203,7 +203,7 @@ class Devices:
                 if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
                     return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
-        commanded = Commanded(ended_at=self._episode.moment(), machine=result.machine)
+        commanded = CommandOutcome(ended_at=self._episode.moment(), machine=result.machine)
         if result.after is None:
             return commanded
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
@@ -214,14 +214,14 @@ class Devices:
         """The latest words of people."""
         return self._episode.held, self._episode.resumed, self._episode.abort_asked
 
-    async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
+    async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> CommandOutcome:
         """An unclear command has been waited out when this returns; a clear failure is answered."""
         if await self._episode.wait_out(act, device.endpoint, error):
-            return Commanded(ended_at=self._episode.moment(), unclear=True)
+            return CommandOutcome(ended_at=self._episode.moment(), unclear=True)
         interrupt = interrupt_for(error, device.endpoint)
         if not isinstance(interrupt, StepFailed | Hopeless):
             raise interrupt from error  # not about this device alone: another one would be as wrong
-        return Commanded(ended_at=self._episode.moment(), failed=interrupt)
+        return CommandOutcome(ended_at=self._episode.moment(), failed=interrupt)
 
     def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
         return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)

@@ -74,7 +74,7 @@ class RefusedNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationTold:
+class PreservationNotice:
     """What was last told of a machine, and when."""
 
     victim: str
@@ -104,7 +104,7 @@ class ScannerState:
     attempts: tuple[Attempts, ...] = ()
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
-    preservations: tuple[PreservationTold, ...] = ()
+    preservations: tuple[PreservationNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class RemediationTarget:
 
     @property
     def memory(self) -> str:
-        """What the target, and whoever replaces it, is to remember. A control plane of Cluster API remembers by itself."""
+        """What the target and its successor are to remember. A control plane of Cluster API remembers by itself."""
         if self.pin.owner.startswith(KCP):
             return ""
         machine = self.pin.machine

@@ -12,7 +12,7 @@ from typing import Any
 from temporalio import workflow
 
 
-class Beside:
+class BackgroundTasks:
     """Tasks of one scanner. What one of them raises is raised by the scan, at once (`failed`, `reap`)."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Beside:
 class Repeated:
     """Work that is done once at a time: whoever asks meanwhile has it done once more, with what is known by then."""
 
-    def __init__(self, beside: Beside, work: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, beside: BackgroundTasks, work: Callable[[], Awaitable[None]]) -> None:
         self._beside = beside
         self._work = work
         self._asked = self._busy = self._ending = False

@@ -20,11 +20,11 @@ from activities.errors import error_message
 from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
-from policy.scan.admission import Because, admit, answer_request, control_plane_guard, orphans
+from policy.scan.admission import AdmissionRefusal, admit, answer_request, control_plane_guard, orphans
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
 from workflows.kit.messages import ScannerState
-from workflows.scanner.beside import Beside
+from workflows.scanner.beside import BackgroundTasks
 from workflows.scanner.holders import Holders
 from workflows.scanner.holding_off import HoldingOff
 from workflows.scanner.permit_table import PermitTable
@@ -40,7 +40,7 @@ class Granting:
     """
 
     def __init__(
-        self, grantor: Grantor, state: ScannerState, beside: Beside, telling: Telling, *, on_change: Callable[[], None]
+        self, grantor: Grantor, state: ScannerState, beside: BackgroundTasks, telling: Telling, *, on_change: Callable[[], None]
     ) -> None:
         self._grantor = grantor
         self._beside = beside
@@ -111,7 +111,7 @@ class Granting:
         self.refusals = tuple(
             Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
             for refused in admission.refused
-            if refused.reason is not Because.IN_HAND
+            if refused.reason is not AdmissionRefusal.IN_HAND
         )
         self.due = admission.again
         reserve = self._reserving

@@ -16,7 +16,7 @@ from activities.contracts.preservation import PreservationStarts, PreserveReques
 from activities.errors import error_message
 from policy.scan.report import ScanReport
 from workflows.kit import options
-from workflows.kit.messages import PreservationTold
+from workflows.kit.messages import PreservationNotice
 
 TELL_AGAIN = timedelta(minutes=1)
 
@@ -24,13 +24,13 @@ TELL_AGAIN = timedelta(minutes=1)
 class Preserving:
     """One per scanner; its state is carried over by it."""
 
-    def __init__(self, cluster: str, told: Iterable[PreservationTold] = ()) -> None:
+    def __init__(self, cluster: str, told: Iterable[PreservationNotice] = ()) -> None:
         self._cluster = cluster
         self._told = {each.victim: each for each in told}
         self.problem = ""
 
     @property
-    def told(self) -> tuple[PreservationTold, ...]:
+    def told(self) -> tuple[PreservationNotice, ...]:
         """What was last told of which machine; bounded, as a report is."""
         return tuple(self._told.values())
 
@@ -59,4 +59,4 @@ class Preserving:
             self.problem = f"preservations can't be begun: {error_message(error)}"
             return
         self.problem = ""
-        self._told |= {need.victim: PreservationTold(victim=need.victim, stamp=need.stamp, at=now) for need in due}
+        self._told |= {need.victim: PreservationNotice(victim=need.victim, stamp=need.stamp, at=now) for need in due}

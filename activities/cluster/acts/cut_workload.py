@@ -24,14 +24,14 @@ a shared mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BehindCut:
+class CutWorkload:
     """The pods whose every volume is cut, and the names of the cut PersistentVolumes among all that are in use."""
 
     pods: tuple[Pod, ...]
     volumes: frozenset[str]
 
 
-async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage: CutStorage) -> BehindCut:
+async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage: CutStorage) -> CutWorkload:
     """Trace every claim of these pods to its volume (live)."""
     pods = tuple(pods)
     claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
@@ -45,7 +45,7 @@ async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage
         used = [of_claim[pod.metadata.namespace, claim] for claim in pod.claims]
         if used and all(name in cut for name in used) and set(pod.volume_sources) <= HARMLESS:
             eligible.append(pod)
-    return BehindCut(pods=tuple(eligible), volumes=cut)
+    return CutWorkload(pods=tuple(eligible), volumes=cut)
 
 
 async def _is_cut(connection: ClusterConnection, name: str, storage: CutStorage) -> bool:

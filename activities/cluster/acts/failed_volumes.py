@@ -29,7 +29,7 @@ from policy.objects.nodes import READY
 from policy.remediation.volumes import (
     EVICTION_TIMEOUT,
     AttachedVolume,
-    PodThere,
+    PodOnNode,
     VolumeMessage,
     find_failure,
     read_volume_template,
@@ -133,13 +133,13 @@ class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
             return None
         return AttachedVolume(name=name, handle=_handle(document.get("spec") or {}))
 
-    async def _pods(self, node: str) -> list[PodThere]:
+    async def _pods(self, node: str) -> list[PodOnNode]:
         pods = [pod for pod in await read_pods(self._connection, node) if not pod.finished]
         return list(await asyncio.gather(*(self._there(pod) for pod in pods)))
 
-    async def _there(self, pod: Pod) -> PodThere:
+    async def _there(self, pod: Pod) -> PodOnNode:
         used = await volumes_of(self._connection, [pod])
-        return PodThere(key=pod.key, uid=pod.metadata.uid, volumes=tuple(sorted(used.names)), stays=pod.belongs_to_node)
+        return PodOnNode(key=pod.key, uid=pod.metadata.uid, volumes=tuple(sorted(used.names)), stays=pod.belongs_to_node)
 
 
 def _conditions(node: LiveNode, tells: Callable[[str, str], bool]) -> Iterable[VolumeMessage]:

@@ -69,7 +69,7 @@ class Intake:
         self.ledger.follow(source.policies)
 
     def put_config_map(self, name: str, obj: JsonObject | None) -> None:
-        """A ConfigMap of the node-fencing proposal, None for one that is gone; what else is called so is nobody's business.
+        """A ConfigMap of the node-fencing proposal, None for one that is gone; any other ConfigMap of such a name is ignored.
 
         The cluster's configuration and its policies are one: where any of it can't be used, the health check that it is counts
         as a bad one, and nothing new is begun under any.

@@ -31,11 +31,11 @@ from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadClu
 from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard
 from policy.remediation.control_plane import (
-    Blocked,
+    BlockingRule,
     ControlPlaneObjection,
     ControlPlaneView,
+    MemberFate,
     StaticPod,
-    Taking,
     component_of,
     is_of_openshift,
     members_from_machines,
@@ -63,7 +63,7 @@ class TakenMember:
 
 
 async def objection_now(
-    nodes: ClusterConnection, machines: ClusterConnection, member: TakenMember, taking: Taking
+    nodes: ClusterConnection, machines: ClusterConnection, member: TakenMember, taking: MemberFate
 ) -> ControlPlaneObjection | None:
     """Why that member may not be taken at this moment, None where it may. What can't be read is raised, never taken for well."""
     (seen, pods, owners), cluster = await asyncio.gather(
@@ -149,7 +149,7 @@ async def _of_openshift(
     guards = {str((pod.get("spec") or {}).get("nodeName") or ""): _ready(pod) for pod in theirs if is_guard(pod)}
     guard = EtcdGuard(known=True, disruptions_allowed=allowances, guards=guards)
     why = guard.objection(member.node.name)
-    return ControlPlaneObjection(rule=Blocked.QUORUM, why=why) if why else None
+    return ControlPlaneObjection(rule=BlockingRule.QUORUM, why=why) if why else None
 
 
 def _is_openshift(pods: list[JsonObject], node: NodeView) -> bool:

@@ -464,7 +464,7 @@ def _of_control_plane(needed: control_plane.ControlPlaneObjection | None) -> Obj
     """What may pass is waited for; that there is no other member is final."""
     if needed is None:
         return None
-    final = needed.rule is control_plane.Blocked.LAST_MEMBER
+    final = needed.rule is control_plane.BlockingRule.LAST_MEMBER
     words = f"the control plane can't do without it: {needed.why}"
     return Objection(rule="control plane", words=words, weight=Weight.VETOED if final else Weight.NOT_LICENSED)
 

@@ -1,7 +1,7 @@
 """What a workflow's input says of its need, as far as it is believed: anybody may start one, and what he writes into it is data.
 
 A person may want a node acted on, and a scanner says which check or which object does. Each of these is judged again by every
-last look, on live objects. What would switch a look off, or stand for somebody else's word, is settled here, at the pin.
+last look, on live objects. This module settles, at the pin, what would switch a look off or stand for somebody else's word.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
 from activities.cluster.report.attending import Attending
-from policy.scan.data_at_risk import DataAtRisk, PodStay, Warned, patience_of
+from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
 
@@ -87,7 +87,7 @@ class RiskKeeping(Attending):
         stays = [_stay(pod) for pod in pods if not pod.finished]
         self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
 
-    async def _tell(self, warned: Warned, counter: MetricCounter) -> None:
+    async def _tell(self, warned: DataAtRiskWarning, counter: MetricCounter) -> None:
         """The metric counts whatever becomes of the Event; what another worker has told is counted there."""
         now = self._clock()
         try:
@@ -115,7 +115,7 @@ def _stay(pod: Pod) -> PodStay:
     )
 
 
-def _happening(warned: Warned) -> Happening:
+def _happening(warned: DataAtRiskWarning) -> Happening:
     return Happening(
         about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=warned.node),
         uid=warned.uid,
@@ -126,7 +126,7 @@ def _happening(warned: Warned) -> Happening:
     )
 
 
-def _message(warned: Warned) -> str:
+def _message(warned: DataAtRiskWarning) -> str:
     several = warned.volumes != 1
     return (
         f"{warned.volumes} volume{'s are' if several else ' is'} attached, and the node, not Ready since {written(warned.since)},"

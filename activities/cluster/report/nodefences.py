@@ -21,7 +21,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODE_FENCES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
-from activities.contracts.news import Shown
+from activities.contracts.news import EpisodeSnapshot
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
@@ -35,7 +35,7 @@ OURS = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 KEPT_FOR = timedelta(hours=1)
 NOT_SERVED_SECONDS = 600.0
-"""How long a kind that the server does not know, or does not let us write, is not asked for again."""
+"""For this long we do not ask again for a kind that the server does not know or does not let us write."""
 
 SWEEP_SECONDS = 300.0
 ABANDONED_AFTER = timedelta(days=1)
@@ -56,7 +56,7 @@ class NodeFences:
         """The objects as they were last read or written."""
         self._not_before = self._sweep_not_before = float("-inf")
 
-    async def show(self, target: Target, shown: Shown) -> bool:
+    async def show(self, target: Target, shown: EpisodeSnapshot) -> bool:
         """Write this state, unless a newer one stands there. Whether something was written."""
         if self._not_served():
             return False
@@ -101,7 +101,7 @@ class NodeFences:
             log.warning("NodeFences can't be looked through: %s", error.message)
         return 0
 
-    async def _write(self, name: str, target: Target, shown: Shown) -> bool:
+    async def _write(self, name: str, target: Target, shown: EpisodeSnapshot) -> bool:
         body = self._document(name, target, shown)
         copies = [copy] if (copy := self._seen.get(name)) is not None else []
 
@@ -153,7 +153,7 @@ class NodeFences:
         updated = _moment(fence, "updatedAt")
         return updated is not None and updated + ABANDONED_AFTER <= now and fence.get("node") not in held
 
-    def _document(self, name: str, target: Target, shown: Shown) -> JsonObject:
+    def _document(self, name: str, target: Target, shown: EpisodeSnapshot) -> JsonObject:
         status = shown.status
         ended = status.phase is Phase.FINAL
         fields = {
@@ -204,7 +204,7 @@ def _is_foreign(fence: JsonObject) -> bool:
     return any(labels.get(key) != value for key, value in MANAGED_BY.items())
 
 
-def _is_newer(fence: JsonObject, target: Target, shown: Shown) -> bool:
+def _is_newer(fence: JsonObject, target: Target, shown: EpisodeSnapshot) -> bool:
     """Whether what stands there is at least as new. A run that was reset counts anew and is the only one that is open."""
     if fence.get("incident") != shown.status.incident:
         started = _moment(fence, "startedAt")

@@ -55,7 +55,7 @@ schema comes without a word, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class DroppedFields:
     """Fields of a status that the server did not keep. of: uid, generation and version of the check at that time."""
 
     names: frozenset[str]
@@ -79,7 +79,7 @@ class Publishing(Attending):
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
-        self._dropped: dict[str, Dropped] = {}
+        self._dropped: dict[str, DroppedFields] = {}
         self._machine_conditions = MachineConditions(view.machines_connection, clock=clock, tell=self._tell)
         self._told: object = None
         self._not_before = float("-inf")
@@ -259,7 +259,7 @@ class Publishing(Attending):
         dropped = {name for name, value in change.patch["status"].items() if value and name not in stands}
         if dropped:
             names = self._known_as_dropped(report) | dropped
-            self._dropped[report.ref.key] = Dropped(names=names, of=_as_written(report), until=self._clock() + DROPPED_FOR)
+            self._dropped[report.ref.key] = DroppedFields(names=names, of=_as_written(report), until=self._clock() + DROPPED_FOR)
 
     async def _tell(self, happening: Happening, *, once: bool = False) -> str:
         """Tell it; what failed, or ""."""

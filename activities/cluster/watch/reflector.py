@@ -141,7 +141,7 @@ class Reflector(Generic[T]):
         return 0.0 if self._vanished_at is None else asyncio.get_running_loop().time() - self._vanished_at
 
     def follows(self, server: ClusterConnection, definition: str) -> bool:
-        """Whether that definition on that server, by its name, is of what is followed here."""
+        """Whether the definition of that name, on that server, defines the kind that this copy follows."""
         group = self.resource.api_version.rpartition("/")[0]
         return server is self._connection and definition == f"{self.resource.plural}.{group}"
 

@@ -26,7 +26,7 @@ from activities.power.processes import child_process
 from activities.power.processes.child_process import Ended
 from policy.episode.messages import Reading
 from policy.fence.drivers import fence_agents
-from policy.fence.drivers.agent_metadata import AgentMetadata, Fitting, fitted
+from policy.fence.drivers.agent_metadata import AcceptedParameters, AgentMetadata, fitted
 from policy.fence.drivers.agent_parameters import FILES, canonical_name, refusal
 from policy.fence.power import PowerCapability, PowerState
 
@@ -161,7 +161,7 @@ class _Act:
     operation: str
     deadline: Deadline
     found: InstalledAgent
-    fitting: Fitting
+    fitting: AcceptedParameters
 
     @property
     def metadata(self) -> AgentMetadata:

@@ -45,7 +45,7 @@ def read_event_log(get: Get, excerpt: Callable[[object], str], holders: list[str
 
 def _logs(get: Get, holder: str) -> Iterator[str]:
     """The paths of the entries of each log there."""
-    services = get(resources.Logged, holder).log_services
+    services = get(resources.LogHolder, holder).log_services
     if not services:
         return
     for path in _links(get(resources.Collection, services).members):

@@ -59,7 +59,7 @@ class Manager(base.ResourceBase):  # type: ignore[misc]
     firmware = base.Field("FirmwareVersion")
 
 
-class Logged(base.ResourceBase):  # type: ignore[misc]
+class LogHolder(base.ResourceBase):  # type: ignore[misc]
     """Whoever may keep logs: a system, or its manager."""
 
     log_services = base.Field(["LogServices", "@odata.id"], default=None)

@@ -16,8 +16,8 @@ from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
     HEALTHY,
     RECOVERS,
+    FailingCondition,
     Health,
-    Offence,
     Standing,
     Verdict,
     by_conditions,
@@ -124,7 +124,7 @@ class ClusterApiRules:
         )
 
     def _node(
-        self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, of_node: list[Offence], now: datetime
+        self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, of_node: list[FailingCondition], now: datetime
     ) -> tuple[str, list[str], Verdict | None]:
         """What is wrong with the Node, and where it is only awaited, the verdict that says so."""
         if target.node is not None:
@@ -185,7 +185,7 @@ def _earliest(moments: list[datetime | None]) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _said(subject: str, offence: Offence) -> str:
+def _said(subject: str, offence: FailingCondition) -> str:
     condition = offence.condition
     return (
         f"Condition {condition.type} on {subject} is reporting status {condition.status} with reason {condition.reason} "

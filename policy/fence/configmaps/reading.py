@@ -53,7 +53,7 @@ _SITE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
+class EffectiveObject:
     """The object that holds. holder None: the built-in configuration."""
 
     source: Source
@@ -70,7 +70,7 @@ class Winner:
         return self.holder.subject if self.holder is not None else "the default fence configuration"
 
 
-def winner_for(node: NodeView, shelf: Shelf, findings: Findings) -> Winner:
+def winner_for(node: NodeView, shelf: Shelf, findings: Findings) -> EffectiveObject:
     """The first of node, type and default that is there (S11)."""
     newer, older = (shelf.config_map(name) for name in (f"{PREFIX}node-{node.name}", f"{PREFIX}{node.name}"))
     if older is not None and not _is_of_node(older, node):
@@ -78,18 +78,18 @@ def winner_for(node: NodeView, shelf: Shelf, findings: Findings) -> Winner:
     if newer is not None and older is not None:
         findings.warn(older.subject, "metadata.name", f"is not used: {newer.name} holds for Node/{node.name}")
     if (own := newer or older) is not None:
-        return Winner(source=Source.NODE, holder=own)
+        return EffectiveObject(source=Source.NODE, holder=own)
     kind = node.labels.get(TYPE_LABEL, "")
     if kind and (of_type := shelf.config_map(f"{PREFIX}type-{kind.lower()}")) is not None:
-        return Winner(source=Source.TYPE, holder=of_type)
-    return Winner(source=Source.DEFAULT, holder=shelf.config_map(f"{PREFIX}{DEFAULT_NAME}"))
+        return EffectiveObject(source=Source.TYPE, holder=of_type)
+    return EffectiveObject(source=Source.DEFAULT, holder=shelf.config_map(f"{PREFIX}{DEFAULT_NAME}"))
 
 
 def read_config_maps(node: NodeView, shelf: Shelf) -> FenceConfig:
     """What holds for the node, with all that is wrong with it. Of worth only when the shelf wants nothing more."""
     findings = Findings()
     cluster = read_cluster_config(_looked_up(shelf, NAME, findings), findings)
-    winner = Winner(source=Source.DEFAULT)
+    winner = EffectiveObject(source=Source.DEFAULT)
     steps: dict[FenceStep, tuple[Method, ...]] = {}
     with findings.collecting():
         winner = winner_for(node, shelf, findings)
@@ -125,7 +125,7 @@ def _is_of_node(found: ConfigMap, node: NodeView) -> bool:
     return "node_name" in lines and lines["node_name"].value == node.name
 
 
-def _steps(winner: Winner, node: NodeView, findings: Findings) -> dict[FenceStep, tuple[list[str], tuple[str, str]]]:
+def _steps(winner: EffectiveObject, node: NodeView, findings: Findings) -> dict[FenceStep, tuple[list[str], tuple[str, str]]]:
     """The names in each step, and the place that they stand at. A step that is not written is empty."""
     if winner.holder is None:
         return {step: ([name], (winner.subject, step.value)) for step, name in BUILT_IN.items()}
@@ -167,7 +167,9 @@ def _names(line: Line, node: NodeView) -> list[str]:
 class _Methods:
     """Reads the methods of all steps for one node."""
 
-    def __init__(self, node: NodeView, shelf: Shelf, findings: Findings, *, winner: Winner, common: Mapping[str, Line]) -> None:
+    def __init__(
+        self, node: NodeView, shelf: Shelf, findings: Findings, *, winner: EffectiveObject, common: Mapping[str, Line]
+    ) -> None:
         self._node = node
         self._shelf = shelf
         self._findings = findings

@@ -44,14 +44,14 @@ class AgentMetadata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
+class AcceptedParameters:
     """Parameters as the agent takes them, and what was left out, for people."""
 
     values: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
 
-def fitted(metadata: AgentMetadata, given: Mapping[str, str]) -> Fitting:
+def fitted(metadata: AgentMetadata, given: Mapping[str, str]) -> AcceptedParameters:
     """The parameters that an agent is handed. Raises ParameterError; a credential's value is in no message (S12)."""
     values: dict[str, str] = {}
     unknown: list[str] = []
@@ -68,7 +68,7 @@ def fitted(metadata: AgentMetadata, given: Mapping[str, str]) -> Fitting:
         if parameter.required and parameter.default is None and name not in values and name != "action":
             raise ParameterError(name, f"is required by {metadata.agent}, got nothing")
     warnings = (f"{metadata.agent} knows no {', '.join(sorted(unknown))}: left out",) if unknown else ()
-    return Fitting(values=values, warnings=warnings)
+    return AcceptedParameters(values=values, warnings=warnings)
 
 
 def _taken(key: str, parameter: AgentParameter, value: str) -> str | None:

@@ -17,7 +17,7 @@ from activities.cluster.acts.news import ClusterRepetitions
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
-from activities.contracts.news import News, RepetitionRequest, Shown, ToldEvent
+from activities.contracts.news import EpisodeSnapshot, News, RepetitionRequest, ToldEvent
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import TellRequest
 from activities.errors import ErrorType
@@ -60,7 +60,7 @@ class Mirrored:
             try_number=3,
         )
         target, events = named.pop("target", None) or await self.world.pinned(), named.pop("events", ())
-        shown = Shown(status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",))
+        shown = EpisodeSnapshot(status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",))
         return TellRequest(target=target, news=News(shown=replace(shown, **named), events=events))
 
     async def show(self, *args: Any, **fields: Any) -> None:
@@ -77,7 +77,7 @@ class Mirrored:
         return sorted((each["involvedObject"]["kind"], each["reason"], each["type"]) for each in found)
 
 
-def shown_of(request: TellRequest) -> Shown:
+def shown_of(request: TellRequest) -> EpisodeSnapshot:
     assert request.news.shown is not None
     return request.news.shown
 

@@ -25,7 +25,7 @@ from policy.checks.fence_policies import (
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import Condition, NodeView
-from policy.scan.admission import Because, admit, answer_request, room_in_scopes
+from policy.scan.admission import AdmissionRefusal, admit, answer_request, room_in_scopes
 from policy.scan.report import MAXIMUM_CANDIDATES, ScanReport
 from tests.policy.builders import NOW, a_candidate, a_permit, a_report, ago, seen
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
@@ -66,7 +66,7 @@ def test_a_rack_at_the_percentage_is_left_alone_and_the_others_are_not() -> None
     report = scan(sick(racks(2, 5), "r0-0", "r0-1", "r1-0"), FencePolicies(storms=(STORM,)))
     admission = admit(report, (), cap=5, now=NOW)
     assert [each.node for each in admission.admitted] == ["r1-0"]
-    assert {each.reason for each in admission.refused} == {Because.SCOPE_STORM}
+    assert {each.reason for each in admission.refused} == {AdmissionRefusal.SCOPE_STORM}
     assert admission.refused[0].message == (f"{RACK}=r0: 2 of 5 nodes, 40%, are unresponsive; the policy racks fences below 40%")
 
 
@@ -74,7 +74,7 @@ def test_nodes_that_no_check_covers_count_in_their_scope_too() -> None:
     """S17: what is unresponsive is unresponsive, whoever is to act on it."""
     bystanders = [replace(in_rack(f"db-{each}", "r0", "Unknown"), labels={RACK: "r0"}) for each in range(2)]
     report = scan(sick([*racks(1, 3), *bystanders], "r0-0"), FencePolicies(storms=(replace(STORM, percentage=60),)))
-    assert answers(report) == {"r0-0": Because.SCOPE_STORM}
+    assert answers(report) == {"r0-0": AdmissionRefusal.SCOPE_STORM}
 
 
 def test_a_group_that_was_not_counted_may_be_in_a_storm() -> None:
@@ -82,7 +82,7 @@ def test_a_group_that_was_not_counted_may_be_in_a_storm() -> None:
     policies = FencePolicies(storms=(STORM,))
     for groups in ((f"{RACK}=r9",), ()):
         report = a_report(a_candidate("a", groups=groups), policies=policies)
-        assert answers(report) == {"a": Because.SCOPE_STORM}
+        assert answers(report) == {"a": AdmissionRefusal.SCOPE_STORM}
 
 
 def test_candidates_of_a_storm_take_no_places_on_the_list() -> None:
@@ -110,7 +110,7 @@ def test_a_request_by_hand_is_refused_in_a_storm_of_its_rack_and_granted_elsewhe
 def test_a_holder_of_an_unknown_rack_may_be_in_any() -> None:
     """S14: its line was taken in from an open episode, and its Node is gone."""
     report = scan(sick(racks(2, 4), "r0-0"), FencePolicies(caps=(ONE_PER_RACK,)))
-    assert answers(report, a_permit("stranger")) == {"r0-0": Because.SCOPE_CAP}
+    assert answers(report, a_permit("stranger")) == {"r0-0": AdmissionRefusal.SCOPE_CAP}
     assert not room_in_scopes(report, [a_permit("stranger")], "r0-0")
     assert room_in_scopes(report, [a_permit("stranger", PermitState.PARKED)], "r0-0")
 
@@ -126,8 +126,8 @@ def test_a_request_waits_for_its_rack() -> None:
 
 def test_the_clusters_own_cap_goes_before_the_scanners() -> None:
     report = scan(sick(racks(1, 9), "r0-0", "r0-1", "r0-2"), FencePolicies(cap=2))
-    assert sorted(answers(report, cap=1).values()) == ["", "", Because.CAP]
-    assert sorted(answers(report, cap=9).values()) == ["", "", Because.CAP]
+    assert sorted(answers(report, cap=1).values()) == ["", "", AdmissionRefusal.CAP]
+    assert sorted(answers(report, cap=9).values()) == ["", "", AdmissionRefusal.CAP]
 
 
 def test_a_rack_that_has_been_ill_for_longest_does_not_take_every_place_on_the_list() -> None:
@@ -146,7 +146,7 @@ def test_nothing_new_is_fenced_while_fencing_is_switched_off() -> None:
     report = scan(sick(racks(1, 9), "r0-0"), FencePolicies(switched_off=("fencing=off in it",)), watching=("r0-1",))
     admission = admit(report, (), cap=1, now=NOW)
     assert [(each.reason, each.message) for each in admission.refused] == [
-        (Because.SWITCHED_OFF, "fencing is switched off: fencing=off in it")
+        (AdmissionRefusal.SWITCHED_OFF, "fencing is switched off: fencing=off in it")
     ]
     assert answer_request(report, (), a_request("r0-1"), cap=1).decision is PermitDecision.REFUSED
 
@@ -154,7 +154,7 @@ def test_nothing_new_is_fenced_while_fencing_is_switched_off() -> None:
 def test_policies_that_cannot_be_used_stop_everything_new() -> None:
     """S17: a brake that people think they have is worth more than an episode."""
     report = scan(sick(racks(1, 4), "r0-0"), FencePolicies(problem="policies: there is no ConfigMap"), watching=("r0-1",))
-    assert answers(report) == {"r0-0": Because.BAD_POLICIES}
+    assert answers(report) == {"r0-0": AdmissionRefusal.BAD_POLICIES}
     assert answer_request(report, (), a_request("r0-1"), cap=1).decision is PermitDecision.REFUSED
 
 
@@ -168,7 +168,7 @@ def test_a_node_that_has_lost_its_storage_is_left_alone_where_the_policy_says_so
     nodes = without_storage(sick(racks(1, 4), "r0-0", "r0-1"), "r0-0")
     assert answers(scan(nodes, FencePolicies())) == {"r0-0": "", "r0-1": ""}
     report = scan(nodes, FencePolicies(skip_lost_storage=True))
-    assert answers(report) == {"r0-0": Because.NOT_CARRIED_OUT, "r0-1": ""}
+    assert answers(report) == {"r0-0": AdmissionRefusal.NOT_CARRIED_OUT, "r0-1": ""}
     assert "its condition StorageUnreachable is True" in admit(report, (), cap=5, now=NOW).refused[0].message
 
 
@@ -177,7 +177,7 @@ def test_nothing_is_fenced_while_the_storage_itself_fails() -> None:
     policies = FencePolicies(storage_percentage=50)
     assert answers(scan(without_storage(nodes, "r0-0"), policies)) == {"r0-3": ""}
     report = scan(without_storage(nodes, "r0-0", "r0-1"), policies)
-    assert answers(report) == {"r0-3": Because.STORAGE_DOWN}
+    assert answers(report) == {"r0-3": AdmissionRefusal.STORAGE_DOWN}
     assert "2 of 4 nodes have lost their storage, at or above 50%" in admit(report, (), cap=5, now=NOW).refused[0].message
 
 
@@ -185,7 +185,7 @@ def test_a_node_that_was_just_switched_on_is_not_switched_off_again() -> None:
     policies = FencePolicies(quiet_time=timedelta(minutes=3))
     report = scan(sick(racks(1, 4), "r0-0", "r0-1"), policies)
     lately = [PowerMoment(node="r0-0", on=True, at=ago(60))]
-    assert answers(report, power=lately) == {"r0-0": Because.QUIET_TIME, "r0-1": ""}
+    assert answers(report, power=lately) == {"r0-0": AdmissionRefusal.QUIET_TIME, "r0-1": ""}
     assert admit(report, (), cap=5, now=NOW, power=lately).refused[0].message.endswith("left alone for another 2m")
     assert answers(report, power=[replace(lately[0], at=ago(180))]) == {"r0-0": "", "r0-1": ""}
     assert answers(report, power=[replace(lately[0], on=False)]) == {"r0-0": "", "r0-1": ""}

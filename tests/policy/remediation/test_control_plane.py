@@ -18,12 +18,12 @@ from policy.remediation.control_plane import (
     ETCD_MEMBER,
     ETCD_POD,
     IN_PROGRESS_ANNOTATION,
-    Blocked,
+    BlockingRule,
     Component,
     ControlPlaneMember,
     ControlPlaneView,
+    MemberFate,
     StaticPod,
-    Taking,
     begun_by_owner,
     component_of,
     members_from_machines,
@@ -39,7 +39,7 @@ from tests.policy.builders import NOW, a_node
 
 ALL = frozenset({ETCD_MEMBER, ETCD_POD, *COMPONENTS})
 CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
-REMOVED, STOPPED = Taking.REMOVED, Taking.STOPPED
+REMOVED, STOPPED = MemberFate.REMOVED, MemberFate.STOPPED
 
 
 def member(name: str, *, well: bool = True, **fields: object) -> ControlPlaneMember:
@@ -58,7 +58,7 @@ def plane(*members: ControlPlaneMember, **fields: object) -> ControlPlaneView:
     return ControlPlaneView(members=members, **{"etcd": voters, "replicas": len(members)} | fields)  # type: ignore[arg-type]
 
 
-def blocked(view: ControlPlaneView, name: str, taking: Taking = REMOVED) -> Blocked | None:
+def blocked(view: ControlPlaneView, name: str, taking: MemberFate = REMOVED) -> BlockingRule | None:
     objection = objection_to(view, name, taking)
     assert objection is None or objection.why
     return objection.rule if objection else None
@@ -72,23 +72,33 @@ SECOND, THIRD = member("m2"), member("m3")
     ("view", "name", "removed", "stopped"),
     [
         pytest.param(plane(SICK, SECOND, THIRD), "m1", None, None, id="the failed one of three"),
-        pytest.param(plane(SICK, member("m2", well=False), THIRD), "m1", Blocked.QUORUM, Blocked.QUORUM, id="one of two failed"),
-        pytest.param(plane(SICK, SECOND), "m1", None, Blocked.QUORUM, id="the failed one of two: stopped it goes on counting"),
-        pytest.param(plane(SICK, SECOND), "m2", Blocked.NO_API_SERVER, Blocked.NO_API_SERVER, id="the well one of two"),
         pytest.param(
-            plane(member("m1", true=ALL - {ETCD_MEMBER}), SECOND), "m2", Blocked.QUORUM, Blocked.QUORUM, id="the one of etcd"
+            plane(SICK, member("m2", well=False), THIRD), "m1", BlockingRule.QUORUM, BlockingRule.QUORUM, id="one of two failed"
+        ),
+        pytest.param(
+            plane(SICK, SECOND), "m1", None, BlockingRule.QUORUM, id="the failed one of two: stopped it goes on counting"
+        ),
+        pytest.param(plane(SICK, SECOND), "m2", BlockingRule.NO_API_SERVER, BlockingRule.NO_API_SERVER, id="the well one of two"),
+        pytest.param(
+            plane(member("m1", true=ALL - {ETCD_MEMBER}), SECOND),
+            "m2",
+            BlockingRule.QUORUM,
+            BlockingRule.QUORUM,
+            id="the one of etcd",
         ),
         pytest.param(
             plane(SICK, SECOND, etcd=(etcd.Member(name="m2", healthy=True),)), "m1", None, None, id="etcd does not list it"
         ),
-        pytest.param(plane(SICK), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="alone"),
-        pytest.param(plane(WELL), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="alone and well"),
-        pytest.param(plane(SICK, SECOND, replicas=1), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="to be alone"),
-        pytest.param(plane(WELL, SECOND, replicas=1), "m1", Blocked.LAST_MEMBER, Blocked.LAST_MEMBER, id="to be alone and well"),
+        pytest.param(plane(SICK), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="alone"),
+        pytest.param(plane(WELL), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="alone and well"),
+        pytest.param(plane(SICK, SECOND, replicas=1), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="to be alone"),
+        pytest.param(
+            plane(WELL, SECOND, replicas=1), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="to be alone and well"
+        ),
     ],
 )
 def test_a_member_is_taken_where_the_others_are_a_quorum_without_it(
-    view: ControlPlaneView, name: str, removed: Blocked | None, stopped: Blocked | None
+    view: ControlPlaneView, name: str, removed: BlockingRule | None, stopped: BlockingRule | None
 ) -> None:
     """S15: where a quorum is lost already, to take a second one would only make it certain."""
     assert (blocked(view, name, REMOVED), blocked(view, name, STOPPED)) == (removed, stopped)
@@ -98,31 +108,31 @@ def test_before_it_is_initialized_there_is_nothing_to_protect() -> None:
     """Its first machine may be the one that fails: nobody else could be its quorum."""
     alone = plane(member("m1", well=False), initialized=False, etcd=None)
     assert blocked(alone, "m1") is None
-    assert blocked(replace(alone, initialized=True), "m1") is Blocked.LAST_MEMBER
-    assert blocked(replace(alone, upgrade="v1.35.0"), "m1") is Blocked.UPGRADE_PENDING
-    assert blocked(replace(alone, in_progress=("m0",)), "m1") is Blocked.IN_PROGRESS
+    assert blocked(replace(alone, initialized=True), "m1") is BlockingRule.LAST_MEMBER
+    assert blocked(replace(alone, upgrade="v1.35.0"), "m1") is BlockingRule.UPGRADE_PENDING
+    assert blocked(replace(alone, in_progress=("m0",)), "m1") is BlockingRule.IN_PROGRESS
 
 
 def test_one_at_a_time() -> None:
     view = plane(
         member("m1", well=False), member("m2", well=False), member("m3"), member("m4"), member("m5"), in_progress=("m1",)
     )
-    assert blocked(view, "m2") is Blocked.IN_PROGRESS
+    assert blocked(view, "m2") is BlockingRule.IN_PROGRESS
     assert blocked(view, "m1") is None, "an episode is no objection to itself"
 
 
 def test_a_member_that_comes_or_goes_is_waited_for() -> None:
     sick, well = member("m1", well=False), (member("m2"), member("m3"))
-    assert blocked(plane(sick, *well, member("m4", node="", true=frozenset())), "m1") is Blocked.PROVISIONING
+    assert blocked(plane(sick, *well, member("m4", node="", true=frozenset())), "m1") is BlockingRule.PROVISIONING
     assert blocked(plane(sick, *well, member("m4", well=False, node="")), "m1") is None, "that one will not come"
-    assert blocked(plane(sick, *well, member("m4", deleting=True)), "m1") is Blocked.DELETING
-    assert blocked(plane(member("m1", well=False, deleting=True), *well), "m1") is Blocked.DELETING
+    assert blocked(plane(sick, *well, member("m4", deleting=True)), "m1") is BlockingRule.DELETING
+    assert blocked(plane(member("m1", well=False, deleting=True), *well), "m1") is BlockingRule.DELETING
 
 
 def test_without_the_member_list_nothing_is_taken() -> None:
     sick, well = member("m1", well=False), (member("m2"), member("m3"))
     for unknown in (None, ()):
-        assert blocked(plane(sick, *well, etcd=unknown), "m1") is Blocked.ETCD_UNKNOWN
+        assert blocked(plane(sick, *well, etcd=unknown), "m1") is BlockingRule.ETCD_UNKNOWN
     assert blocked(plane(sick, *well, etcd=None, managed_etcd=False), "m1") is None
     never_joined = member("m1", well=False, node="")
     assert blocked(plane(never_joined, *well, etcd=None), "m1") is None, "it has no member that could be missed"
@@ -131,7 +141,7 @@ def test_without_the_member_list_nothing_is_taken() -> None:
 @pytest.mark.parametrize("missing", [*COMPONENTS, ETCD_POD])
 def test_half_a_set_of_components_serves_nobody(missing: str) -> None:
     view = plane(member("m1", well=False), *(member(name, true=ALL - {missing}) for name in ("m2", "m3")))
-    assert blocked(view, "m1") is Blocked.NO_API_SERVER
+    assert blocked(view, "m1") is BlockingRule.NO_API_SERVER
     assert (blocked(replace(view, managed_etcd=False), "m1") is None) is (missing == ETCD_POD)
 
 
@@ -183,21 +193,21 @@ API_ON_1 = [*ETCD_ON_3, *pods(Component.API_SERVER, "n1")]
     ("members", "seen", "name", "taking", "because"),
     [
         pytest.param(nodes("n2", "n3"), (), "n1", STOPPED, None, id="nodes alone are the voters"),
-        pytest.param(nodes("n3"), (), "n1", STOPPED, Blocked.QUORUM, id="two of three nodes are down"),
-        pytest.param(nodes("n2", total=2), (), "n1", STOPPED, Blocked.QUORUM, id="one of two nodes is stopped"),
+        pytest.param(nodes("n3"), (), "n1", STOPPED, BlockingRule.QUORUM, id="two of three nodes are down"),
+        pytest.param(nodes("n2", total=2), (), "n1", STOPPED, BlockingRule.QUORUM, id="one of two nodes is stopped"),
         pytest.param(nodes("n2", total=2), (), "n1", REMOVED, None, id="one of two nodes is removed"),
-        pytest.param(nodes("n1", total=1), (), "n1", STOPPED, Blocked.LAST_MEMBER, id="the only node"),
+        pytest.param(nodes("n1", total=1), (), "n1", STOPPED, BlockingRule.LAST_MEMBER, id="the only node"),
         pytest.param(ALL_3, ETCD_ON_3, "n1", STOPPED, None, id="a node and its pod of etcd"),
-        pytest.param(ALL_3, ETCD_ON_2, "n1", STOPPED, Blocked.QUORUM, id="a node whose pod of etcd is not ready"),
-        pytest.param(ALL_3, ETCD_ON_2[:2], "n1", STOPPED, Blocked.QUORUM, id="its pod may only not be there yet"),
+        pytest.param(ALL_3, ETCD_ON_2, "n1", STOPPED, BlockingRule.QUORUM, id="a node whose pod of etcd is not ready"),
+        pytest.param(ALL_3, ETCD_ON_2[:2], "n1", STOPPED, BlockingRule.QUORUM, id="its pod may only not be there yet"),
         # Nobody updates the pod of a kubelet that is silent.
-        pytest.param(nodes("n1", "n2"), ETCD_ON_3, "n1", STOPPED, Blocked.QUORUM, id="a ready pod on a node that is not"),
-        pytest.param(ALL_3, API_ON_1, "n1", STOPPED, Blocked.NO_API_SERVER, id="the last API server that answers"),
+        pytest.param(nodes("n1", "n2"), ETCD_ON_3, "n1", STOPPED, BlockingRule.QUORUM, id="a ready pod on a node that is not"),
+        pytest.param(ALL_3, API_ON_1, "n1", STOPPED, BlockingRule.NO_API_SERVER, id="the last API server that answers"),
         pytest.param(ALL_3, API_ON_1, "n2", STOPPED, None, id="another than the last API server"),
     ],
 )
 def test_a_node_votes_only_with_its_pod_of_etcd(
-    members: list[NodeView], seen: Sequence[StaticPod], name: str, taking: Taking, because: Blocked | None
+    members: list[NodeView], seen: Sequence[StaticPod], name: str, taking: MemberFate, because: BlockingRule | None
 ) -> None:
     """S15: by what is seen of a control plane whose machines nobody knows."""
     view = members_from_nodes(members, seen)
@@ -211,7 +221,7 @@ def test_a_voter_without_a_node_is_still_a_voter() -> None:
     view = members_from_nodes(nodes("n1", "n2", total=2), gone[:2] + gone[3:])
     assert view.etcd is not None
     assert [(each.name, each.healthy) for each in view.etcd] == [("n1", True), ("n2", True), ("n4", False)]
-    assert blocked(view, "n1", STOPPED) is Blocked.QUORUM
+    assert blocked(view, "n1", STOPPED) is BlockingRule.QUORUM
 
 
 def machines(*well: str, total: int = 3, told: frozenset[str] = ALL, **fields: object) -> list[MachineView]:
@@ -243,14 +253,14 @@ def owned(listed: list[MachineView], annotations: dict[str, str] | None = None, 
     [
         (("n2", "n3"), 3, None, None),
         (("n1", "n2", "n3"), 3, None, None),
-        (("n2",), 3, Blocked.QUORUM, Blocked.QUORUM),
-        (("n2",), 2, Blocked.QUORUM, None),
-        ((), 2, Blocked.NO_API_SERVER, Blocked.NO_API_SERVER),
-        (("n1",), 1, Blocked.LAST_MEMBER, Blocked.LAST_MEMBER),
+        (("n2",), 3, BlockingRule.QUORUM, BlockingRule.QUORUM),
+        (("n2",), 2, BlockingRule.QUORUM, None),
+        ((), 2, BlockingRule.NO_API_SERVER, BlockingRule.NO_API_SERVER),
+        (("n1",), 1, BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER),
     ],
 )
 def test_an_owner_s_machines_say_how_many_are_left(
-    well: tuple[str, ...], total: int, stopped: Blocked | None, removed: Blocked | None
+    well: tuple[str, ...], total: int, stopped: BlockingRule | None, removed: BlockingRule | None
 ) -> None:
     """S15."""
     view = owned(machines(*well, total=total), replicas=total)
@@ -271,7 +281,7 @@ def test_one_that_its_owner_was_given_is_not_about_to_join() -> None:
     listed = [*well[:2], lost, well[3]]
     view = owned(listed)
     assert view is not None
-    assert blocked(view, "m1") is Blocked.PROVISIONING
+    assert blocked(view, "m1") is BlockingRule.PROVISIONING
     given = replace(lost, conditions=(*lost.conditions, Condition(type="OwnerRemediated", status="False")))
     view = owned([*well[:2], given, well[3]])
     assert view is not None
@@ -286,7 +296,7 @@ def test_etcd_elsewhere_and_what_has_begun_are_read_off_the_owner() -> None:
     begun = json.dumps({"machine": "m0", "timestamp": "2026-03-01T12:30:00Z", "retryCount": 0})
     view = owned(machines("n2", "n3"), {IN_PROGRESS_ANNOTATION: begun})
     assert view is not None
-    assert blocked(view, "m1") is Blocked.IN_PROGRESS
+    assert blocked(view, "m1") is BlockingRule.IN_PROGRESS
     with pytest.raises(PolicyError, match="remediation-in-progress"):
         owned(machines("n2", "n3"), {IN_PROGRESS_ANNOTATION: "{"})
 
@@ -301,7 +311,7 @@ def test_etcd_elsewhere_and_what_has_begun_are_read_off_the_owner() -> None:
         ("", True, STOPPED),
     ],
 )
-def test_only_who_knows_of_etcd_takes_a_member_out_of_it(owner: str, removes: bool, taking: Taking) -> None:
+def test_only_who_knows_of_etcd_takes_a_member_out_of_it(owner: str, removes: bool, taking: MemberFate) -> None:
     """S15: a member whose machine is gone goes on being counted."""
     assert taking_of(owner, removes=removes) is taking
 

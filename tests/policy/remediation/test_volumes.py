@@ -11,7 +11,7 @@ from policy.fence.plan import CORDON, Act, Chosen, FencingPlan, PlannedMethod, P
 from policy.remediation.volumes import (
     AttachedVolume,
     Failure,
-    PodThere,
+    PodOnNode,
     VolumeMessage,
     VolumeRule,
     detaching,
@@ -26,15 +26,15 @@ PLAIN = AttachedVolume(name="data", handle="projects/p/zones/z/disks/backup")
 NOWHERE = AttachedVolume(name="pvc-99", handle="")
 ATTACHED = (DATABASE, LOGS, PLAIN)
 
-MOUNTS = PodThere(key="demo/database-0", uid="0f3c-1", volumes=("pvc-5d1b",))
-BOTH = PodThere(key="demo/report", uid="0f3c-2", volumes=("pvc-5d1b", "pvc-77c0"))
-CRASHES = PodThere(key="demo/client", uid="0f3c-3")
-ALIKE = PodThere(key="demo/client-2", uid="0f3c-4")
-AGENT = PodThere(key="demo/agent", uid="0f3c-5", stays=True)
+MOUNTS = PodOnNode(key="demo/database-0", uid="0f3c-1", volumes=("pvc-5d1b",))
+BOTH = PodOnNode(key="demo/report", uid="0f3c-2", volumes=("pvc-5d1b", "pvc-77c0"))
+CRASHES = PodOnNode(key="demo/client", uid="0f3c-3")
+ALIKE = PodOnNode(key="demo/client-2", uid="0f3c-4")
+AGENT = PodOnNode(key="demo/agent", uid="0f3c-5", stays=True)
 PODS = (MOUNTS, BOTH, CRASHES, ALIKE, AGENT)
 
 
-def found(*messages: str, attached: tuple[AttachedVolume, ...] = ATTACHED, pods: tuple[PodThere, ...] = PODS) -> Failure:
+def found(*messages: str, attached: tuple[AttachedVolume, ...] = ATTACHED, pods: tuple[PodOnNode, ...] = PODS) -> Failure:
     return find_failure([VolumeMessage(by="VolumeUnavailable", message=each) for each in messages], attached, pods)
 
 
@@ -78,7 +78,7 @@ def test_a_volume_is_named_by_whatever_it_is_called_as_a_word_of_its_own(message
         ("vol-0aa12: demo/agent crashes", []),
     ],
 )
-def test_pods_that_crash_are_named_with_their_namespace(message: str, crashing: list[PodThere]) -> None:
+def test_pods_that_crash_are_named_with_their_namespace(message: str, crashing: list[PodOnNode]) -> None:
     """S29: what belongs to the node stays."""
     assert list(found(message).crashing) == crashing
 
@@ -99,11 +99,11 @@ def test_both_kinds_of_pods_go_those_that_mount_it_and_those_that_crash() -> Non
         ([], ATTACHED, PODS, "nobody says anything of volumes"),
         (["vol-0aa1 is gone"], (), PODS, "(attached: none)"),
         (["pvc-99 is gone"], (NOWHERE,), PODS, "pvc-99 does not say what its cloud calls it"),
-        (["vol-0aa1"], ATTACHED, (PodThere(key="a/logs", uid="u", volumes=("pvc-5d1b",), stays=True),), "a/logs mounts it"),
+        (["vol-0aa1"], ATTACHED, (PodOnNode(key="a/logs", uid="u", volumes=("pvc-5d1b",), stays=True),), "a/logs mounts it"),
     ],
 )
 def test_where_it_is_not_clear_nothing_is_named_at_all(
-    messages: list[str], attached: tuple[AttachedVolume, ...], pods: tuple[PodThere, ...], why: str
+    messages: list[str], attached: tuple[AttachedVolume, ...], pods: tuple[PodOnNode, ...], why: str
 ) -> None:
     """S7: nothing to do is no success, and the reason is told."""
     failure = found(*messages, attached=attached, pods=pods)

@@ -14,7 +14,7 @@ from policy.checks.inventory import ControlPlane
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
-from policy.scan.admission import Because, Refused, admit, answer_request, control_plane_guard, orphans
+from policy.scan.admission import AdmissionRefusal, Refused, admit, answer_request, control_plane_guard, orphans
 from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
 
@@ -46,7 +46,7 @@ def test_the_oldest_offence_goes_first_then_the_name() -> None:
     admission = admit(report, (), cap=2, now=NOW)
     assert names(admission.admitted) == ["b", "a"]
     assert admission.refused == (
-        Refused(node="c", check=check_ref(), reason=Because.CAP, message="2 of 2 permits are held: a, b"),
+        Refused(node="c", check=check_ref(), reason=AdmissionRefusal.CAP, message="2 of 2 permits are held: a, b"),
     )
 
 
@@ -66,7 +66,7 @@ def test_a_node_in_an_episode_gets_no_second_one() -> None:
     """S13. Parked ones keep the node, too."""
     for holding in PermitState:
         refused = only_refusal(a_report(a_candidate("a")), a_permit("a", holding))
-        assert refused.reason is Because.IN_HAND
+        assert refused.reason is AdmissionRefusal.IN_HAND
         assert refused.message == f"a is held by episode/c/a, incident incident-a ({holding})"
 
 
@@ -75,7 +75,7 @@ def test_a_machine_that_is_held_under_another_name_is_held(same: dict[str, str])
     """S13: by node uid and by providerID."""
     holder = a_permit("old-name", PermitState.PARKED, **({"node_uid": "x", "provider_id": "y"} | same))
     refused = only_refusal(a_report(a_candidate("a")), holder)
-    assert refused.reason is Because.NODE_HELD
+    assert refused.reason is AdmissionRefusal.NODE_HELD
     assert "under the name old-name" in refused.message
 
 
@@ -89,7 +89,7 @@ def test_two_candidates_of_one_scan_that_are_one_machine_are_admitted_once() -> 
     report = a_report(a_candidate("a"), a_candidate("b", age=50, provider_id="sim:///a"))
     admission = admit(report, (), cap=5, now=NOW)
     assert names(admission.admitted) == ["a"]
-    assert admission.refused[0].reason is Because.NODE_HELD
+    assert admission.refused[0].reason is AdmissionRefusal.NODE_HELD
 
 
 # What forbids it ----------------------------------------------------------------------------------------------------
@@ -98,23 +98,23 @@ def test_two_candidates_of_one_scan_that_are_one_machine_are_admitted_once() -> 
 @pytest.mark.parametrize(
     ("fields", "reason", "message"),
     [
-        ({"view": ViewState(synced=False)}, Because.STALE_VIEW, "the view of the cluster is stale: not synced"),
-        ({"view": ViewState(synced=True, stale="quiet")}, Because.STALE_VIEW, "the view of the cluster is stale: quiet"),
+        ({"view": ViewState(synced=False)}, AdmissionRefusal.STALE_VIEW, "the view of the cluster is stale: not synced"),
+        ({"view": ViewState(synced=True, stale="quiet")}, AdmissionRefusal.STALE_VIEW, "the view of the cluster is stale: quiet"),
         (
             {"lease": ClusterLease(held=False, holder="other:7233", problem="renewed by it")},
-            Because.NO_CLUSTER_LEASE,
+            AdmissionRefusal.NO_CLUSTER_LEASE,
             "the cluster Lease is not ours, other:7233 holds it (renewed by it)",
         ),
         (
             {"checks": (a_check_report(allowed=False, message="3 of 7 nodes are healthy"),)},
-            Because.SHORT_CIRCUIT,
+            AdmissionRefusal.SHORT_CIRCUIT,
             "NodeHealthCheck/workers: 3 of 7 nodes are healthy",
         ),
-        ({"checks": ()}, Because.SHORT_CIRCUIT, "NodeHealthCheck/workers: the check is gone"),
+        ({"checks": ()}, AdmissionRefusal.SHORT_CIRCUIT, "NodeHealthCheck/workers: the check is gone"),
     ],
 )
 def test_nothing_is_admitted_from_a_doubtful_view_without_the_lease_or_under_a_closed_brake(
-    fields: dict[str, object], reason: Because, message: str
+    fields: dict[str, object], reason: AdmissionRefusal, message: str
 ) -> None:
     """S17, S18, S38; and the candidates stay listed with the reason."""
     refused = only_refusal(a_report(a_candidate("a"), **fields))
@@ -141,7 +141,7 @@ def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_rem
     report = a_report(a_candidate("a", age=90, **under), a_candidate("b", **under), checks=(a_check_report(), other))
     admission = admit(report, (), cap=5, now=NOW)
     assert names(admission.admitted) == ["a"]
-    assert admission.refused[0].reason is Because.THRESHOLD
+    assert admission.refused[0].reason is AdmissionRefusal.THRESHOLD
     held = admit(report, [a_permit("a", PermitState.RESERVED)], cap=5, now=NOW)
     assert held.admitted == (), "the permit that this report does not show yet has taken the last one"
 
@@ -216,7 +216,7 @@ def test_of_two_sick_members_one_is_taken_and_workers_are_not_held_up() -> None:
 def test_a_member_waits_for_the_end_of_another_members_episode_even_a_parked_one(holding: PermitState) -> None:
     """S15: a parked machine may be off."""
     refused = only_refusal(a_report(a_candidate("m1", control_plane=True)), a_permit("m2", holding, control_plane=True))
-    assert refused.reason is Because.CONTROL_PLANE
+    assert refused.reason is AdmissionRefusal.CONTROL_PLANE
 
 
 # Started by hand ----------------------------------------------------------------------------------------------------
@@ -295,11 +295,11 @@ def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst()
     silent = a_permit("cp-1", control_plane=None, found=True)
     plane = ControlPlane(members=3, ready=3)
     refused = only_refusal(a_report(a_candidate("cp-2", control_plane=True), control_plane=plane), silent)
-    assert (refused.reason, "cp-1" in refused.message) == (Because.CONTROL_PLANE, True)
+    assert (refused.reason, "cp-1" in refused.message) == (AdmissionRefusal.CONTROL_PLANE, True)
     answer = answer_request(a_report(control_plane=plane), [silent], a_request("cp-2", control_plane=True), cap=5)
     assert (answer.decision, "cp-1" in answer.reason) == (PermitDecision.REFUSED, True)
     limited = replace(a_candidate("w-2"), in_flight=((check_ref().key, 1),))
-    assert only_refusal(a_report(limited), silent).reason is Because.IN_FLIGHT
+    assert only_refusal(a_report(limited), silent).reason is AdmissionRefusal.IN_FLIGHT
 
 
 # Orphans ------------------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_one_whose_time_has_not_come_waits_and_it_is_said_until_when() -> None:
     later = NOW + timedelta(seconds=30)
     admission = admit(a_report(a_remediation("a", not_before=later, waits="retry 2, not before")), (), cap=2, now=NOW)
     (refused,) = admission.refused
-    assert (refused.reason, refused.message, admission.again) == (Because.RETRY_LATER, "retry 2, not before", later)
+    assert (refused.reason, refused.message, admission.again) == (AdmissionRefusal.RETRY_LATER, "retry 2, not before", later)
     assert names(admit(a_report(a_remediation("a", not_before=later)), (), cap=2, now=later).admitted) == ["a"]
 
 
@@ -420,7 +420,7 @@ def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_t
     under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
     admission = admit(a_report(*candidates), [under_way], cap=9, now=NOW)
     assert names(admission.admitted) == ["a"]
-    assert [(each.node, each.reason) for each in admission.refused] == [("b", Because.IN_FLIGHT)]
+    assert [(each.node, each.reason) for each in admission.refused] == [("b", AdmissionRefusal.IN_FLIGHT)]
     parked = a_permit("x", PermitState.PARKED, checks=("NodeHealthCheck/workers",))
     assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
 
@@ -443,9 +443,9 @@ def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its
     permit = a_permit("gone", owner="MachineSet/workers", granted_at=ago(20))
     candidate = replace(a_remediation("a"), **young)
     admission = admit(a_report(candidate), [permit], cap=9, now=NOW)
-    assert [each.reason for each in admission.refused] == ([Because.REPLACEMENT] if waits else [])
+    assert [each.reason for each in admission.refused] == ([AdmissionRefusal.REPLACEMENT] if waits else [])
     ended = Replacing(owner="MachineSet/workers", node="gone", since=ago(20), until=NOW + timedelta(seconds=5))
     admission = admit(a_report(candidate), (), cap=9, now=NOW, replaced=[ended])
-    assert [each.reason for each in admission.refused] == ([Because.REPLACEMENT] if waits else [])
+    assert [each.reason for each in admission.refused] == ([AdmissionRefusal.REPLACEMENT] if waits else [])
     assert admission.again == (ended.until if waits else None)
     assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]

@@ -12,7 +12,7 @@ from policy.episode.fence_agents_remediations import read_request
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.needs import NeedKind
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
-from policy.scan.admission import Because, Refused, admit
+from policy.scan.admission import AdmissionRefusal, Refused, admit
 from policy.scan.candidates import answer_without_trying
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
@@ -42,18 +42,18 @@ def test_a_wish_needs_no_check() -> None:
 @pytest.mark.parametrize(
     ("changes", "because"),
     [
-        ({"reason": "TooManyUnhealthy"}, Because.SHORT_CIRCUIT),
-        ({"reason": "Paused"}, Because.SHORT_CIRCUIT),
-        ({"reason": "StormActive"}, Because.SHORT_CIRCUIT),
-        ({"reason": "UpgradeInProgress"}, Because.SHORT_CIRCUIT),
-        ({"reason": "ConflictingController", "breached": True}, Because.SHORT_CIRCUIT),
+        ({"reason": "TooManyUnhealthy"}, AdmissionRefusal.SHORT_CIRCUIT),
+        ({"reason": "Paused"}, AdmissionRefusal.SHORT_CIRCUIT),
+        ({"reason": "StormActive"}, AdmissionRefusal.SHORT_CIRCUIT),
+        ({"reason": "UpgradeInProgress"}, AdmissionRefusal.SHORT_CIRCUIT),
+        ({"reason": "ConflictingController", "breached": True}, AdmissionRefusal.SHORT_CIRCUIT),
         ({"reason": "ConflictingController"}, None),
         ({"reason": "AnotherCluster"}, None),
         ({"reason": "TooManyUnhealthy", "total": 0}, None),
         ({"reason": "InvalidObject", "error": "no selector"}, None),
     ],
 )
-def test_every_check_in_short_circuit_holds_a_wish_up(changes: dict[str, Any], because: Because | None) -> None:
+def test_every_check_in_short_circuit_holds_a_wish_up(changes: dict[str, Any], because: AdmissionRefusal | None) -> None:
     """S17: also the ones of an operator that looks after them itself, by their numbers; that it does is no short circuit."""
     report = a_report(a_wish(), checks=(replace(a_check_report(), allowed=False, message="closed", **changes),))
     if because is None:
@@ -66,24 +66,24 @@ def test_a_node_that_a_check_counts_as_healthy_uses_up_its_budget() -> None:
     """S17."""
     wish = a_wish(healthy_under=("NodeHealthCheck/workers",))
     spent = a_report(wish, checks=(a_check_report(remaining=0),))
-    assert only_refusal(spent).reason is Because.THRESHOLD
+    assert only_refusal(spent).reason is AdmissionRefusal.THRESHOLD
     assert len(admit(a_report(wish, checks=(a_check_report(remaining=1),)), (), cap=1, now=NOW).admitted) == 1
 
 
 def test_budgets_holds_quorum_and_licence_are_those_of_everybody() -> None:
     """S13, S14, S15, S18, S38."""
-    assert only_refusal(a_report(a_wish()), permits=(a_permit("node-2"),), cap=1).reason is Because.CAP
-    assert only_refusal(a_report(a_wish()), permits=(a_permit("node-1"),)).reason is Because.IN_HAND
-    assert only_refusal(a_report(a_wish(), view=ViewState(synced=True, stale="deaf"))).reason is Because.STALE_VIEW
-    assert only_refusal(a_report(a_wish(), lease=ClusterLease(held=False))).reason is Because.NO_CLUSTER_LEASE
+    assert only_refusal(a_report(a_wish()), permits=(a_permit("node-2"),), cap=1).reason is AdmissionRefusal.CAP
+    assert only_refusal(a_report(a_wish()), permits=(a_permit("node-1"),)).reason is AdmissionRefusal.IN_HAND
+    assert only_refusal(a_report(a_wish(), view=ViewState(synced=True, stale="deaf"))).reason is AdmissionRefusal.STALE_VIEW
+    assert only_refusal(a_report(a_wish(), lease=ClusterLease(held=False))).reason is AdmissionRefusal.NO_CLUSTER_LEASE
     member = a_report(a_wish(control_plane=True), control_plane=ControlPlane(members=3, ready=1))
-    assert only_refusal(member).reason is Because.CONTROL_PLANE
+    assert only_refusal(member).reason is AdmissionRefusal.CONTROL_PLANE
 
 
 def test_of_a_check_and_a_wish_for_one_node_only_one_is_admitted() -> None:
     """S13."""
     admission = admit(a_report(a_candidate(), a_wish()), (), cap=5, now=NOW)
-    assert (len(admission.admitted), [each.reason for each in admission.refused]) == (1, [Because.NODE_HELD])
+    assert (len(admission.admitted), [each.reason for each in admission.refused]) == (1, [AdmissionRefusal.NODE_HELD])
 
 
 # What a report says of them ----------------------------------------------------------------------------------------------
