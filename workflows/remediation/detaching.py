@@ -27,16 +27,19 @@ from workflows.remediation.target import RemediationTarget
 class DetachingStep(FencingStep):
     """Finds the failed volumes, then carries out a fencing that is about them only."""
 
-    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...]) -> None:
+    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...], *, again: bool) -> None:
+        """again: an earlier round of this step has detached what it had found. Where it has left the machine off, and nothing is
+        found any more, the restart is what is left of it (S35)."""
         super().__init__(target, state, left_before, self._about_what_was_found)
+        self._only_restarts = again and bool(left_before)
 
     async def carry_out(self) -> End:
         """Until the node is back."""
-        if self._state.found is None:
+        if self._state.found is None and self._state.asked is None:
             self._state.found = await self._find()
         return await super().carry_out()
 
-    async def _find(self) -> FailedVolumes:
+    async def _find(self) -> FailedVolumes | None:
         target, template = self._target, self._state.step.template
         target.episode.enter(doing="finds out which volumes have failed")
         request = FailedVolumesRequest(
@@ -47,6 +50,9 @@ class DetachingStep(FencingStep):
         found: FailedVolumes = await target.call(
             VolumeActivities.find_volumes, request, options.cluster_read, "finds the volumes that have failed"
         )
+        if found.failure.refused and self._only_restarts:
+            target.episode.note("find-volumes", "none left", found.failure.refused)
+            return None
         if found.failure.refused:
             raise Hopeless(found.failure.refused)
         target.episode.note("find-volumes", "ok", str(found.failure))
@@ -54,7 +60,7 @@ class DetachingStep(FencingStep):
 
     def _about_what_was_found(self, plan: FencingPlan) -> FencingPlan:
         if (found := self._state.found) is None:
-            return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
+            return rebooting(plan)  # nothing is left to be detached; or of an earlier history: only what stands is taken back
         failure = found.failure
         try:
             isolation = detaching(plan, failure, eviction_timeout=found.eviction_timeout)

@@ -200,7 +200,9 @@ class RemediationStory:
             case Strategy.ANNOTATE_EXTERNAL:
                 return AnnotateExternal(self.target, state)
             case Strategy.DETACH_VOLUMES:
-                return DetachingStep(self.target, state, left_before)
+                rounds = [each for each in self._progress.steps if each.index == state.index and each is not state]
+                again = any(each.found is not None for each in rounds)
+                return DetachingStep(self.target, state, left_before, again=again)
             case Strategy.FENCE | Strategy.REBOOT:
                 return FencingStep(self.target, state, left_before)
 
