@@ -188,6 +188,22 @@ def test_a_ladder_that_detaches_brings_a_machine_back_that_was_off_before(off: s
     assert play.result.outcome is Outcome.RECOVERED
 
 
+@pytest.mark.parametrize("rolls", [False, True], ids=["in-one-history", "in-a-new-history-after-every-rest"])
+def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*, rolls: bool) -> None:
+    """S35: nothing is left to be detached when a person has it go on, which had kept the machine off for ever."""
+    drawn = climbing(
+        Strategy.DETACH_VOLUMES,
+        ambush=at("power_on", Mishap.SILENT),
+        planned=plan(levels=((CLOUD,),), tries=1, restarts=0),
+        need=NEEDS[1],
+        reactions=("mend",),
+    )
+    play = Play(drawn, rolls=rolls)
+    assert play.run() == [], play.story()
+    assert play.adversary.acts.count(f"detach_volume {CLOUD.endpoint}") == 1
+    assert (play.result.outcome, play.adversary.machine.runs) == (Outcome.RECOVERED, True)
+
+
 def test_a_step_that_has_its_device_and_never_comes_to_switch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """S35: the two before would mean nothing else."""
 

@@ -17,10 +17,11 @@ from policy.fence.plan import FencingPlan
 from policy.fence.templates import VOLUME_DETACHMENT
 from policy.remediation.volumes import detaching
 from policy.values.errors import PolicyError
-from workflows.episode.state import End
+from workflows.episode.state import End, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless
 from workflows.remediation.fencing_step import FencingStep, rebooting
+from workflows.remediation.target import RemediationTarget
 
 
 class DetachingStep(FencingStep):
@@ -28,13 +29,20 @@ class DetachingStep(FencingStep):
 
     reads_template = False
 
+    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...] = ()) -> None:
+        super().__init__(target, state, left_before)
+        rounds = [each for each in target.progress.steps if each.index == state.index and each is not state]
+        self._only_restarts = bool(left_before) and any(each.found is not None for each in rounds)
+        """An earlier round of this step has detached what it had found and left the machine off. Where nothing is found any more,
+        the restart is what is left of it (S35)."""
+
     async def carry_out(self) -> End:
         """Until the node is back."""
-        if self._state.found is None:
+        if self._state.found is None and self._state.asked is None:
             self._state.found = await self._find()
         return await super().carry_out()
 
-    async def _find(self) -> FailedVolumes:
+    async def _find(self) -> FailedVolumes | None:
         target, template = self._target, self._state.step.template
         target.episode.enter(doing="finds out which volumes have failed")
         request = FailedVolumesRequest(
@@ -45,6 +53,9 @@ class DetachingStep(FencingStep):
         found: FailedVolumes = await target.call(
             VolumeActivities.find_volumes, request, options.cluster_read, "finds the volumes that have failed"
         )
+        if found.failure.refused and self._only_restarts:
+            target.episode.note("find-volumes", "none left", found.failure.refused)
+            return None
         if found.failure.refused:
             raise Hopeless(found.failure.refused)
         target.episode.note("find-volumes", "ok", str(found.failure))
@@ -53,7 +64,7 @@ class DetachingStep(FencingStep):
     def adjusted(self, plan: FencingPlan) -> FencingPlan:
         """About what was found, and nothing else."""
         if (found := self._state.found) is None:
-            return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
+            return rebooting(plan)  # nothing is left to be detached; or of an earlier history: only what stands is taken back
         failure = found.failure
         try:
             isolation = detaching(plan, failure, eviction_timeout=found.eviction_timeout)
