@@ -146,6 +146,8 @@ async def _cluster_serving(
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
+    from activities.cluster.watch.view import ClusterView
+    from activities.cluster.watch.view_limits import ViewLimits
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
 
@@ -161,16 +163,18 @@ async def _cluster_serving(
     scan = await stack.enter_async_context(
         ClusterScan(
             name,
-            connection,
-            machines=machines,
-            grace=settings.scan.start_up_grace,
-            overlap=settings.scan.overlap,
-            takeover=settings.scan.takeover,
-            at_risk=at_risk,
+            ClusterView(
+                connection,
+                machines=machines,
+                limits=ViewLimits(grace=settings.scan.start_up_grace),
+                overlap=settings.scan.overlap,
+                takeover=settings.scan.takeover,
+                at_risk=at_risk,
+                source=settings.policy_source(),
+                pools=settings.preservation.known_pools(),
+                retries=settings.remediation.retries(),
+            ),
             fences=fences,
-            source=settings.policy_source(),
-            pools=settings.preservation.known_pools(),
-            retries=settings.remediation.retries(),
             prepare=Preparing(name, devices).prepare if has_power else None,
         )
     )

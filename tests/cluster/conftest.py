@@ -13,6 +13,7 @@ from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -58,7 +59,9 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
             lease = ScannerLease(connection, duration=timedelta(seconds=3))
-            scan = ClusterScan("prod", connection, machines=others, limits=limits, watch_limits=watches, lease=lease, **options)
+            scan = ClusterScan(
+                "prod", ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options), lease=lease
+            )
             return await stack.enter_async_context(scan)
 
         yield opened

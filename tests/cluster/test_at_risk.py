@@ -17,6 +17,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.at_risk import METRIC, REASON
 from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.objects.marks import Mark
@@ -80,7 +81,9 @@ class Scans:
     async def open(self, **options: Any) -> ClusterScan:
         connection = await self._stack.enter_async_context(ClusterConnection.to(self._api.url, token="abc"))
         lease = ScannerLease(connection, duration=timedelta(seconds=3))
-        scan = ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, lease=lease, at_risk=DataAtRisk(**options))
+        scan = ClusterScan(
+            "prod", ClusterView(connection, limits=LIVE, watch_limits=WATCHES, at_risk=DataAtRisk(**options)), lease=lease
+        )
         return await self._stack.enter_async_context(scan)
 
     async def observe(self, scan: ClusterScan, wait: float = 0.25, **changes: Any) -> ScanReport:

@@ -15,6 +15,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
+from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.checks.brakes import Closed
@@ -73,7 +74,7 @@ async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at
 ) -> None:
     await furnish(person)
     await lease(person, renewed=0)
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         report = await first_report(scan)
         [found] = report.checks
         assert (found.unhealthy, found.allowed, found.reason) == (1, False, Closed.OBSERVE_ONLY)
@@ -92,7 +93,7 @@ async def test_a_leader_whose_clock_is_behind_is_seen_by_its_renewals(
     """S17: else two controllers act on one object for as long as the clocks differ."""
     await furnish(person)
     await lease(person, renewed=60)
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         assert (await first_report(scan)).checks[0].allowed, "at first sight it is one that went a minute ago"
         written = (now() - timedelta(seconds=58)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         await person.patch(f"{LEASES}/{LEADER}", {"spec": {"renewTime": written}})
@@ -109,21 +110,21 @@ async def test_who_was_seen_once_counts_until_the_user_takes_over(
     """A controller whose pod is moved comes back; what says that it was seen stands on the health check."""
     await furnish(person)
     await lease(person, renewed=0)
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         await publish(scan, (await first_report(scan)).checks)
         await person.delete(f"{LEASES}/{LEADER}")
         assert (await first_report(scan)).checks[0].reason == Closed.OBSERVE_ONLY
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         report = await first_report(scan)
         assert report.checks[0].reason == Closed.OBSERVE_ONLY
         assert "NodeHealthCheck/workers says that it has been seen" in report.checks[0].message
-    async with ClusterScan("prod", connection, limits=QUIET, takeover=True) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET, takeover=True)) as scan:
         report = await first_report(scan)
         assert [candidate.node for candidate in report.candidates] == ["node-0"]
         await publish(scan, report.checks)
         conditions = (await person.get(f"{CHECKS}/workers"))["status"]["conditions"]
         assert "ConflictingController" not in {condition["type"] for condition in conditions}
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         assert (await first_report(scan)).checks[0].allowed, "the other one is gone, and nothing says otherwise any more"
 
 
@@ -133,7 +134,7 @@ async def test_a_pause_does_not_forget_the_other_controller(
     """Its condition is the only memory that outlives a worker; the pause may end while the operator's pod is being moved."""
     await furnish(person)
     await lease(person, renewed=0)
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         report = await first_report(scan)
         await publish(scan, report.checks)
         await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": ["a person"]}})
@@ -141,7 +142,7 @@ async def test_a_pause_does_not_forget_the_other_controller(
         await publish(scan, report.checks)
     await person.delete(f"{LEASES}/{LEADER}")
     await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": None}})
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         report = await first_report(scan)
         assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
 
@@ -166,7 +167,7 @@ async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_woul
     await person.patch(f"{CHECKS}/workers/status", {"status": theirs})
     stands = (await person.get(f"{CHECKS}/workers"))["status"]
     await person.patch(f"{CHECKS}/workers", {"spec": spec})
-    async with ClusterScan("prod", connection, limits=QUIET) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
         report = await first_report(scan)
         assert report.checks[0].reason in {Closed.PAUSED, "InvalidObject"}
         await publish(scan, report.checks)

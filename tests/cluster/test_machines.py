@@ -16,6 +16,7 @@ import pytest
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.publishing import Published
+from activities.cluster.watch.view import ClusterView
 from policy.checks.verdicts import Health
 from policy.scan.report import CheckReport, ScanReport
 from simulator.api.control.faults import Accident, Fault
@@ -621,7 +622,7 @@ class TestClocks:
             ApiServer(clock_error=error) as api,
             ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
             ClusterConnection.to(api.url, token="abc") as connection,
-            ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES) as scan,
+            ClusterScan("prod", ClusterView(connection, limits=LIVE, watch_limits=WATCHES)) as scan,
         ):
             await OPENSHIFT.install(person)
             await OPENSHIFT.fleet(person)

@@ -18,6 +18,7 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import Situation, condition_of
 from activities.cluster.report.publishing import DROPPED_FOR, Published
+from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode, Refusal, ScanRequest
 from policy.objects.remediations import RemediationObject
@@ -196,7 +197,7 @@ async def scan(api: ApiServer, person: ApiClient, connection: ClusterConnection)
     await person.create(DEFINITIONS, definition())
     for number in range(4):
         await person.create(NODES, node(f"node-{number}"))
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as opened:
+    async with ClusterScan("prod", ClusterView(connection, limits=ViewLimits(grace=timedelta(0)))) as opened:
         yield opened
 
 
@@ -302,7 +303,7 @@ async def test_what_another_worker_has_told_meanwhile_is_told_anew(
                 pass
         polling.cancel()
 
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as other:
+    async with ClusterScan("prod", ClusterView(connection, limits=ViewLimits(grace=timedelta(0)))) as other:
         await until(lambda: other.view.check_objects)
         await tells(scan, "Enabled", 7)
         await tells(other, "Remediating", 8, EPISODE)
@@ -420,7 +421,11 @@ async def test_a_field_that_the_server_has_dropped_is_written_again_later(
     await person.create(DEFINITIONS, older)
     await person.create(NODES, node("node-1"))
     await person.create(CHECKS, check())
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0)), clock=lambda: now() + passed) as scan:
+    async with ClusterScan(
+        "prod",
+        ClusterView(connection, limits=ViewLimits(grace=timedelta(0)), clock=lambda: now() + passed),
+        clock=lambda: now() + passed,
+    ) as scan:
         await until(lambda: scan.view.check_objects)
         assert (await publish(scan, await reports(scan))).written == 1
         assert (await publish(scan, await reports(scan))).written == 0, "it would be dropped again"

@@ -20,6 +20,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode
 from policy.objects.marks import Mark
@@ -62,7 +63,7 @@ async def test_something_that_asks_us_to_act_is_prepared_for_once(person: ApiCli
         prepared.append(tuple(nodes))
 
     await fleet(person, 5)
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0)), prepare=prepare) as scan:
+    async with ClusterScan("prod", ClusterView(connection, limits=ViewLimits(grace=timedelta(0))), prepare=prepare) as scan:
         await observe(scan, asked(wait=0.2))
         assert prepared == [], "nothing asks us to act"
         await with_policy(person)

@@ -24,6 +24,7 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook
 from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.news import EpisodeSnapshot, News, ToldEvent
@@ -214,7 +215,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     """Look until the sick node is a candidate and the cluster lease is held, tell about it, then look again (which renews)."""
     lease = ScannerLease(worker, duration=timedelta(seconds=3))
     limits = ViewLimits(grace=timedelta(0))
-    scan = await stack.enter_async_context(ClusterScan(CLUSTER, worker, limits=limits, lease=lease))
+    scan = await stack.enter_async_context(ClusterScan(CLUSTER, ClusterView(worker, limits=limits), lease=lease))
     environment = ActivityEnvironment()
     report, known, renewals = None, "", 0
     for _ in range(8):
@@ -506,7 +507,7 @@ async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
         CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]
     )
     assert credentials.username == "admin"
-    async with ClusterScan(CLUSTER, worker) as scan:
+    async with ClusterScan(CLUSTER, ClusterView(worker)) as scan:
         await ActivityEnvironment().run(scan.release_lease, ScanRequest(cluster=CLUSTER, holder=HOLDER))
 
 

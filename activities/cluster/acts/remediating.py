@@ -21,21 +21,18 @@ from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
-from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_leave
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
-from activities.cluster.live.plans import checks_of
+from activities.cluster.live.plans import covers, readable_checks
 from activities.cluster.objects.livenode import LiveNode, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machine_reading import (
     LiveMachine,
-    Subject,
     cluster_of,
     find_check,
     find_machine,
     machine_named,
     machine_of,
-    machines_of,
 )
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.statuses.common import ConditionText
@@ -83,8 +80,6 @@ REQUESTED = "RemediationRequested"
 
 Conditions = dict[str, tuple[ConditionText, ConditionText] | None]
 """What a Machine is given, None takes one away; {} for nothing."""
-
-CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
 
 class ClusterRemediation(BeginningActs, RemediationActivities):
@@ -160,27 +155,14 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         if node is None:
             return None
         unusable: list[str] = []
-        for resource in CHECKS:
-            for document in await checks_of(self._connections, resource, unusable):
-                try:
-                    check = parse(document)
-                except PolicyError as error:
-                    unusable.append(str(error))
-                    continue
-                if await self._covers(check, node, machine):
-                    return check
+        async for check in readable_checks(self._connections, unusable):
+            if (machine is not None or not check.of_machines) and await covers(self._connections, check, node):
+                return check
         if unusable and not named:
             # What covers it may be one of these: that its Machine is deleted instead is for a person to say.
             told = f"{unusable[0]}; or name the steps (--with, `strategies`)"
             raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {told}")
         return None
-
-    async def _covers(self, check: HealthCheck, node: NodeView, machine: MachineView | None) -> bool:
-        if check.of_machines and machine is None:
-            return False
-        machines = await machines_of(self._connections, check, node.name) if check.of_machines else ()
-        subject = Subject(of_machines=check.of_machines, machines=tuple(machines))
-        return any(rules_of(check).covers(target) for target in subject.targets(node))
 
     def _ladder(
         self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, machine: MachineView | None

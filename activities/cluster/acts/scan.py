@@ -7,9 +7,9 @@ asks us to act: with no policy in the cluster and no work in hand nothing is eve
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
@@ -19,22 +19,13 @@ from temporalio import activity
 from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.at_risk import RiskKeeping
 from activities.cluster.report.mistakes import MistakeKeeping
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.report.publishing import Publishing
 from activities.cluster.watch.progress import marks_of
-from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanActivities, ScanRequest
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.overlaps import Overlap
-from policy.checks.retries import RetryRules
-from policy.preservation.pools import Pool
-from policy.remediation.lineage import DEFAULT_RETRIES
-from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.report import ClusterLease, ScanReport
 from policy.scan.urgency import Urgency, urgency
 
@@ -69,43 +60,19 @@ class ClusterScan(ScanActivities):
     def __init__(
         self,
         cluster: str,
-        connection: ClusterConnection,
+        view: ClusterView,
         *,
-        grace: timedelta | None = None,
-        limits: ViewLimits | None = None,
-        watch_limits: WatchLimits | None = None,
         lease: ScannerLease | None = None,
-        clock: Callable[[], datetime] | None = None,
-        machines: ClusterConnection | None = None,
-        overlap: Overlap = Overlap.STRICTEST,
-        takeover: bool = False,
-        at_risk: DataAtRisk | None = None,
+        clock: Callable[[], datetime] = utc_now,
         fences: NodeFences | None = None,
-        source: PolicySource = DEFAULT_SOURCE,
-        pools: Iterable[Pool] = (),
-        retries: RetryRules = DEFAULT_RETRIES,
         prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
-        self.view = ClusterView(
-            connection,
-            limits=chosen,
-            watch_limits=watch_limits,
-            clock=clock,
-            machines=machines,
-            overlap=overlap,
-            takeover=takeover,
-            at_risk=at_risk,
-            source=source,
-            pools=pools,
-            retries=retries,
-        )
-        own_clock = clock or utc_now
-        self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
-        self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
+        self.view = view
+        self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=self.view.poke)
+        self._risks = RiskKeeping(cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
         self._mistakes = MistakeKeeping(self.view.mistaken, connection_of=self.view.connection_of, on_change=self.view.poke)
-        self.publishing = Publishing(self.view, clock=own_clock)
+        self.publishing = Publishing(self.view, clock=clock)
         self._fences = fences
         self._prepare = prepare
         self._tasks: dict[str, asyncio.Task[Any]] = {}

@@ -5,16 +5,18 @@ The APIs themselves are a table in `policy/values/machine_apis.py`; all other ki
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from activities.cluster.api.paths import Resource, in_version
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, failure
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MachineApi, machine_api
 from policy.values.object_refs import ObjectRef
 
 C_co = TypeVar("C_co", covariant=True)
+T = TypeVar("T")
 
 
 def _resources(kind: str, apis: Iterable[MachineApi]) -> dict[MachineApi, Resource]:
@@ -51,6 +53,16 @@ def versions_of(resource: Resource) -> tuple[Resource, ...]:
     # What Cluster API's control planes are made of has the versions of Cluster API.
     others = CLUSTER_API.versions if group == CLUSTER_API.group or group.endswith(f".{CLUSTER_API.group}") else ()
     return (resource, *(in_version(resource, each) for each in others if each != own))
+
+
+async def as_served(resource: Resource, read: Callable[[Resource], Awaitable[T]]) -> T | None:
+    """What is read of it in the first version that is served; None where none is, or no such object is there."""
+    for version in versions_of(resource):
+        try:
+            return await read(version)
+        except ObjectNotFound:
+            continue
+    return None
 
 
 def api_of(ref: ObjectRef) -> MachineApi:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import is_guard
-from activities.cluster.api.machine_paths import MACHINES, versions_of
+from activities.cluster.api.machine_paths import MACHINES, as_served
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     DISRUPTION_BUDGETS,
     KUBEADM_CONTROL_PLANES,
     NODES,
     PODS,
+    Resource,
 )
-from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.machines_decoding import machine_decoding
@@ -175,34 +175,20 @@ async def _of_owner(connection: ClusterConnection, machine: MachineView | None) 
     kind, _, name = machine.controller.partition("/")
     if kind != KUBEADM_CONTROL_PLANES.kind:
         return None
-    document, listed = await asyncio.gather(_owner(connection, machine.namespace, name), _machines(connection, machine))
+    document, listed = await asyncio.gather(
+        as_served(KUBEADM_CONTROL_PLANES, lambda version: connection.get(version.path(name, namespace=machine.namespace))),
+        as_served(MACHINES[CLUSTER_API], lambda version: _machines(connection, version, machine)),
+    )
     if document is None:
         return None
-    return _Owners(document=document, machines=listed, subject=f"{kind}/{machine.namespace}/{name}")
+    return _Owners(document=document, machines=listed or (), subject=f"{kind}/{machine.namespace}/{name}")
 
 
-async def _owner(connection: ClusterConnection, namespace: str, name: str) -> JsonObject | None:
-    """In whichever version it is served."""
-    for version in versions_of(KUBEADM_CONTROL_PLANES):
-        try:
-            return await connection.get(version.path(name, namespace=namespace))
-        except ObjectNotFound:
-            continue
-    return None
-
-
-async def _machines(connection: ClusterConnection, machine: MachineView) -> tuple[MachineView, ...]:
+async def _machines(connection: ClusterConnection, resource: Resource, machine: MachineView) -> tuple[MachineView, ...]:
     decoding = machine_decoding(CLUSTER_API)
     query = {"labelSelector": f"{CLUSTER_NAME_LABEL}={machine.cluster_name},{','.join(CLUSTER_API.member_labels)}"}
-    for version in versions_of(MACHINES[CLUSTER_API]):
-        found: list[MachineView] = []
-        try:
-            async for page in connection.list_pages(version.path(namespace=machine.namespace), query=query):
-                found += [item.value for item in decoding.items(page.body)]
-        except ObjectNotFound:
-            continue
-        return tuple(found)
-    return ()
+    pages = connection.list_pages(resource.path(namespace=machine.namespace), query=query)
+    return tuple([item.value async for page in pages for item in decoding.items(page.body)])
 
 
 async def _cluster(connection: ClusterConnection, member: TakenMember) -> WorkloadCluster | None:
@@ -213,9 +199,5 @@ async def _cluster(connection: ClusterConnection, member: TakenMember) -> Worklo
     namespace, _, name = says.partition("/")
     if not name:
         return None
-    for version in versions_of(CAPI_CLUSTERS):
-        try:
-            return decode_cluster(await connection.get_bytes(version.path(name, namespace=namespace)))
-        except ObjectNotFound:
-            continue
-    return None
+    body = await as_served(CAPI_CLUSTERS, lambda version: connection.get_bytes(version.path(name, namespace=namespace)))
+    return decode_cluster(body) if body is not None else None

@@ -10,7 +10,7 @@ only (S12).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from temporalio.exceptions import ApplicationError
 
@@ -142,23 +142,29 @@ async def _named_by_checks(connections: Readers, node: NodeView, need: Need, unr
     """Templates of ours that checks covering the node, or a Machine of it, name first, with the check's key. The need's own check
     goes first."""
     named: dict[ObjectRef, str] = {}
+    async for check in readable_checks(connections, unreadable):
+        rung = _first_of_ours(check)
+        if rung is None or not await covers(connections, check, node):
+            continue
+        if need.check is not None and check.ref.key == need.check.key:
+            return {rung: check.ref.key}
+        named.setdefault(rung, check.ref.key)
+    return named
+
+
+async def readable_checks(connections: Readers, unreadable: list[str]) -> AsyncIterator[HealthCheck]:
+    """All health checks of all kinds. What can't be read of them is noted."""
     for resource in CHECKS:
-        for document in await checks_of(connections, resource, unreadable):
+        for document in await _checks_of(connections, resource, unreadable):
             try:
                 check = parse(document)
             except PolicyError as error:
                 unreadable.append(str(error))
-                continue
-            rung = _first_of_ours(check)
-            if rung is None or not await _covers(connections, check, node):
-                continue
-            if need.check is not None and check.ref.key == need.check.key:
-                return {rung: check.ref.key}
-            named.setdefault(rung, check.ref.key)
-    return named
+            else:
+                yield check
 
 
-async def checks_of(connections: Readers, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
+async def _checks_of(connections: Readers, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
     """All health checks of a kind, in whatever version, but for those on their way out."""
     for version in versions_of(resource):
         try:
@@ -178,7 +184,8 @@ async def checks_of(connections: Readers, resource: Resource, unreadable: list[s
     return []
 
 
-async def _covers(connections: Readers, check: HealthCheck, node: NodeView) -> bool:
+async def covers(connections: Readers, check: HealthCheck, node: NodeView) -> bool:
+    """Whether it is about that node, or about a Machine of it."""
     machines = await machines_of(connections, check, node.name) if check.of_machines else ()
     subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines)), rules_of(check)
     return any(rules.covers(target) for target in subject.targets(node))

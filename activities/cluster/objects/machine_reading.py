@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import MACHINES, api_of, machines_named, ref_in, resource_of, versions_of
+from activities.cluster.api.machine_paths import MACHINES, api_of, as_served, machines_named, ref_in, resource_of, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CONFIG_MAPS,
@@ -110,13 +110,8 @@ async def find_check(connections: Readers, need: Need | None) -> JsonObject | No
         return None
     if need.check is None:
         raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
-    resource, connection = _resource(need.check), connections.of(need.check.api_version)
-    for version in versions_of(resource):
-        try:
-            return await connection.get(version.path(need.check.name, namespace=need.check.namespace))
-        except ObjectNotFound:
-            continue
-    return None
+    check, connection = need.check, connections.of(need.check.api_version)
+    return await as_served(_resource(check), lambda version: connection.get(version.path(check.name, namespace=check.namespace)))
 
 
 async def read_subject(connections: Readers, need: Need | None, node: str, *, whole: bool = False) -> Subject:

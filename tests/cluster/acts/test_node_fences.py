@@ -17,6 +17,7 @@ from activities.cluster.acts.news import ClusterRepetitions
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
+from activities.cluster.watch.view import ClusterView
 from activities.contracts.news import EpisodeSnapshot, News, RepetitionRequest, ToldEvent
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import TellRequest
@@ -326,7 +327,7 @@ async def test_scans_take_away_what_is_over(mirrored: Mirrored, known_digest: st
     await mirrored.show(9, Phase.FINAL, outcome="recovered")
     clock: Callable[[], datetime] = lambda: NOW + KEPT_FOR  # noqa: E731 - shorter than a function
     fences = NodeFences(mirrored.world.connection, clock=clock)
-    async with ClusterScan(CLUSTER, mirrored.world.connection, fences=fences) as scan:
+    async with ClusterScan(CLUSTER, ClusterView(mirrored.world.connection), fences=fences) as scan:
         request = ScanRequest(cluster=CLUSTER, holder="us", known_digest=known_digest, wait=timedelta(milliseconds=300))
         await mirrored.environment.run(scan.observe_cluster, request)
         async with asyncio.timeout(5):
