@@ -270,7 +270,11 @@ def _power_serving(
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
     credentials = WorkerCredentials(objects, directory=directory)
-    drivers = partial(driver_for, further_agents=frozenset(settings.worker.fence_agents))
+    drivers = partial(
+        driver_for,
+        further_agents=frozenset(settings.worker.fence_agents),
+        cloud_endpoints=frozenset(each.rstrip("/") for each in settings.worker.cloud_endpoints),
+    )
     return Serving(
         queue=power_queue(site),
         activities=activities_of(

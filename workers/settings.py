@@ -279,6 +279,9 @@ class WorkerSettings(_Section):
     fence_agents: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
         default=(), description="fence agents taken besides those of the published package that switch and read a device"
     )
+    cloud_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        default=(), description="APIs beside Google's and Amazon's own that are given this worker's own cloud identity, as URLs"
+    )
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
     )

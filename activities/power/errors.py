@@ -11,7 +11,7 @@ workflow sees. The text never holds a credential (S12). What the types let the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from activities.errors import ErrorType
@@ -38,3 +38,12 @@ def parameters_of(whose: str) -> Iterator[None]:
         yield
     except ParameterError as error:
         raise invalid(f"{whose}: parameter {error.parameter!r}: {error.problem}") from None
+
+
+def require_own_cloud(device: str, api: str, secret: str, *, own: bool, trusted: Collection[str]) -> None:
+    """The worker's own cloud identity goes to that cloud and to what its operator trusts, and nowhere else: who writes a fence
+    configuration may name any address (S40). own: whether the API is the cloud's. secret: what would serve instead."""
+    if not own and api not in trusted:
+        problem = f"{api} is not an API of that cloud, and not among the worker's setting worker.cloud_endpoints"
+        expected = f"expected credentials ({secret}), since the worker's own identity does not go there"
+        raise invalid(f"{device}: {problem}: {expected}")

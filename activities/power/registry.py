@@ -12,32 +12,32 @@ from policy.fence.drivers.fence_agents import canonical
 from policy.fence.plan import PowerDevice
 
 
-def _ec2() -> DriverFactory:
+def _ec2(trusted: frozenset[str]) -> DriverFactory:
     from activities.power.ec2.driver import Ec2Factory
 
-    return Ec2Factory()
+    return Ec2Factory(trusted=trusted)
 
 
-def _ipmi() -> DriverFactory:
+def _ipmi(_: frozenset[str]) -> DriverFactory:
     from activities.power.ipmi.driver import IpmiFactory
 
     return IpmiFactory()
 
 
-def _gce() -> DriverFactory:
+def _gce(trusted: frozenset[str]) -> DriverFactory:
     from activities.power.gce.driver import GceFactory
 
-    return GceFactory()
+    return GceFactory(trusted=trusted)
 
 
-def _redfish() -> DriverFactory:
+def _redfish(_: frozenset[str]) -> DriverFactory:
     from activities.power.redfish.driver import RedfishFactory
 
     return RedfishFactory()
 
 
 # One line per driver; fence agents share one, whatever their name (`factory_of`).
-DRIVER_FACTORIES: Mapping[str, Callable[[], DriverFactory]] = {
+DRIVER_FACTORIES: Mapping[str, Callable[[frozenset[str]], DriverFactory]] = {
     "ec2": _ec2,
     "gce": _gce,
     "ipmi": _ipmi,
@@ -56,13 +56,18 @@ def load(name: str) -> None:
 
 
 def driver_for(
-    device: PowerDevice, credentials: DeviceCredentials, *, further_agents: frozenset[str] = frozenset()
+    device: PowerDevice,
+    credentials: DeviceCredentials,
+    *,
+    further_agents: frozenset[str] = frozenset(),
+    cloud_endpoints: frozenset[str] = frozenset(),
 ) -> PowerDriver:
     """The driver for a device of a plan. Refuses one whose parameters no longer lead to its pinned endpoint (S9).
 
-    further_agents: fence agents that this worker takes besides the published ones.
+    further_agents: fence agents that this worker takes besides the published ones. cloud_endpoints: APIs beside the clouds' own
+    that are given the worker's own cloud identity (S40).
     """
-    factory = factory_of(device.driver, further_agents)
+    factory = factory_of(device.driver, further_agents, cloud_endpoints)
     endpoint = factory.endpoint_of(device.parameters)
     if endpoint != device.endpoint:
         message = f"{device.endpoint}: the device's parameters lead to {endpoint}, not to the pinned endpoint"
@@ -70,10 +75,12 @@ def driver_for(
     return factory.build(device.parameters, credentials)
 
 
-def factory_of(name: str, further_agents: frozenset[str] = frozenset()) -> DriverFactory:
+def factory_of(
+    name: str, further_agents: frozenset[str] = frozenset(), cloud_endpoints: frozenset[str] = frozenset()
+) -> DriverFactory:
     """How devices of a driver are made, also of any fence agent that may be used. Raises PowerError."""
     if name in DRIVER_FACTORIES:
-        return DRIVER_FACTORIES[name]()
+        return DRIVER_FACTORIES[name](cloud_endpoints)
     agent = canonical(name)
     if agent is None:
         expected = f"expected one of {', '.join(sorted(DRIVER_FACTORIES))} or a fence agent's name"

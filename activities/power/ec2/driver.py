@@ -17,7 +17,7 @@ from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.ec2.calls import Ec2Api
 from activities.power.ec2.quarantine import give_back, shut_off
 from activities.power.ec2.refusals import WRONG_STATE, Ec2RefusedError
-from activities.power.errors import PowerError, invalid, parameters_of
+from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
@@ -35,9 +35,11 @@ GONE = frozenset({"shutting-down", "terminated"})
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{3,32}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2Factory:
-    """EC2 as the registry knows it."""
+    """EC2 as the registry knows it. trusted: further APIs that are given the worker's own identity."""
+
+    trusted: frozenset[str] = frozenset()
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
         """The endpoint to pin."""
@@ -50,6 +52,9 @@ class Ec2Factory:
         if given & {ACCESS_KEY, SECRET_KEY, SESSION_TOKEN} and not given >= {ACCESS_KEY, SECRET_KEY}:
             there = ", ".join(sorted(given & {ACCESS_KEY, SECRET_KEY, SESSION_TOKEN}))
             raise invalid(f"{place.endpoint}: expected both {ACCESS_KEY} and {SECRET_KEY}, or neither; got only {there}")
+        if not given:
+            api_url = place.endpoint_url or ""
+            require_own_cloud(place.endpoint, api_url, ACCESS_KEY, own=place.api_is_amazons, trusted=self.trusted)
         api = Ec2Api(device=place.endpoint, region=place.region, endpoint_url=place.endpoint_url, credentials=credentials)
         return Ec2Driver(place=place, api=api)
 

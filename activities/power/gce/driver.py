@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from activities.errors import ErrorType
 from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
-from activities.power.errors import PowerError, invalid, parameters_of
+from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
 from activities.power.gce.act import ComputeRequest, ComputeStage, NotThereError, perform
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
@@ -91,9 +91,11 @@ class Disk:
         return cls(project=project, place=place, disk=found["disk"], regional=regional)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GceFactory:
-    """Compute Engine as the registry knows it."""
+    """Compute Engine as the registry knows it. trusted: further APIs that are given the worker's own identity."""
+
+    trusted: frozenset[str] = frozenset()
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
         """The endpoint to pin."""
@@ -104,6 +106,8 @@ class GceFactory:
         instance, key = _parsed(parameters), credentials.values.get(SERVICE_ACCOUNT, "")
         if key:
             _check_key(key)
+        elif not instance.api_is_plain:  # where no token of ours goes at all
+            require_own_cloud(instance.endpoint, instance.api, SERVICE_ACCOUNT, own=instance.api_is_googles, trusted=self.trusted)
         return GceDriver(instance=instance, key=key)
 
 

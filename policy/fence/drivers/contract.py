@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -69,3 +70,10 @@ def port_of(parameters: Mapping[str, str], name: str, default: int) -> int:
 def authority(host: str, port: int) -> str:
     """Host and port as they stand in a URL."""
     return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def is_under(url: str, domains: Sequence[str]) -> bool:
+    """Whether that URL is over TLS, and its host is one of those domains or below one."""
+    found = urlsplit(url)
+    host = (found.hostname or "").rstrip(".")
+    return found.scheme == "https" and any(host == domain or host.endswith(f".{domain}") for domain in domains)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.fence.drivers.contract import HOST, DriverParameters, ParameterError
+from policy.fence.drivers.contract import HOST, DriverParameters, ParameterError, is_under
 
+AMAZONS = ("amazonaws.com", "amazonaws.com.cn", "api.aws", "api.amazonwebservices.com.cn", "amazonaws.eu")
 PARAMETERS = ("region", "instance", "plug", "endpoint-url", "quarantine-group")
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access-key-id", "secret-access-key", "session-token"
 
@@ -43,6 +44,11 @@ class Ec2Parameters:
     def endpoint(self) -> str:
         """The instance in the one spelling used for pinning. Names of regions are unique over all of AWS's partitions."""
         return f"ec2://{self.region}/{self.instance}"
+
+    @property
+    def api_is_amazons(self) -> bool:
+        """Whether the API is Amazon's own, VPC endpoints of it included."""
+        return self.endpoint_url is None or is_under(self.endpoint_url, AMAZONS)
 
     @classmethod
     def parse(cls, parameters: Mapping[str, str]) -> Ec2Parameters:

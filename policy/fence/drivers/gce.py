@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from policy.fence.drivers.contract import HOST, DriverParameters, ParameterError
+from policy.fence.drivers.contract import HOST, DriverParameters, ParameterError, is_under
 
 NAMES = ("project", "zone", "instance", "plug", "api-endpoint", "discard-local-ssd")
 SERVICE_ACCOUNT = "service-account-json"
 
+GOOGLES = ("googleapis.com",)
 PUBLIC_API = "https://compute.googleapis.com"
 
 # Ids and names only, never the numbers that the API takes for them too: a device has one spelling (S9).
@@ -52,6 +53,11 @@ class GceInstance:
     def api_is_plain(self) -> bool:
         """Whether the API is asked without TLS, which is taken for an endpoint on the loopback only."""
         return self.api.startswith("http://")
+
+    @property
+    def api_is_googles(self) -> bool:
+        """Whether the API is Google's own, private endpoints of it included."""
+        return is_under(self.api, GOOGLES)
 
     @classmethod
     def parse(cls, parameters: Mapping[str, str]) -> GceInstance:

@@ -507,7 +507,34 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def own_identity(stand: Ec2Stand) -> Ec2Driver:
     parameters = {"region": stand.ec2.region, "instance": stand.instance, "endpoint-url": stand.ec2.url}
-    return Ec2Factory().build(parameters, DeviceCredentials())
+    return Ec2Factory(trusted=frozenset({stand.ec2.url})).build(parameters, DeviceCredentials())
+
+
+@pytest.mark.parametrize(
+    ("url", "goes"),
+    [
+        ("https://ec2.eu-west-1.amazonaws.com", True),
+        ("https://vpce-1a-ec2.eu-west-1.vpce.amazonaws.com", True),
+        ("https://ec2.cn-north-1.amazonaws.com.cn:443", True),
+        ("https://ec2.eu-west-1.api.aws", True),
+        ("https://collector.example.com", False),
+        ("https://amazonaws.com.example.com", False),
+        ("https://notamazonaws.com", False),
+        ("http://127.0.0.1:8080", False),
+    ],
+)
+def test_the_workers_own_identity_goes_to_amazon_and_to_what_its_operator_trusts_only(url: str, *, goes: bool) -> None:
+    """S40: whoever writes a template may name any address."""
+    parameters = {"region": "us-east-1", "instance": "i-0123456789abcdef0", "endpoint-url": url}
+    keys = DeviceCredentials(values={"access-key-id": "a", "secret-access-key": "b"})
+    for factory, credentials in ((Ec2Factory(trusted=frozenset({url})), DeviceCredentials()), (Ec2Factory(), keys)):
+        factory.build(parameters, credentials)
+    if goes:
+        Ec2Factory().build(parameters, DeviceCredentials())
+        return
+    with pytest.raises(PowerError, match=r"worker\.cloud_endpoints: expected credentials \(access-key-id\)") as refusal:
+        Ec2Factory().build(parameters, DeviceCredentials())
+    assert refusal.value.type is ErrorType.INVALID_CONFIG
 
 
 async def test_a_worker_acts_as_itself_where_no_keys_were_given(

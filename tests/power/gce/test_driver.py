@@ -567,6 +567,29 @@ async def test_an_endpoint_of_the_loopback_without_tls_gets_no_token_of_the_work
     assert [(entry.verb, entry.account) for entry in signed.cloud.log] == [("get", "")]
 
 
+@pytest.mark.parametrize(
+    ("url", "goes"),
+    [
+        ("https://compute.googleapis.com", True),
+        ("https://compute-internal.p.googleapis.com", True),
+        ("https://collector.example.com", False),
+        ("https://googleapis.com.example.com", False),
+        ("https://notgoogleapis.com", False),
+        ("https://127.0.0.1:8443", False),
+    ],
+)
+def test_the_workers_own_identity_goes_to_google_and_to_what_its_operator_trusts_only(url: str, *, goes: bool) -> None:
+    """S40: whoever writes a template may name any address."""
+    parameters = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": url}
+    GceFactory(trusted=frozenset({url})).build(parameters, DeviceCredentials())
+    if goes:
+        GceFactory().build(parameters, DeviceCredentials())
+        return
+    with pytest.raises(PowerError, match=r"worker\.cloud_endpoints: expected credentials \(service-account-json\)") as refusal:
+        GceFactory().build(parameters, DeviceCredentials())
+    assert refusal.value.type is ErrorType.INVALID_CONFIG
+
+
 async def test_without_a_key_the_worker_is_known_by_its_own_identity(
     signed: GceStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
