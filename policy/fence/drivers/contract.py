@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _PORT = re.compile(r"[0-9]{1,5}")
+_SECURE = re.compile(r"https://(?P<host>[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#@]*)?")
 
 
 class ParameterError(ValueError):
@@ -74,6 +74,6 @@ def authority(host: str, port: int) -> str:
 
 def is_under(url: str, domains: Sequence[str]) -> bool:
     """Whether that URL is over TLS, and its host is one of those domains or below one."""
-    found = urlsplit(url)
-    host = (found.hostname or "").rstrip(".")
-    return found.scheme == "https" and any(host == domain or host.endswith(f".{domain}") for domain in domains)
+    found = _SECURE.fullmatch(url)
+    host = found["host"].casefold().rstrip(".") if found is not None else ""
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
