@@ -566,6 +566,40 @@ async def test_a_remediation_may_give_up_a_member_of_the_control_plane_that_its_
     assert gone.value.status == 404
 
 
+async def test_a_member_of_the_control_plane_whose_node_is_gone_is_given_up_by_no_preservation(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S15: its machine may run on, and its etcd vote with it; the Machine says whose it is."""
+    await OPENSHIFT.install(person)
+    await OPENSHIFT.add_machine(person, machine_of("node-7"), node="node-7")
+    path = OPENSHIFT.path("machines", machine_of("node-7"))
+    owner = {
+        "apiVersion": "machine.openshift.io/v1",
+        "kind": "ControlPlaneMachineSet",
+        "name": "cluster",
+        "uid": "u",
+        "controller": True,
+    }
+    member = {"labels": {"machine.openshift.io/cluster-api-machine-role": "master"}, "ownerReferences": [owner]}
+    uid = (await person.patch(path, {"metadata": member}))["metadata"]["uid"]
+    await OPENSHIFT.set_status(person, machine_of("node-7"), {"phase": "Failed"})
+    world = Surroundings(person, connection)
+    await leased(world)
+    request = GiveUpRequest(
+        cluster="prod",
+        node="node-7",
+        machine=ObjectRef(
+            api_version=OPENSHIFT.api_version, kind="Machine", name=machine_of("node-7"), namespace=OPENSHIFT.namespace
+        ),
+        machine_uid=uid,
+        holder="us",
+        not_after=world.now + timedelta(seconds=10),
+    )
+    with refused(ErrorType.NOT_SUPPORTED, "only a remediation may ask for"):
+        await ActivityEnvironment().run(world.activities.give_up, request)
+    assert "deletionTimestamp" not in (await person.get(path))["metadata"]
+
+
 async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_refuses(world: Surroundings) -> None:
     """S16: no claim, and no note of what it was about to do."""
     await world.has(node(), machine("Failed"))

@@ -45,6 +45,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.messages import Kind, Pinned
 from policy.episode.needs import Need, NeedKind
+from policy.objects.belonging import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
 from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision, decide, keeps
@@ -296,17 +297,14 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             return "somebody asks for it to be preserved" if held.failed else "it is well again"
         if held.well and request.unhealthy and not request.by_remediation:
             return "its Node says that it is well again"
-        if sight.node is not None and sight.node.view.control_plane and not request.by_remediation:
-            # A member of a control plane is given up by a remediation only (S15).
+        assert sight.machine is not None
+        node, machine = sight.node.view if sight.node is not None else None, read_machine(sight.machine, api_of(request.machine))
+        if of_control_plane(node, machine) and not request.by_remediation:
+            # A member of a control plane, also one whose Node is gone, is given up by a remediation only (S15).
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
-        assert sight.machine is not None
         # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
-        seen = Seen(
-            node=sight.node.view if sight.node is not None else None,
-            machines=(read_machine(sight.machine, api_of(request.machine)),),
-            cluster_lease="",
-        )
+        seen = Seen(node=node, machines=(machine,), cluster_lease="")
         by = By.PROGRAM if request.automatic else By.PERSON
         require_leave(seen, Operation.ASK, self._clock(), by=by, about=request.machine.key)
         return ""

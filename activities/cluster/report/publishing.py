@@ -65,10 +65,12 @@ class DroppedFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """How many objects were written, and what could not be (by key; a vanished object is no failure)."""
+    """How many objects were written, and what could not be (by key; a vanished object is no failure). unseen: why single targets
+    were told nothing, "" where they were."""
 
     written: int = 0
     failed: tuple[str, ...] = ()
+    unseen: str = ""
 
 
 class Publishing(Attending):
@@ -107,7 +109,7 @@ class Publishing(Attending):
         if published.failed:
             self.failed()
         else:
-            if self._told is under_way:
+            if self._told is under_way and not published.unseen:
                 self._told = (seen.checks, in_flight, refusals)
             self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
 
@@ -115,7 +117,7 @@ class Publishing(Attending):
         self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refusal] = ()
     ) -> Published:
         """Write what differs; failures are in the answer."""
-        written, failed = 0, []
+        written, failed, unseen = 0, [], ""
         for report in seen.checks:
             if report.reason == Closed.ELSEWHERE:
                 continue  # its status is written from where its Nodes are seen
@@ -131,7 +133,9 @@ class Publishing(Attending):
             if change is not None:
                 written += 1
                 failed += [refused for each in change.happenings if (refused := await self._tell(each))]
-        failed += await self._tell_of_targets(seen.checks)
+        # S18: what we do not see is not gone. Its targets are told as soon as we see, and meanwhile the rest goes on.
+        if seen.checks and not (unseen := self._view.doubt()):
+            failed += await self._tell_of_targets(seen.checks)
         failed += await self._answer_requests({each.node for each in in_flight})
         uids = {candidate.node: candidate.uid for candidate in seen.candidates}
         for refusal in refusals:
@@ -153,7 +157,7 @@ class Publishing(Attending):
                 about = ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=refusal.node)
                 skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
                 failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
-        return Published(written=written, failed=tuple(failed))
+        return Published(written=written, failed=tuple(failed), unseen=unseen)
 
     async def _tell_of_configuration(self, report: CheckReport) -> list[str]:
         """Why the fence configuration can't be used, for as long as it can't; what could not be told."""
@@ -166,11 +170,6 @@ class Publishing(Attending):
 
     async def _tell_of_targets(self, checks: Sequence[CheckReport]) -> list[str]:
         """What single targets are told, and told about; what failed or has to wait for the next time."""
-        if not checks:
-            return []
-        if doubt := self._view.doubt():
-            # S18: what we do not see is not gone. Told as failed, so that it is published again once we see.
-            return [f"what single targets are told: {doubt}"]
         # Where the worker that looked knows of another controller, or of a pause, this one need not have heard of it yet.
         keys = [report.ref.key for report in checks if not another_controller(report) and report.reason not in SILENT]
         known, failed = self._view.ledger.known(self._view.now()), list[str]()
