@@ -1,6 +1,7 @@
 """The last look: everything that must still be true in the instant before a destructive act, read live and all at once (S20).
 
-Never from the watch cache, and never with a guess: what cannot be read is no leave to act. Restoring acts (power on) look too,
+Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
+identity, which needs all Nodes and can only say no (`identities.py`). Restoring acts (power on) look too,
 but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no licence, since no
 brake may keep a node down. A look does not act: consequences look again themselves, in the activity that writes (`freeing.py`).
 Where all says go, the rest of a control plane is looked at as well before a member of it is taken (`control_planes.py`).
