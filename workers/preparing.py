@@ -45,7 +45,7 @@ class Preparing:
 def spare_collector() -> None:
     """What is loaded by now stays for as long as the process: the garbage collector need not look through it again and again.
 
-    With the interpreter's own thresholds it does so some fifty times for each fencing, for a tenth of the worker's CPU.
+    With the interpreter's own thresholds that took about a tenth of the worker's CPU (`python -m benchmarks.episode`).
     """
     gc.collect()
     gc.freeze()
