@@ -130,7 +130,10 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The tables, also without -s."""
+    """The tables, also without -s; and why what passed at its second chance had failed, as a flake of CI is seen nowhere else."""
+    for failed in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"failed at first: {failed.nodeid}")
+        terminalreporter.write_line(failed.longreprtext)
     for title, lines in report.TABLES.items():
         terminalreporter.section(title)
         for line in lines:
