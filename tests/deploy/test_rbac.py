@@ -66,6 +66,7 @@ from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remed
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import documents
+from tests.licensing import LICENCES
 from workers.credentials import ClusterObjects, WorkerCredentials
 
 pytestmark = pytest.mark.timeout(30)
@@ -254,7 +255,9 @@ async def _pin(target: ClusterTarget, name: str, need: Need) -> Target:
 async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
-    target = ClusterTarget(CLUSTER, worker, Permits(), source=PolicySource(policies=FencePolicies(skip_lost_storage=True)))
+    target = ClusterTarget(
+        CLUSTER, worker, Permits(), LICENCES, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))
+    )
     isolation, freeing = (
         ClusterIsolation(CLUSTER, worker, target.last_look),
         ClusterFreeing(CLUSTER, worker, target.last_look, own_node="node-0"),
@@ -348,7 +351,7 @@ async def _hand_over(worker: ClusterConnection, target: Target) -> None:
 
 async def _check(worker: ClusterConnection) -> None:
     """The fence devices are found, and people are told of one."""
-    environment, devices = ActivityEnvironment(), ClusterFenceDevices(CLUSTER, worker)
+    environment, devices = ActivityEnvironment(), ClusterFenceDevices(CLUSTER, worker, LICENCES)
     names = (await environment.run(devices.list_nodes, NodeNamesRequest(cluster=CLUSTER))).names
     found = await environment.run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=names))
     (node,) = [each for each in found.nodes if each.node == UNSELECTED]
@@ -448,7 +451,7 @@ async def _look_at_a_member(worker: ClusterConnection, api: ApiServer) -> None:
         budgets = "/apis/policy/v1/namespaces/openshift-etcd/poddisruptionbudgets"
         await person.create(budgets, {"metadata": {"name": "etcd"}, "spec": {"minAvailable": 2}})
         await person.patch(f"{budgets}/etcd/status", {"status": {"disruptionsAllowed": 1}})
-    target = ClusterTarget(CLUSTER, worker, Permits())
+    target = ClusterTarget(CLUSTER, worker, Permits(), LICENCES)
     need = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     pinned = Pinned(node=name, uid=uid, provider_id=f"sim:///{name}", system_uuid=f"uuid-{name}")
     whom = Target(cluster=CLUSTER, pinned=pinned, incident="incident-2", kind="Fencing", workflow_id="w", run_id="run-1")

@@ -19,6 +19,7 @@ from activities.power.service import PowerService
 from policy.episode.messages import Reading
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerCapability, PowerState
+from tests.licensing import BELIEVING
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
@@ -78,7 +79,7 @@ def plug() -> Plug:
 
 @pytest.fixture
 def service(plug: Plug) -> PowerService:
-    return PowerService(NoCredentials(), drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    return PowerService(NoCredentials(), BELIEVING, drivers=lambda _device, _credentials: cast("PowerDriver", plug))
 
 
 def request(endpoint: str = DEVICE.endpoint, **fields: object) -> PowerRequest:
@@ -102,7 +103,9 @@ async def test_a_device_that_was_not_pinned_is_not_spoken_to(service: PowerServi
 @pytest.mark.parametrize("act", ["power_off", "cut_path", "quarantine", "detach_volume", "terminate"])
 async def test_a_worker_refuses_to_act_on_its_own_node_before_anything_is_sent(plug: Plug, act: str) -> None:
     """S16: another one takes the step over."""
-    service = PowerService(NobodyAsks(), own_node="node-7", drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    service = PowerService(
+        NobodyAsks(), BELIEVING, own_node="node-7", drivers=lambda _device, _credentials: cast("PowerDriver", plug)
+    )
     volume = VolumeRequest(target=TARGET, device=DEVICE, volume="vol-a", deadline=timedelta(seconds=10))
     with pytest.raises(ApplicationError) as refused:
         await getattr(service, act)(volume if act == "detach_volume" else request())
