@@ -27,6 +27,10 @@ class Keyring:
             raise ValueError(f"expected at least one key, each of at least {LEAST_BYTES} bytes")
         self._keys = tuple(keys)
 
+    def is_in(self, text: str) -> bool:
+        """Whether one of the keys is in that text: it must not go anywhere."""
+        return any(key in text.encode(errors="replace") for key in self._keys)
+
     def sign(self, purpose: str, *facts: Any) -> str:
         """The code for these facts, 64 hexadecimal digits. purpose: what it is good for; a code for another one is not accepted.
 

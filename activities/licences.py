@@ -75,6 +75,8 @@ class Licences:
 
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
+        self.is_key = keyring.is_in
+        """Whether a text holds what this deployment signs with."""
         self._used: dict[_Use, tuple[_User, datetime]] = {}
 
     def sealed(self, cluster: str, plan: FencingPlan) -> FencingPlan:

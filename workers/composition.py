@@ -285,7 +285,7 @@ def _power_serving(
 
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
-    credentials = WorkerCredentials(objects, directory=directory)
+    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key)
     drivers = partial(
         driver_for,
         further_agents=frozenset(settings.worker.fence_agents),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.cluster_lease import ScannerLease
@@ -68,6 +69,8 @@ from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.licensing import LICENCES
 from workers.credentials import ClusterObjects, WorkerCredentials
+from workers.settings import Settings
+from workers.signing_keys import keyring_of
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -498,6 +501,10 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
+def _shipped_settings() -> dict[str, str]:
+    return next(each["data"] for each in documents("deploy/worker.yaml") if each["kind"] == "ConfigMap")
+
+
 async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         await _add_others(person)
@@ -510,6 +517,11 @@ async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
         CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]
     )
     assert credentials.username == "admin"
+    settings = Settings.model_validate(yaml.safe_load(next(iter(_shipped_settings().values()))))
+    assert settings.worker.signing_keys_secret
+    clusters = settings.connections()
+    keyring = await keyring_of(settings, clusters, dict.fromkeys(clusters, worker))
+    assert keyring.accepts(keyring.sign("device", "a fact"), "device", "a fact")
     async with ClusterScan(CLUSTER, ClusterView(worker)) as scan:
         await ActivityEnvironment().run(scan.release_lease, ScanRequest(cluster=CLUSTER, holder=HOLDER))
 
@@ -550,6 +562,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
         ("get", "/api/v1/namespaces/default/secrets/bmc"),
         ("get", "/api/v1/namespaces/nodewarden/secrets"),
         ("get", "/api/v1/configmaps"),
+        ("delete", "/api/v1/namespaces/nodewarden/secrets/nodewarden-signing-keys"),
         ("get", "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"),
         ("delete", f"{NODES}/{SICK}"),
         ("get", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
