@@ -21,7 +21,6 @@ from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.objects.marks import Mark
-from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.report import ScanReport
 from simulator.api.control.faults import Accident, Fault
@@ -29,6 +28,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
 from tests.cluster.skipping import now
+from tests.marks import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -202,8 +202,8 @@ async def test_what_is_over_before_the_time_comes_is_never_told(cluster: ApiClie
     elif why == "detached":
         await cluster.delete(f"{ATTACHMENTS}/va-1")
     elif why == "off":
-        mark = Mark(incident="i", kind="Fencing", workflow_id="w", off_proven="2026-11-21T12:00:00Z")
-        await cluster.patch(f"{NODES}/{SICK}", {"metadata": {"annotations": {MARK_ANNOTATION: mark.to_json()}}})
+        mark = Mark(incident="i", kind="Fencing", workflow_id="w", off_proven="2026-11-21T12:00:00Z").to_json()
+        await cluster.patch(f"{NODES}/{SICK}", {"metadata": mark_metadata(mark)})
     else:
         await cluster.delete(f"{NODES}/{SICK}")
     await scans.observe_until(scan, lambda report: not report.at_risk.nodes)

@@ -44,6 +44,7 @@ from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 from tests.documents import document
+from tests.marks import confirmed
 from tests.policy.fencing_builders import a_cluster_config
 
 GROUP = "machine.sapcloud.io"
@@ -80,7 +81,7 @@ def node(**annotations: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "node-7", "annotations": annotations},
+        "metadata": {"name": "node-7", "annotations": annotations, "labels": confirmed(annotations)},
         "spec": {"unschedulable": True, "taints": [{"key": "mine", "effect": "NoSchedule"}]},
         "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok"}]},
     }

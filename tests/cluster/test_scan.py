@@ -24,7 +24,6 @@ from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode
 from policy.objects.marks import Mark
-from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.report import ScanReport, SeenVersion
 from policy.values.object_refs import Dialect
 from simulator.api.control.faults import Accident, Fault
@@ -33,6 +32,7 @@ from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
 from tests.cluster.scans import OURS, Open, asked, fleet, observe, observe_until, with_policy
 from tests.cluster.skipping import now
+from tests.marks import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -168,7 +168,7 @@ async def own_writes(person: ApiClient, name: str) -> None:
     """For ever: what an episode writes on its node, and the lines that people read of it."""
     for number in count():
         mark = Mark(incident=f"incident-{number}", kind="Fencing", workflow_id=f"episode/prod/{name}").to_json()
-        await person.patch(f"{NODES}/{name}", {"metadata": {"annotations": {MARK_ANNOTATION: mark}}})
+        await person.patch(f"{NODES}/{name}", {"metadata": mark_metadata(mark)})
         await person.patch(f"{NODES}/{name}", {"spec": {"unschedulable": number % 2 == 0}})
         await asyncio.sleep(0.05)
 
