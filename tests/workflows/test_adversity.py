@@ -283,7 +283,7 @@ LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
             climbing(REBOOT, ambush=at("read_power", Mishap.LOCKED, (Mishap.NODE_ANEW, 2.0)), **RESUME),
             lambda play: play.result.outcome in {Outcome.REPLACED, Outcome.RECOVERED},
         ),
-        "S9, S35: a deleted Node takes along what its terminated episode has left off; no device of a machine unpinned is touched": (
+        "S9, S35: a deleted Node takes along what its terminated episode has left off; nothing unpinned is touched": (
             climbing(FENCE, ambush=at("read_workload", (Mishap.NODE_GONE, 0.01), (Mishap.TERMINATE, 0.01)), planned=INSTANCE),
             lambda play: (
                 left_off(play, Outcome.ABORTED, "there is no such Node")
