@@ -10,17 +10,15 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook
-from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, Wish
+from activities.contracts.preservation import Hold, HoldRequest, Wish
 from simulator.cluster import SimulatedCluster
-from simulator.machine_systems import MACHINE_SYSTEMS
-from simulator.machine_systems.contract import KNOWS_NO_EXPIRY, MachineSettings
+from simulator.machine_systems.contract import KNOWS_NO_EXPIRY
 from tests.cluster.acts.world import Permits
 from tests.simulator.machines.test_machines import MARKS, with_machines
 
 pytestmark = pytest.mark.timeout(40)
 
 SET = "workers-zone-a"
-SLOW = MachineSettings(create=0.05, switch_off=0.3, destroy=0.05, remove_node=0.05)
 
 
 async def kept(cluster: SimulatedCluster, name: str, **changes: Any) -> Hold:
@@ -63,23 +61,3 @@ async def test_where_there_is_no_lever_the_one_that_somebody_marks_goes(system: 
         await cluster.machines.annotate("machine-2", MARKS[system])
         await cluster.machines.scale(SET, 2)
         await until_left(cluster, "machine-1", "machine-3")
-
-
-@pytest.mark.parametrize("system", MACHINE_SYSTEMS)
-async def test_a_fleet_that_is_put_to_sleep_takes_what_is_kept_with_it_and_the_look_says_so(system: str) -> None:
-    """S21: hibernation beats preservation, while the machine goes and when it is gone."""
-    async with with_machines(system, options={"settings": SLOW}) as cluster:
-        begun = await kept(cluster, "machine-1")
-        node = cluster.machines.node_of("machine-1")
-        again = {"wish": NO_WISH, "machine": begun.machine, "machine_uid": begun.machine_uid, "owner": begun.owner}
-        await cluster.machines.scale(SET, 0)
-        await cluster.wait_until(lambda: not cluster.machines.in_phase("Running"), what="all are being deleted")
-        hold = await kept(cluster, "machine-1", node=node, **again)
-        assert (hold.preserved, hold.override) == (False, "hibernation")
-        assert hold.gone == f"the machine is being deleted, hibernation: MachineSet {SET} is scaled to 0"
-        await cluster.wait_until(lambda: cluster.machines.names == [], what="all are gone")
-        hold = await kept(cluster, "machine-1", node=node, **again)
-        assert (hold.override, hold.gone.startswith("there is neither a Machine nor a Node of that name")) == (
-            "hibernation",
-            True,
-        )

@@ -105,14 +105,6 @@ async def test_a_node_that_only_changed_meanwhile_is_looked_at_again_and_deleted
     assert not await off.has_node()
 
 
-async def test_a_namesake_that_registers_between_our_look_and_our_delete_stays(off: World) -> None:
-    """S9."""
-    off.connection.before_writes.append(off.recreate_node)
-    with refused(ErrorType.TARGET_CHANGED, NODE):
-        await off.freeing.delete_node(await off.free())
-    assert await off.has_node()
-
-
 async def test_a_machine_that_only_its_check_knows_of_does_not_keep_the_node(off: World) -> None:
     """S9: the pin found it by the health check; a Node that names no Machine is no other target for that."""
     request = await off.free()

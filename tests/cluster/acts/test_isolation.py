@@ -96,26 +96,6 @@ class TestWayBack:
         await world.isolation.mark_schedulable(await world.restore())
         assert "unschedulable" not in (await world.node())["spec"]
 
-    async def test_an_out_of_service_taint_of_ours_goes_and_the_others_stay(self, empty: World) -> None:
-        """S32."""
-        await empty.add_node(taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
-        before = (await empty.node())["spec"]["taints"]
-        await empty.mark_as_ours(out_of_service=True)
-        await empty.isolation.mark_schedulable(await empty.restore())
-        assert (await empty.node())["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
-
-    @pytest.mark.parametrize(
-        ("noted", "taint"),
-        [(False, OUT_OF_SERVICE), (True, {**OUT_OF_SERVICE, "value": "by-hand"})],
-        ids=["not noted as ours", "replaced by a person"],
-    )
-    async def test_an_out_of_service_taint_of_others_stays(self, empty: World, noted: bool, taint: dict[str, str]) -> None:
-        """S28."""
-        await empty.add_node(taints=(taint,))
-        await empty.mark_as_ours(out_of_service=noted)
-        await empty.isolation.mark_schedulable(await empty.restore())
-        assert taint in (await empty.node())["spec"]["taints"]
-
     @pytest.mark.parametrize("value", sorted(KEEPING_WORDS))
     async def test_a_preserved_node_stays_cordoned_and_only_mark_and_taint_go(self, empty: World, value: str) -> None:
         """S21."""

@@ -29,15 +29,6 @@ async def test_a_new_run_of_the_same_episode_is_noted_and_keeps_the_rest(world: 
     assert await world.mark() == replace(our_mark(cordoned=True), run_id="run-2")
 
 
-async def test_the_annotations_of_others_stay_byte_for_byte(empty: World) -> None:
-    """S28."""
-    await empty.add_node(annotations={"team.example/note": "a/b~1", "nodewarden.io/hold": "false"})
-    before = (await empty.node())["metadata"]["annotations"]
-    await empty.target.mark(await empty.act())
-    after = (await empty.node())["metadata"]["annotations"]
-    assert {key: value for key, value in after.items() if key != "nodewarden.io/episode"} == before
-
-
 async def test_the_mark_of_an_episode_that_ended_is_adopted_with_what_it_added(world: World) -> None:
     """S35: our workflow id is its id too, so it can't be open. Whoever marks the node hears what was added before, also by a
     write whose answer was lost; the mark that tells of it may be removed later."""

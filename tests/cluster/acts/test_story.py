@@ -52,14 +52,6 @@ async def test_the_story_is_told_on_the_node(world: World) -> None:
     assert event["source"]["component"] == "nodewarden"
 
 
-async def test_the_same_again_is_counted_not_listed(world: World) -> None:
-    request = await told(world)
-    for _ in range(3):
-        await tell(world, request)
-    assert [event["count"] for event in await events(world)] == [3]
-    assert (await events(world))[0]["type"] == "Normal"
-
-
 @pytest.mark.parametrize("accident", [Accident.REFUSE, Accident.STATUS, Accident.LOSE_ANSWER])
 async def test_a_story_that_cannot_be_told_stops_nothing(world: World, accident: Accident) -> None:
     request = await told(world)
