@@ -198,16 +198,6 @@ async def test_the_deletion_of_a_pod_counts_from_when_it_was_asked_for(cluster: 
     assert abs(due - asked - timedelta(seconds=300)) < timedelta(seconds=2)
 
 
-async def test_with_no_policy_no_volume_is_followed_and_nothing_is_told(api: ApiServer, person: ApiClient, scans: Scans) -> None:
-    """Opt-in."""
-    await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))
-    await attach(person, "va-1")
-    scan = await scans.open()
-    report = await scans.observe(scan)
-    assert report.at_risk.nodes == 0
-    assert {agent: count for agent, count in api.requests.writes.items() if agent.startswith("nodewarden/")} == {}
-
-
 async def test_a_request_by_hand_is_reason_enough(person: ApiClient, scans: Scans) -> None:
     await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))
     await add_pod(person, "db-0")

@@ -15,8 +15,7 @@ from policy.checks.retries import RetryRules
 from policy.remediation.ladder import Body
 from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
+from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
@@ -95,24 +94,6 @@ async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
     assert outlook.owners_own is not None
     assert (outlook.owners_own.owner, outlook.owners_own.rules) == ("KubeadmControlPlane/kcp", theirs)
     assert found.mistakes == []
-
-
-async def test_a_server_with_another_clock_is_believed() -> None:
-    """By our own clock a node that failed a moment ago would look as if its time had long been over, or the other way round."""
-    async with (
-        ApiServer(clock_error=timedelta(minutes=-10)) as server,
-        ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person,
-        ClusterConnection.to(server.url, token="abc") as connection,
-    ):
-        await person.create(DEFINITIONS, definition())
-        await person.create(CHECKS, check(duration="300s", minHealthy=1))
-        for number in range(2):
-            await person.create(NODES, node(f"node-{number}", since=server.now()))
-        await turn(person, "node-1", "Unknown", since=server.now() - timedelta(seconds=5))
-        found = await snapshot(connection)
-        assert abs(found.now - server.now()) < timedelta(seconds=5)
-        (seen,) = found.ledger.report_parts(found.now).checks
-        assert (seen.soon, seen.unhealthy) == (1, 0)
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=str)
