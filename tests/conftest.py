@@ -34,7 +34,7 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 CALM = (
     *_files("frozen", "scanner_life", "wrong_clocks", "worker_ends"),
     "tests/benchmarks/test_whole_benchmarks.py",
-    *_files("preservation_kills", "remediation", "changed_nodes", "management_cluster", "remediation_owners"),
+    *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
     *_files("deployment_version", "isolated", "fence_check"),
     "tests/security/",
