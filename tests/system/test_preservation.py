@@ -107,28 +107,6 @@ async def test_a_preserved_machine_survives_its_failure_and_is_replaced_once_it_
     assert asked[0].resource_version
 
 
-async def test_a_hold_that_expires_while_no_worker_runs_ends_at_once_when_one_is_back(system: System) -> None:
-    """The worker is killed before the expiry, and the machine runs on."""
-    node, fleet = "node-3", machines(system)
-    machine = fleet.of_node(node)
-    await annotate(system, node, **{PRESERVE_ANNOTATION: "now", PRESERVE_FOR_ANNOTATION: "6s"})
-
-    async def kept() -> bool:
-        return await expiry_of(system, machine) is not None
-
-    await system.until(kept, f"{machine} is preserved", seconds=30)
-    await system.workers[-1].kill()
-    await asyncio.sleep(7)
-    assert await expiry_of(system, machine) is not None
-    await system.start_worker()
-    result = await result_of(system, node)
-    assert result.outcome is Outcome.RELEASED
-    assert await expiry_of(system, machine) is None
-    there = await live(system, node)
-    assert {PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED}.isdisjoint(there["metadata"].get("annotations") or {})
-    assert machine in fleet.names
-
-
 async def test_a_kept_machine_that_others_delete_is_let_go_at_once_and_it_is_said(system: System) -> None:
     """S21, S26: the override is recorded, in the result, and told on the Node, long before the hold would have expired; a word
     that means nothing is told as well."""
