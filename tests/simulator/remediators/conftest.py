@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,9 @@ from simulator.cluster import SimulatedCluster
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject, condition_of, condition_status, micro_timestamp, name_of, uid_of
-from simulator.remediators.contract import TIMED_OUT, RemediatorTimings
+from simulator.remediators.contract import TIMED_OUT, Remediator, RemediatorTimings
 from simulator.remediators.node_maintenance import LEASE_NAMESPACE
-from simulator.resources import LEASES, NAMESPACES, Resource
+from simulator.resources import EVENTS, LEASES, NAMESPACES, Resource
 from tests.simulator.cluster.conftest import small_cluster
 
 NAMESPACE = "remediators"
@@ -80,6 +81,19 @@ class Asker:
     async def delete(self, name: str) -> None:
         await self.cluster.client.delete(self._path(name))
 
+    async def look_again_at(self, name: str, operator: Remediator) -> None:
+        """Change something that does not matter; returns when the operator has seen it. What it is asked for afterwards it looks
+        at later, since it takes one after the other."""
+        answer = await self.cluster.client.patch(self._path(name), {"metadata": {"labels": {"look": "again"}}})
+        version = int(answer["metadata"]["resourceVersion"])
+        key = f"{self.namespace}/{name}" if self.namespace else name
+
+        def is_seen() -> bool:
+            known = operator.objects.get(key)
+            return known is not None and int(known["metadata"]["resourceVersion"]) >= version
+
+        await self.cluster.wait_until(is_seen, what=f"{name} is looked at")
+
     def _path(self, name: str) -> str:
         return self.kind.path(name, namespace=self.namespace)
 
@@ -104,6 +118,16 @@ async def take_lease(cluster: SimulatedCluster, node: str, holder: str) -> None:
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now},
     }
     await cluster.client.create(LEASES.path(namespace=LEASE_NAMESPACE), body)
+
+
+async def events_about(cluster: SimulatedCluster, name: str, *, namespace: str = NAMESPACE) -> list[str]:
+    """The reasons of the Events about an object, once there is one."""
+    async with asyncio.timeout(10):
+        while True:
+            listed = await cluster.client.list(EVENTS.path(namespace=namespace))
+            if found := [str(each["reason"]) for each in listed["items"] if each["involvedObject"]["name"] == name]:
+                return found
+            await asyncio.sleep(0.02)
 
 
 def told(remediation: JsonObject | None, *kinds: str) -> tuple[str, ...]:
