@@ -20,6 +20,7 @@ SYSTEMS = "/redfish/v1/Systems"
 _SEGMENT = r"[A-Za-z0-9_~:@+-][A-Za-z0-9._~:@+-]*"
 _ID = re.compile(_SEGMENT)
 _PATH = re.compile(rf"/redfish/v1(/{_SEGMENT})+")
+_FILE = re.compile(r"/[A-Za-z0-9_.:@+=~ /-]+")
 _ANSWERS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -60,7 +61,7 @@ def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
         ca_file=parameters.get("ca-file"),
     )
     if address.ca_file is not None:
-        if not address.ca_file.startswith("/"):
+        if _FILE.fullmatch(address.ca_file) is None or ".." in address.ca_file.split("/"):
             raise ParameterError("ca-file", f"expected the absolute path of a file on the power worker, got {address.ca_file!r}")
         if scheme == "http" or not address.verify:
             raise ParameterError(
