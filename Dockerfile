@@ -15,7 +15,8 @@ FROM python:3.13.16-slim-trixie
 LABEL org.opencontainers.image.title="nodewarden" \
       org.opencontainers.image.description="Keeps the nodes of Kubernetes clusters working" \
       org.opencontainers.image.licenses="Apache-2.0"
-RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/nodewarden --create-home nodewarden
+RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/nodewarden --create-home nodewarden \
+    && chmod 1777 /var/lib/nodewarden
 COPY --from=build /opt/nodewarden /opt/nodewarden
 ENV PATH=/opt/nodewarden/bin:$PATH PYTHONUNBUFFERED=1
 USER 10001:10001

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.clusters import ClusterSettings, ConnectionSettings
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
+from workers.signing_keys import keyring_of
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
@@ -44,7 +46,8 @@ async def compose(
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
                 connections[name] = await stack.enter_async_context(await open_connection(name, cluster))
-        if role in {Role.ALL, Role.CLUSTER}:
+        licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
+        if licences is not None and role in {Role.ALL, Role.CLUSTER}:
             for name, connection in connections.items():
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
@@ -61,6 +64,7 @@ async def compose(
                         client,
                         name,
                         connection,
+                        licences=licences,
                         machines=machines,
                         at_risk=at_risk,
                         has_power=role is Role.ALL,
@@ -68,9 +72,9 @@ async def compose(
                 )
         if role is not Role.WORKFLOWS and settings.evidence.directory is None:
             _log.info("evidence.directory is not set: of machines that are preserved no evidence is kept")
-        if role in {Role.ALL, Role.POWER}:
+        if licences is not None and role in {Role.ALL, Role.POWER}:
             listener = await _kdump_listener(stack, settings.kdump.listen)
-            servings += [_power_serving(settings, site, connections, listener) for site in settings.sites]
+            servings += [_power_serving(settings, site, connections, licences, listener) for site in settings.sites]
         yield servings
 
 
@@ -128,6 +132,7 @@ async def _cluster_serving(
     name: str,
     connection: ClusterConnection,
     *,
+    licences: Licences,
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
     has_power: bool,
@@ -156,6 +161,7 @@ async def _cluster_serving(
     devices = ClusterFenceDevices(
         name,
         connection,
+        licences,
         machines=machines,
         fence_namespace=settings.fence_namespace,
         looked_after=lambda: bool(scan.view.check_objects),
@@ -183,6 +189,7 @@ async def _cluster_serving(
         name,
         connection,
         permits,
+        licences,
         machines=machines,
         fences=fences,
         source=settings.policy_source(),
@@ -226,7 +233,12 @@ async def _cluster_serving(
             ClusterFailedVolumes(name, connection, machines=machines),
             ClusterRemediationObjects(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
             ClusterEvidence(
-                name, connection, evidence_directory(settings), machines=machines, fence_namespace=settings.fence_namespace
+                name,
+                connection,
+                evidence_directory(settings),
+                licences,
+                machines=machines,
+                fence_namespace=settings.fence_namespace,
             ),
         ),
     )
@@ -258,7 +270,11 @@ async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener |
 
 
 def _power_serving(
-    settings: Settings, site: str, connections: Mapping[str, ClusterConnection], listener: KdumpListener | None
+    settings: Settings,
+    site: str,
+    connections: Mapping[str, ClusterConnection],
+    licences: Licences,
+    listener: KdumpListener | None,
 ) -> Serving:
     from activities.evidence.kdump import EvidenceService
     from activities.power.device_reading import DeviceReadings
@@ -269,7 +285,7 @@ def _power_serving(
 
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
-    credentials = WorkerCredentials(objects, directory=directory)
+    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key)
     drivers = partial(
         driver_for,
         further_agents=frozenset(settings.worker.fence_agents),
@@ -278,10 +294,10 @@ def _power_serving(
     return Serving(
         queue=power_queue(site),
         activities=activities_of(
-            PowerService(credentials, own_node=settings.node_name, drivers=drivers),
-            DeviceReadings(credentials, drivers=drivers),
+            PowerService(credentials, licences, own_node=settings.node_name, drivers=drivers),
+            DeviceReadings(credentials, licences, drivers=drivers),
             EvidenceService(listener),
-            DeviceEvidence(evidence_directory(settings), credentials, drivers=drivers),
+            DeviceEvidence(evidence_directory(settings), credentials, licences, drivers=drivers),
         ),
         slots=settings.worker.power_slots,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,12 +37,19 @@ class ObjectSource(Protocol):
 
 
 class WorkerCredentials:
-    """Every kind of reference. `objects`: the API or a mount; `directory`: where `file:` may lead, None: nowhere."""
+    """Every kind of reference. objects: the API or a mount. directory: where `file:` may lead, None: nowhere. withheld: whether a
+    value is none of a device's, whoever names it."""
 
     def __init__(
-        self, objects: ObjectSource, *, directory: Path | None = None, environment: Mapping[str, str] | None = None
+        self,
+        objects: ObjectSource,
+        *,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        withheld: Callable[[str], bool] = lambda _value: False,
     ) -> None:
         self._objects = objects
+        self._withheld = withheld
         self._directory = directory
         self._environment = os.environ if environment is None else environment
 
@@ -50,7 +57,11 @@ class WorkerCredentials:
         """The credentials now; a later reference wins, parameter by parameter."""
         values: dict[str, str] = {}
         for reference in references:
-            values |= await self._values(cluster, reference)
+            found = await self._values(cluster, reference)
+            if any(map(self._withheld, found.values())):
+                problem = "it holds keys of this deployment, which are for no device"
+                raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
+            values |= found
         return DeviceCredentials(values=values)
 
     async def _values(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:

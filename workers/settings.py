@@ -59,6 +59,8 @@ from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clust
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NAME = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""Of a namespace, as Kubernetes takes it."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?(?:ms|s|m|h))+")
 
 
@@ -282,12 +284,26 @@ class WorkerSettings(_Section):
     cloud_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
         default=(), description="APIs beside Google's and Amazon's own that are given this worker's own cloud identity, as URLs"
     )
+    signing_keys_file: UserPath | None = Field(
+        default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
+    )
+    signing_keys_secret: str = Field(
+        default="",
+        pattern=rf"^({_NAME}/{_NAME}(\.{_NAME})*)?$",
+        description="the same as a Secret, namespace/name, of the cluster we run in; an empty one is filled by the first worker",
+    )
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
     )
     sticky_timeout: Duration = Field(
         default=timedelta(seconds=10), description="how long a workflow's next step waits for the worker that had it"
     )
+
+    @model_validator(mode="after")
+    def _one_source_of_keys(self) -> Self:
+        if self.signing_keys_file is not None and self.signing_keys_secret:
+            raise ValueError("give signing_keys_file or signing_keys_secret, not both")
+        return self
 
 
 class KdumpSettings(_Section):
@@ -409,7 +425,7 @@ class Settings(BaseSettings):
     )
     fence_namespace: str = Field(
         default="default",
-        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        pattern=f"^{_NAME}$",
         description="namespace in which fence configuration is read from ConfigMaps, by name",
     )
     scan: ScanSettings = ScanSettings()

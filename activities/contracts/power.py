@@ -18,13 +18,15 @@ from policy.fence.power import InterfaceGroups, PowerState, Quarantine
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRequest:
     """Read or command one device. The act is not begun after `not_after` and is killed after `deadline`, whatever hangs.
-    read_back: how long a command is given, once it has ended, to be seen to have worked; none: nobody asks."""
+    read_back: how long a command is given, once it has ended, to be seen to have worked; none: nobody asks. licence: by the last
+    look before a command, and good until `not_after` (S42)."""
 
     target: Target
     device: PowerDevice
     deadline: timedelta
     not_after: datetime | None = None
     read_back: timedelta = timedelta(0)
+    licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class VolumeRequest:
     volume: str
     deadline: timedelta
     not_after: datetime | None = None
+    licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class LiftRequest:
     deadline: timedelta
     quarantine: Quarantine | None = None
     not_after: datetime | None = None
+    licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ class VolumesResult:
 class PowerActivities(ABC):
     """Served on `power.<site>`. State-changing ones: one attempt, never repeated blindly (S33, S34).
 
-    Errors: Unauthorized, InvalidConfig, NotSupported, OwnNode (final); Unreachable, RateLimited (nothing was sent);
+    Errors: Unauthorized, InvalidConfig, NotSupported, NotLicensed, OwnNode (final); Unreachable, RateLimited (nothing was sent);
     Ambiguous (it may have been carried out: wait out the deadline, read, decide).
     """
 

@@ -20,6 +20,7 @@ from policy.episode.needs import Need
 from policy.episode.observation import Observation
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
+from policy.fence.power import PowerAct
 from policy.objects.marks import Added
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
@@ -88,6 +89,14 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LicenceWanted:
+    """The power act that comes next, and by when it begins at the latest."""
+
+    act: PowerAct
+    not_after: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookRequest:
     """Live last look before a destructive act (S20). destructive False: only providerID is compared (S9). Where the need does not
     matter either, the look is one before power, a path or a network is given back, and its licence is that nobody wants the
@@ -98,7 +107,7 @@ class LookRequest:
     those that are configured now are compared with them, or told where something is given back; None where they are not used.
     lease: for so long the node's lease is taken, or renewed, as part of the look, which then covers the step in hand: somebody
     else's is a veto as any that is seen; None: it is only read. not_after: it is not taken after that moment. counts: what stands
-    against the node is told as well. news: told meanwhile.
+    against the node is told as well. news: told meanwhile. licenses: the power act that a go is to license (S42).
     """
 
     target: Target
@@ -112,6 +121,7 @@ class LookRequest:
     not_after: datetime | None = None
     counts: bool = False
     news: News | None = None
+    licenses: LicenceWanted | None = None
 
     @property
     def restores(self) -> bool:
@@ -140,7 +150,8 @@ class Workload:
 class LookResult:
     """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says.
     permitted: whether the scanner knows of our permit, where that was asked. endpoints: of the devices that are configured for
-    the node now, None where that was not asked or can't be told. workload: what stands against the node, where that was asked."""
+    the node now, None where that was not asked or can't be told. workload: what stands against the node, where that was asked.
+    licence: for the power act that was asked for; "" where none was, or the look does not say go."""
 
     verdict: LookVerdict
     reason: str
@@ -150,6 +161,7 @@ class LookResult:
     permitted: bool = True
     endpoints: tuple[str, ...] | None = None
     workload: Workload | None = None
+    licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

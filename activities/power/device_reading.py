@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
 from activities.errors import ErrorType, error_type
+from activities.licences import RequestGuard
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -35,9 +36,14 @@ class DeviceReadings(DeviceReadingActivities):
     """Served by the workers of a site, beside `PowerService`."""
 
     def __init__(
-        self, credentials: CredentialSource, *, drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for
+        self,
+        credentials: CredentialSource,
+        guard: RequestGuard,
+        *,
+        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
     ) -> None:
         self._credentials = credentials
+        self._guard = guard
         self._drivers = drivers
 
     @activity.defn(name="fence-check.read-devices")
@@ -54,6 +60,7 @@ class DeviceReadings(DeviceReadingActivities):
     async def _read(self, cluster: str, checked: DeviceToCheck) -> DeviceAnswer:
         device, clock = checked.device, asyncio.get_running_loop().time
         try:
+            self._guard.require_seal(cluster, device)
             credentials = await self._credentials.read(cluster, device.credentials)
         except ApplicationError as error:
             return _unanswered(device, error.message, silent=error_type(error) not in PASSING)

@@ -14,6 +14,7 @@ from temporalio import activity
 from activities.bundle import EvidenceDirectory, newest
 from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
 from activities.errors import ErrorType, failure
+from activities.licences import RequestGuard
 from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -33,11 +34,13 @@ class DeviceEvidence(DeviceEvidenceActivities):
         self,
         directory: EvidenceDirectory | None,
         credentials: CredentialSource,
+        guard: RequestGuard,
         *,
         drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
     ) -> None:
         self._directory = directory
         self._credentials = credentials
+        self._guard = guard
         self._drivers = drivers
 
     @activity.defn(name="evidence.read-device")
@@ -51,6 +54,7 @@ class DeviceEvidence(DeviceEvidenceActivities):
 
     async def _keep(self, request: DeviceEvidenceRequest, directory: EvidenceDirectory) -> EvidenceFile:
         device, deadline = request.device, Deadline.within(directory.limits.patience * READING_SHARE)
+        self._guard.require_seal(request.bundle.cluster, device)
         credentials = await self._credentials.read(request.bundle.cluster, device.credentials)
         try:
             kind, text = await _read(self._drivers(device, credentials), deadline)

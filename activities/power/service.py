@@ -1,13 +1,16 @@
 """Power activities: one short act on one device each, with everything checked that must be checked before it is sent.
 
-Refused before anything is sent: our own node (S16), an act whose moment has passed (S20). Credentials are read at the moment of
-use and live only in this process and the child's pipe (S12). What a driver's failure means to a workflow is decided here.
+Refused before anything is sent: our own node (S16), an act whose moment has passed (S20), what nobody of ours has signed (S42).
+Credentials are read at the moment of use and live only in this process and the child's pipe (S12). What a driver's failure means
+to a workflow is decided here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, cast
@@ -24,17 +27,20 @@ from activities.contracts.power import (
     VolumeRequest,
     VolumesResult,
 )
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, error_message, failure
+from activities.licences import RequestGuard
 from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.episode.served_system import another_machine
 from policy.fence.plan import CredentialRef, PowerDevice
-from policy.fence.power import PowerCapability, PowerState, Quarantine
+from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Bounded = TypeVar("Bounded", PowerRequest, VolumeRequest)
+Bounded = TypeVar("Bounded", PowerRequest, VolumeRequest, LiftRequest)
 BoundedRequest = PowerRequest | VolumeRequest | LiftRequest
 DeviceRequest = BoundedRequest | GivenUpRequest
 
@@ -56,16 +62,19 @@ class CredentialSource(Protocol):
 
 
 class PowerService(PowerActivities):
-    """`own_node`: the node this worker runs on (downward API), "" outside a cluster. `drivers` finds a device's driver."""
+    """guard: what is asked before a request is believed. own_node: the node this worker runs on (downward API), "" outside a
+    cluster. drivers: finds a device's driver."""
 
     def __init__(
         self,
         credentials: CredentialSource,
+        guard: RequestGuard,
         *,
         own_node: str = "",
         drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
     ) -> None:
         self._credentials = credentials
+        self._guard = guard
         self._own_node = own_node
         self._drivers = drivers
         self._ours: set[tuple[str, ...]] = set()
@@ -82,49 +91,31 @@ class PowerService(PowerActivities):
     @activity.defn(name="power-management.power-off")
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
-        self._refuse_own_node(request)
-        request = _by_our_clock(request)
-        deadline = Deadline.within(request.deadline, not_after=request.not_after)
-        driver = await self._driver(request)
-        before = await self._read_before(driver, request)
-        _refuse_late(request)
-        await _typed(driver.off(deadline))
-        after = await self._read_back(driver, request, PowerState.OFF)
-        return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted", after=after)
+        return await self._off(request, PowerAct.OFF)
 
     @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Command on, unless the device says on already."""
-        request = _by_our_clock(request)
-        deadline = Deadline.within(request.deadline, not_after=request.not_after)
-        driver = await self._driver(request)
-        before = await self._read_before(driver, request)
-        if before is PowerState.ON:
-            return CommandResult(sent=False, before=before, detail="was on already")
-        _refuse_late(request)
-        await _typed(driver.on(deadline))
-        after = await self._read_back(driver, request, PowerState.ON)
-        return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted", after=after)
+        return await self._on(request, PowerAct.ON)
 
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Only a machine that says off: whoever started it meanwhile wants it."""
-        self._refuse_own_node(request)
-        request = _by_our_clock(request)
-        deadline = Deadline.within(request.deadline, not_after=request.not_after)
-        driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
-        machine = (await _typed(driver.identity(Deadline.within(request.deadline * READ_SHARE)))).serial or ""
-        before = await self._read_before(driver, request)
-        if before is not PowerState.OFF:
-            raise failure(ErrorType.NOT_PROVEN, f"{driver.endpoint} says {before.value}, it is not given up")
-        _refuse_late(request)
-        await _typed(driver.terminate(deadline))
-        return CommandResult(
-            sent=True,
-            before=before,
-            detail="was off, giving it up was accepted",
-            machine=machine,
-        )
+        with self._licensed(request, PowerAct.TERMINATE) as licensed:
+            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            driver = _cloud(await self._driver(licensed), PowerCapability.TERMINATE)
+            machine = (await _typed(driver.identity(Deadline.within(licensed.deadline * READ_SHARE)))).serial or ""
+            before = await self._read_before(driver, licensed)
+            if before is not PowerState.OFF:
+                raise failure(ErrorType.NOT_PROVEN, f"{driver.endpoint} says {before.value}, it is not given up")
+            _refuse_late(licensed)
+            await _typed(driver.terminate(deadline))
+            return CommandResult(
+                sent=True,
+                before=before,
+                detail="was off, giving it up was accepted",
+                machine=machine,
+            )
 
     @activity.defn(name="power-management.read-given-up")
     async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
@@ -140,32 +131,32 @@ class PowerService(PowerActivities):
     @activity.defn(name="isolation.cut-path")
     async def cut_path(self, request: PowerRequest) -> CommandResult:
         """A path is cut like power is switched off, and never our own node's (S16)."""
-        return await self.power_off(request)
+        return await self._off(request, PowerAct.CUT_PATH)
 
     @activity.defn(name="recovery.restore-path")
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         """A path is given back like power is switched on."""
-        return await self.power_on(request)
+        return await self._on(request, PowerAct.RESTORE_PATH)
 
     @activity.defn(name="isolation.quarantine")
     async def quarantine(self, request: PowerRequest) -> Quarantine:
         """A change of the network of a machine that runs: as destructive as a cut path (S16, S20)."""
-        self._refuse_own_node(request)
-        request = _by_our_clock(request)
-        deadline = Deadline.within(request.deadline, not_after=request.not_after)
-        driver = _cloud(await self._driver(request), PowerCapability.QUARANTINE)
-        await self._known_as_ours(driver, request)
-        _refuse_late(request)
-        return await _typed(driver.quarantine(deadline))
+        with self._licensed(request, PowerAct.QUARANTINE) as licensed:
+            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
+            await self._known_as_ours(driver, licensed)
+            _refuse_late(licensed)
+            return await _typed(driver.quarantine(deadline))
 
     @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
         """Restoring: no brake holds it."""
-        deadline = Deadline.within(request.deadline, not_after=request.not_after)
-        driver = _cloud(await self._driver(request), PowerCapability.QUARANTINE)
-        await self._known_as_ours(driver, request)
-        _refuse_late(request)
-        return QuarantineLifted(groups=await _typed(driver.lift_quarantine(request.quarantine, deadline)))
+        with self._licensed(request, PowerAct.LIFT_QUARANTINE) as licensed:
+            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
+            await self._known_as_ours(driver, licensed)
+            _refuse_late(licensed)
+            return QuarantineLifted(groups=await _typed(driver.lift_quarantine(licensed.quarantine, deadline)))
 
     @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:
@@ -176,18 +167,17 @@ class PowerService(PowerActivities):
     @activity.defn(name="isolation.detach-volume")
     async def detach_volume(self, request: VolumeRequest) -> CommandResult:
         """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
-        self._refuse_own_node(request)
-        request = _by_our_clock(request)
-        deadline = Deadline.within(request.deadline, not_after=request.not_after)
-        driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
-        await self._known_as_ours(driver, request)
-        _refuse_late(request)
-        await _typed(driver.detach(request.volume, deadline))
-        return CommandResult(
-            sent=True,
-            before=PowerState.UNKNOWN,
-            detail=f"detaches {request.volume}",
-        )
+        with self._licensed(request, PowerAct.DETACH_VOLUME) as licensed:
+            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            driver = _cloud(await self._driver(licensed), PowerCapability.VOLUMES)
+            await self._known_as_ours(driver, licensed)
+            _refuse_late(licensed)
+            await _typed(driver.detach(licensed.volume, deadline))
+            return CommandResult(
+                sent=True,
+                before=PowerState.UNKNOWN,
+                detail=f"detaches {licensed.volume}",
+            )
 
     @activity.defn(name="isolation.read-volume")
     async def read_volume(self, request: VolumeRequest) -> VolumeReading:
@@ -195,11 +185,50 @@ class PowerService(PowerActivities):
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         return await _typed(driver.read_volume(request.volume, Deadline.within(request.deadline)))
 
+    async def _off(self, request: PowerRequest, act: PowerAct) -> CommandResult:
+        with self._licensed(request, act) as licensed:
+            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            driver = await self._driver(licensed)
+            before = await self._read_before(driver, licensed)
+            _refuse_late(licensed)
+            await _typed(driver.off(deadline))
+            after = await self._read_back(driver, licensed, PowerState.OFF)
+            return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted", after=after)
+
+    async def _on(self, request: PowerRequest, act: PowerAct) -> CommandResult:
+        with self._licensed(request, act) as licensed:
+            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            driver = await self._driver(licensed)
+            before = await self._read_before(driver, licensed)
+            if before is PowerState.ON:
+                return CommandResult(sent=False, before=before, detail="was on already")
+            _refuse_late(licensed)
+            await _typed(driver.on(deadline))
+            after = await self._read_back(driver, licensed, PowerState.ON)
+            return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted", after=after)
+
+    @contextlib.contextmanager
+    def _licensed(self, request: Bounded, act: PowerAct) -> Iterator[Bounded]:
+        """The request, with the end of its window by our clock. Refused: our own node's (S16), one without a licence (S42). What
+        was done in whose name is on record here, too, where no client of Temporal can change it."""
+        target, what = request.target, f"{act.value} of {request.device.endpoint}"
+        if act not in RESTORING and self._own_node and _node(request) == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
+        self._guard.require_licence(request, act)
+        asked = f"{what} for Node/{target.pinned.node} of {target.cluster}, incident {target.incident}"
+        try:
+            yield _by_our_clock(request)
+        except BaseException as error:
+            log.warning("%s, asked for by workflow %s: %s", asked, activity.info().workflow_id, error_message(error) or "ended")
+            raise
+        log.info("%s, asked for by workflow %s: ended", asked, activity.info().workflow_id)
+
     async def _driver(self, request: DeviceRequest) -> PowerDriver:
         device = request.device
         if device.endpoint not in request.target.pinned.endpoints:
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
             raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
+        self._guard.require_seal(request.target.cluster, device)
         credentials = await self._credentials.read(request.target.cluster, device.credentials)
         try:
             return self._drivers(device, credentials)
@@ -242,10 +271,6 @@ class PowerService(PowerActivities):
             await asyncio.sleep(pause.total_seconds())
             pause *= 2
         return reading
-
-    def _refuse_own_node(self, request: DeviceRequest) -> None:
-        if self._own_node and _node(request) == self._own_node:
-            raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
 
 
 def _cloud(driver: PowerDriver, capability: PowerCapability) -> CloudDriver:

@@ -6,8 +6,8 @@ turns them into this) and is kept for the whole of it, so that an edit of a temp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -68,6 +68,8 @@ class PowerDevice:
     """Waited before its off: the loser of a race for a shared device should not be both (Pacemaker's delay)."""
     off_timeout: timedelta | None = None
     """How long it may take until it reads off; None: as the plan says for all."""
+    seal: str = field(default="", compare=False)
+    """By which a power worker knows that a cluster worker of ours has resolved it (S42); it makes no other device."""
 
 
 class Act(StrEnum):
@@ -194,6 +196,19 @@ class FencingPlan:
     terminate_instance: bool = False
     """Give the cloud machine up for good once it is proven off."""
     warnings: tuple[str, ...] = ()
+
+    def with_devices(self, change: Callable[[PowerDevice], PowerDevice]) -> FencingPlan:
+        """The same plan with each of its devices, of power and of paths, as `change` answers it."""
+
+        def changed(methods: tuple[PlannedMethod, ...]) -> tuple[PlannedMethod, ...]:
+            return tuple(replace(each, device=change(each.device)) if each.device is not None else each for each in methods)
+
+        return replace(
+            self,
+            levels=tuple(tuple(change(device) for device in level) for level in self.levels),
+            isolation=changed(self.isolation),
+            recovery=changed(self.recovery),
+        )
 
     @property
     def devices(self) -> tuple[PowerDevice, ...]:

@@ -15,6 +15,23 @@ class PowerState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class PowerAct(StrEnum):
+    """What a device can be told that changes something: each is licensed by a last look of its own (S42)."""
+
+    OFF = "power-off"
+    ON = "power-on"
+    TERMINATE = "terminate"
+    CUT_PATH = "cut-path"
+    RESTORE_PATH = "restore-path"
+    QUARANTINE = "quarantine"
+    LIFT_QUARANTINE = "lift-quarantine"
+    DETACH_VOLUME = "detach-volume"
+
+
+RESTORING = frozenset({PowerAct.ON, PowerAct.RESTORE_PATH, PowerAct.LIFT_QUARANTINE})
+"""What gives something back."""
+
+
 class PowerCapability(StrEnum):
     """What a driver can do with its device."""
 

@@ -26,6 +26,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.acts.world import refused
 from tests.cluster.test_preserving import DEFINITIONS, MACHINES, REF, definition, machine, node
+from tests.licensing import LICENCES
 
 Object = dict[str, Any]
 NAME = BundleName(cluster="prod", node="node-7", incident="incident-1")
@@ -62,7 +63,7 @@ class Surroundings:
         await self.person.create("/api/v1/namespaces/shoot/events", event(4, "Machine", "w-7", "shoot"))
 
     def evidence(self, limits: Limits = LIMITS, *, kept: bool = True) -> ClusterEvidence:
-        return ClusterEvidence("prod", self.connection, EvidenceDirectory(self.directory, limits) if kept else None)
+        return ClusterEvidence("prod", self.connection, EvidenceDirectory(self.directory, limits) if kept else None, LICENCES)
 
     def folder(self) -> Path:
         return self.directory / "prod" / "node-7" / "incident-1"

@@ -20,6 +20,7 @@ from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
 from tests.cluster.management import management_cluster
 from tests.cluster.scans import OURS
+from tests.licensing import LICENCES
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -330,7 +331,7 @@ class TestClusterApi:
     async def test_it_is_asked_in_the_management_cluster(self, world: World) -> None:
         async with management_cluster() as (_, manager, machines):
             await self.owned(world, "True", "True", api=manager)
-            target = ClusterTarget(CLUSTER, world.connection, world.permits, machines=machines, clock=world.clock)
+            target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, machines=machines, clock=world.clock)
             request = await world.look(need=PERSON)
             assert (await target.last_look(request)).verdict is GO
             await self.conditions(manager, "member-2", dict.fromkeys(WELL, "False"))

@@ -32,6 +32,7 @@ from tests.cluster.skipping import now
 from tests.cluster.test_preserving import DEFINITIONS, definition
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
 from tests.cluster.test_preserving import machine as mcm_machine
+from tests.licensing import LICENCES
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -434,7 +435,7 @@ async def test_the_check_and_the_machine_are_read_in_the_management_cluster(syst
         await manager.create(system.path("machinehealthchecks"), system.check(timeout=60))
         await world.add_node(annotations=system.ties(NODE))
         await world.hold_cluster_lease()
-        target = ClusterTarget(CLUSTER, world.connection, world.permits, machines=machines, clock=world.clock)
+        target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, machines=machines, clock=world.clock)
         request = await world.look(need=need_of(system))
         assert (await target.last_look(request)).verdict is GO
         await system.annotate(manager, "machines", MACHINE, {SKIP: ""})
@@ -465,7 +466,7 @@ async def test_a_server_with_another_clock_makes_no_look_late_or_early(
         await licensed(world, system)
         await world.set_ready("Unknown", since=now() - age)
         await world.hold_cluster_lease(renewed=now())
-        target = ClusterTarget(CLUSTER, world.connection, world.permits)
+        target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES)
         result = await target.last_look(await world.look(need=need_of(system)))
         assert result.verdict is verdict
 

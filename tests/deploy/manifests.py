@@ -10,6 +10,7 @@ PLURALS = {
     "ConfigMap": "configmaps",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "Secret": "secrets",
     "Role": "roles",
     "RoleBinding": "rolebindings",
     "Deployment": "deployments",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.cluster_lease import ScannerLease
@@ -66,7 +67,10 @@ from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remed
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import documents
+from tests.licensing import LICENCES
 from workers.credentials import ClusterObjects, WorkerCredentials
+from workers.settings import Settings
+from workers.signing_keys import keyring_of
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -254,7 +258,9 @@ async def _pin(target: ClusterTarget, name: str, need: Need) -> Target:
 async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
-    target = ClusterTarget(CLUSTER, worker, Permits(), source=PolicySource(policies=FencePolicies(skip_lost_storage=True)))
+    target = ClusterTarget(
+        CLUSTER, worker, Permits(), LICENCES, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))
+    )
     isolation, freeing = (
         ClusterIsolation(CLUSTER, worker, target.last_look),
         ClusterFreeing(CLUSTER, worker, target.last_look, own_node="node-0"),
@@ -348,7 +354,7 @@ async def _hand_over(worker: ClusterConnection, target: Target) -> None:
 
 async def _check(worker: ClusterConnection) -> None:
     """The fence devices are found, and people are told of one."""
-    environment, devices = ActivityEnvironment(), ClusterFenceDevices(CLUSTER, worker)
+    environment, devices = ActivityEnvironment(), ClusterFenceDevices(CLUSTER, worker, LICENCES)
     names = (await environment.run(devices.list_nodes, NodeNamesRequest(cluster=CLUSTER))).names
     found = await environment.run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=names))
     (node,) = [each for each in found.nodes if each.node == UNSELECTED]
@@ -448,7 +454,7 @@ async def _look_at_a_member(worker: ClusterConnection, api: ApiServer) -> None:
         budgets = "/apis/policy/v1/namespaces/openshift-etcd/poddisruptionbudgets"
         await person.create(budgets, {"metadata": {"name": "etcd"}, "spec": {"minAvailable": 2}})
         await person.patch(f"{budgets}/etcd/status", {"status": {"disruptionsAllowed": 1}})
-    target = ClusterTarget(CLUSTER, worker, Permits())
+    target = ClusterTarget(CLUSTER, worker, Permits(), LICENCES)
     need = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     pinned = Pinned(node=name, uid=uid, provider_id=f"sim:///{name}", system_uuid=f"uuid-{name}")
     whom = Target(cluster=CLUSTER, pinned=pinned, incident="incident-2", kind="Fencing", workflow_id="w", run_id="run-1")
@@ -495,6 +501,10 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
+def _shipped_settings() -> dict[str, str]:
+    return next(each["data"] for each in documents("deploy/worker.yaml") if each["kind"] == "ConfigMap")
+
+
 async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         await _add_others(person)
@@ -507,6 +517,11 @@ async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
         CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]
     )
     assert credentials.username == "admin"
+    settings = Settings.model_validate(yaml.safe_load(next(iter(_shipped_settings().values()))))
+    assert settings.worker.signing_keys_secret
+    clusters = settings.connections()
+    keyring = await keyring_of(settings, clusters, dict.fromkeys(clusters, worker))
+    assert keyring.accepts(keyring.sign("device", "a fact"), "device", "a fact")
     async with ClusterScan(CLUSTER, ClusterView(worker)) as scan:
         await ActivityEnvironment().run(scan.release_lease, ScanRequest(cluster=CLUSTER, holder=HOLDER))
 
@@ -547,6 +562,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
         ("get", "/api/v1/namespaces/default/secrets/bmc"),
         ("get", "/api/v1/namespaces/nodewarden/secrets"),
         ("get", "/api/v1/configmaps"),
+        ("delete", "/api/v1/namespaces/nodewarden/secrets/nodewarden-signing-keys"),
         ("get", "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"),
         ("delete", f"{NODES}/{SICK}"),
         ("get", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),

@@ -21,6 +21,7 @@ from policy.episode.messages import Reading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerState
+from tests.licensing import BELIEVING
 from tests.power.conftest import PASSWORD, USERNAME, Stand
 from tests.power.targets import endpoint_of
 
@@ -63,7 +64,7 @@ def a_bmc(port: int, deadline: float = 5) -> DeviceToCheck:
 
 
 async def read(*devices: DeviceToCheck, known: Known | None = None, **options: Any) -> tuple[DeviceAnswer, ...]:
-    readings = DeviceReadings(known or Known(), **options)
+    readings = DeviceReadings(known or Known(), BELIEVING, **options)
     request = ReadDevicesRequest(cluster="prod", devices=devices)
     return (await ActivityEnvironment().run(readings.read_devices, request)).answers
 

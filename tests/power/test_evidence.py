@@ -23,6 +23,7 @@ from activities.power.processes.operation_child import OperationError
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerCapability
 from tests.cluster.acts.world import refused
+from tests.licensing import BELIEVING
 from tests.power.conftest import PASSWORD, Stand, within
 from tests.power.test_device_reading import Known, a_bmc
 
@@ -56,7 +57,7 @@ async def keep(
 ) -> EvidenceFile:
     kept_in = EvidenceDirectory(directory, Limits(**limits)) if directory is not None else None
     options: dict[str, Any] = {"drivers": lambda _device, _credentials: cast("PowerDriver", driver)} if driver is not None else {}
-    evidence = DeviceEvidence(kept_in, Known(), **options)
+    evidence = DeviceEvidence(kept_in, Known(), BELIEVING, **options)
     asked = device or PowerDevice(driver="ec2", endpoint=Talkative.endpoint)
     found = await ActivityEnvironment().run(evidence.read_device, DeviceEvidenceRequest(bundle=BUNDLE, device=asked, room=room))
     assert isinstance(found, EvidenceFile)

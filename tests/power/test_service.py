@@ -22,6 +22,7 @@ from policy.episode.messages import Reading
 from policy.episode.served_system import instance_of, system_of
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
+from tests.licensing import BELIEVING
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
@@ -84,7 +85,7 @@ def plug() -> Plug:
 
 @pytest.fixture
 def service(plug: Plug) -> PowerService:
-    return PowerService(NoCredentials(), drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    return PowerService(NoCredentials(), BELIEVING, drivers=lambda _device, _credentials: cast("PowerDriver", plug))
 
 
 def request(endpoint: str = DEVICE.endpoint, **fields: object) -> PowerRequest:
@@ -108,7 +109,9 @@ async def test_a_device_that_was_not_pinned_is_not_spoken_to(service: PowerServi
 @pytest.mark.parametrize("act", ["power_off", "cut_path", "quarantine", "detach_volume", "terminate"])
 async def test_a_worker_refuses_to_act_on_its_own_node_before_anything_is_sent(plug: Plug, act: str) -> None:
     """S16: another one takes the step over."""
-    service = PowerService(NobodyAsks(), own_node="node-7", drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    service = PowerService(
+        NobodyAsks(), BELIEVING, own_node="node-7", drivers=lambda _device, _credentials: cast("PowerDriver", plug)
+    )
     volume = VolumeRequest(target=TARGET, device=DEVICE, volume="vol-a", deadline=timedelta(seconds=10))
     with pytest.raises(ApplicationError) as refused:
         await getattr(service, act)(volume if act == "detach_volume" else request())
@@ -219,7 +222,7 @@ async def test_a_command_without_a_reading_asks_once_whose_device_it_is(act: str
     """S39: one request more for each target and process, and not one for each volume."""
     plug = Instance()
     plug.serves = (instance_of("1" if ours else "2"),)
-    service = PowerService(NoCredentials(), drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    service = PowerService(NoCredentials(), BELIEVING, drivers=lambda _device, _credentials: cast("PowerDriver", plug))
     asked = {"target": OF_SYSTEM, "device": DEVICE, "deadline": timedelta(seconds=5)}
     requests = {
         "quarantine": PowerRequest(**asked),  # type: ignore[arg-type]

@@ -33,8 +33,9 @@ from tests.system import process_watch
 NAMES = frozenset({"username", "access-key-id"})
 """Keys of credentials that say who somebody is. What is no secret carries no canary."""
 
-KEEPERS = frozenset({"kubeconfig", "lan.conf", "token", "tokens.csv", "etcd"})
-"""Files and folders that are made to hold secrets: for a user of a cluster, the program that plays a BMC, an API server."""
+KEEPERS = frozenset({"kubeconfig", "lan.conf", "token", "tokens.csv", "etcd", "signing-keys"})
+"""Files and folders that are made to hold secrets: for a user of a cluster, the program that plays a BMC, an API server,
+the workers of a deployment."""
 
 CHANNELS = ("rows of databases", "files", "objects", *(["processes"] if process_watch.possible() else []))
 """What must have been looked at wherever secrets were handed out: a search of nothing finds nothing (S7)."""

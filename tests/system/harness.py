@@ -47,6 +47,7 @@ from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Witness, judge, left_over
 from tests.system.worker_process import ROOT, WorkerProcess
 from workers.settings import Settings, load
+from workers.signing_keys import OWN_FILE
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
@@ -200,7 +201,12 @@ class System:
         for section, values in self._more_settings.items():
             written[section] = {**written.get(section, {}), **values} if isinstance(values, Mapping) else values  # type: ignore[dict-item]
         self.config.write_text(yaml.safe_dump(written))
-        return load(config=self.config)
+        settings = load(config=self.config)
+        settings.state.mkdir(exist_ok=True)
+        keys = settings.state / OWN_FILE  # as a worker would make them, but that they would be found
+        keys.touch(mode=0o600)
+        keys.write_text(f"{RUN.value}-with-which-the-workers-of-a-test-sign\n")
+        return settings
 
     # Workers ---------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ async def under_shipped_rights(system: System) -> None:
     ours.write_text(yaml.safe_dump(kubeconfig))
     settings = yaml.safe_load(system.config.read_text())
     settings["clusters"][system.cluster_name]["kubeconfig"] = str(ours)
+    settings["worker"]["signing_keys_secret"] = f"{ACCOUNT}/nodewarden-signing-keys"
     system.config.write_text(yaml.safe_dump(settings))
 
 

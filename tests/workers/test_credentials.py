@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
+from activities.keyring import Keyring
 from policy.fence.plan import CredentialKind, CredentialRef
 from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
@@ -173,3 +174,21 @@ async def test_only_variables_made_for_it_may_be_named(name: str) -> None:
 
 async def test_a_device_without_references_has_no_credentials() -> None:
     assert (await cluster(Api(None)).read("prod", [])).values == {}
+
+
+async def test_the_keys_of_the_deployment_are_sent_to_no_device(tmp_path: Path) -> None:
+    """S40, S42: whoever may name Secrets there could have them sent to a BMC of his own, and license himself."""
+    key = "k" * 40
+    withheld = Keyring([key.encode()]).is_in
+    api = Api({"signing-keys": encoded(f"# newest first\n{key}\n")})
+    whole, one = (
+        CredentialRef(name="keys", namespace="nodewarden"),
+        CredentialRef(name="keys", namespace="nodewarden", keys={"password": "signing-keys"}),
+    )
+    (tmp_path / "keys").write_text(f"{key}\n")
+    file = CredentialRef(kind=CredentialKind.FILE, keys={"password": "keys"})
+    objects = ClusterObjects({"prod": cast("ClusterConnection", api)})
+    for source, reference in ((objects, whole), (objects, one), (MountedObjects(tmp_path), file)):
+        with pytest.raises(ApplicationError, match="for no device") as refused:
+            await WorkerCredentials(source, directory=tmp_path, withheld=withheld).read("prod", [reference])
+        assert key not in refused.value.message

@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from activities.errors import ErrorType, failure
+from activities.licences import DeviceCommand
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.kdump import KdumpReading
-from policy.fence.power import PowerState, Quarantine, VolumeState
+from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
+from tests.licensing import is_licensed
 from tests.workflows import contract
 from tests.workflows.acting import Acting
 from tests.workflows.attempts import START
@@ -30,20 +32,25 @@ class DeviceActs(Acting):
         return self._read(request, self.machine.paths)
 
     def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.OFF)
         return self._command(request, PowerState.OFF, self._switch)
 
     def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.ON)
         return self._command(request, PowerState.ON, self._switch)
 
     def cut_path(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.CUT_PATH)
         if self._noted(request.device.endpoint) is False:
             self.referee.fault("S35", f"{request.device.endpoint} is cut without a note")
         return self._command(request, PowerState.OFF, self._set_path)
 
     def restore_path(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.RESTORE_PATH)
         return self._command(request, PowerState.ON, self._set_path)
 
     def terminate(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.TERMINATE)
         endpoint = request.device.endpoint
         self._require_voice(endpoint)
         if self.machine.power[endpoint] is not PowerState.OFF:
@@ -58,6 +65,7 @@ class DeviceActs(Acting):
         return GivenUpReading(endpoint=request.device.endpoint, given_up=self.machine.terminated, at=self.now)
 
     def quarantine(self, request: contract.PowerRequest) -> Quarantine:
+        self._require_licence(request, PowerAct.QUARANTINE)
         endpoint = request.device.endpoint
         self._require_voice(endpoint)
         if self._noted(f"{endpoint}#quarantine") is False:
@@ -66,6 +74,7 @@ class DeviceActs(Acting):
         return Quarantine(group="sg-quarantine", former=(), at=self.now)
 
     def lift_quarantine(self, request: contract.LiftRequest) -> contract.QuarantineLifted:
+        self._require_licence(request, PowerAct.LIFT_QUARANTINE)
         self._require_voice(request.device.endpoint)
         self.machine.quarantined = False
         return contract.QuarantineLifted(groups=())
@@ -78,6 +87,7 @@ class DeviceActs(Acting):
         return contract.VolumesResult(volumes=(root, *readings))
 
     def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.DETACH_VOLUME)
         self._require_voice(request.device.endpoint)
         end = self.now + (request.deadline if self._mishap in {Mishap.LATE, Mishap.SLOW} else timedelta(0))
         self.referee.detached[request.volume] = end if self._mishap is Mishap.LATE else self.now
@@ -96,6 +106,10 @@ class DeviceActs(Acting):
             return silent
         messages = int((min(self.now, dump[1]) - dump[0]) / SPEAKS)
         return replace(silent, first=dump[0], last=dump[0] + messages * SPEAKS, messages=messages + 1)
+
+    def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
+        if not is_licensed(request, act):
+            self.referee.fault("S42", f"{act} without a licence of a look, but {request.licence!r}")
 
     def _read(self, request: contract.PowerRequest, states: dict[str, PowerState]) -> Reading:
         endpoint = request.device.endpoint

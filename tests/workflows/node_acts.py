@@ -18,6 +18,7 @@ from policy.episode.identity import compare_identity, same_machine
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import Mark
+from tests.licensing import licence_of
 from tests.workflows import contract
 from tests.workflows.acting import Acting
 from tests.workflows.contract import LookVerdict
@@ -123,6 +124,7 @@ class NodeActs(Acting):
             observation=seen,
             endpoints=self.plan.endpoints if asked else None,
             workload=self.read_workload(request) if request.counts else None,
+            licence=licence_of(request) if verdict is LookVerdict.GO else "",
         )
 
     def _in_other_hands(self, target: contract.Target) -> LookVerdict:

@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
+from activities.licences import DeviceCommand
 from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.messages import GivenUpReading, Pinned, Reading, VolumeReading
 from policy.episode.needs import Need, NeedKind
@@ -23,9 +24,10 @@ from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
-from policy.fence.power import PowerState, Quarantine, VolumeState
+from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.fence.templates import is_fencing_template
 from policy.objects.marks import Added, Mark
+from tests.licensing import is_licensed, licence_of
 from tests.workflows import contract
 from workflows.kit import options
 
@@ -415,6 +417,7 @@ class ScriptedTarget:
             permitted=world.permitted or not request.destructive,
             endpoints=world.plan.endpoints if request.configured is not None and world.present else None,
             workload=self._standing() if request.counts else None,
+            licence=licence_of(request) if verdict is contract.LookVerdict.GO else "",
         )
 
     async def release_lease(self, request: contract.ReleaseRequest) -> None:
@@ -603,6 +606,7 @@ class ScriptedTarget:
         return Reading(endpoint=endpoint, state=state, at=clock() + world.ahead)
 
     async def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.OFF)
         world, endpoint = self.world, request.device.endpoint
         world.command(request, "off")
         world.may_fail(world.off_errors)
@@ -628,6 +632,7 @@ class ScriptedTarget:
         return None
 
     async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.ON)
         world, endpoint = self.world, request.device.endpoint
         world.command(request, "on")
         world.may_fail(world.on_errors)
@@ -668,6 +673,7 @@ class ScriptedTarget:
         )
 
     async def terminate(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.TERMINATE)
         world = self.world
         if PowerState.ON in world.power.values():
             world.broken.append("S1: a machine that runs was given up")
@@ -690,17 +696,21 @@ class ScriptedTarget:
         return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock() + self.world.ahead)
 
     async def cut_path(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.CUT_PATH)
         return await self._path(request, PowerState.OFF, "cut-path")
 
     async def restore_path(self, request: contract.PowerRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.RESTORE_PATH)
         return await self._path(request, PowerState.ON, "restore-path")
 
     async def quarantine(self, request: contract.PowerRequest) -> Quarantine:
+        self._require_licence(request, PowerAct.QUARANTINE)
         await self.world.act("quarantine")
         self.world.may_lose_the_answer()
         return Quarantine(group="sg-quarantine", former=(), at=clock())
 
     async def lift_quarantine(self, request: contract.LiftRequest) -> contract.QuarantineLifted:
+        self._require_licence(request, PowerAct.LIFT_QUARANTINE)
         await self.world.act("lift-quarantine")
         return contract.QuarantineLifted(groups=())
 
@@ -713,6 +723,7 @@ class ScriptedTarget:
         return contract.VolumesResult(volumes=tuple(attached))
 
     async def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
+        self._require_licence(request, PowerAct.DETACH_VOLUME)
         world = self.world
         await world.act(f"detach {request.volume}")
         world.may_fail(world.detach_errors)
@@ -724,6 +735,10 @@ class ScriptedTarget:
     async def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
         await self.world.act("read-volume")
         return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock() + self.world.ahead)
+
+    def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
+        if not is_licensed(request, act):
+            self.world.broken.append(f"S42: {act} without a licence of a look, but {request.licence!r}")
 
     async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint

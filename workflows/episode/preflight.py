@@ -13,8 +13,18 @@ from typing import Protocol, TypeVar
 from temporalio import workflow
 
 from activities.contracts.news import News
-from activities.contracts.target import ActResult, Configured, LookRequest, LookResult, LookVerdict, TargetActivities, Workload
+from activities.contracts.target import (
+    ActResult,
+    Configured,
+    LicenceWanted,
+    LookRequest,
+    LookResult,
+    LookVerdict,
+    TargetActivities,
+    Workload,
+)
 from policy.episode.needs import Need, NeedKind
+from policy.fence.power import PowerAct
 from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from workflows.episode.episode import Episode
 from workflows.episode.state import FencingProgress, Undertaking
@@ -44,10 +54,12 @@ CLEAN_UP_PAUSE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerOnLicence:
-    """Until when power-on may begin, and which devices are configured for the node now; None: that is not known."""
+class Licence:
+    """What a look that says go licenses: an act that begins by `until`. signed: for the power act that was named, as the cluster
+    worker has signed it (S42). endpoints: the devices that are configured for the node now; None: that is not known."""
 
     until: datetime
+    signed: str = ""
     endpoints: tuple[str, ...] | None = None
 
 
@@ -135,15 +147,17 @@ class Preflight:
             progress.deadline += workflow.now() - progress.held_since
         progress.held_since = None
 
-    async def before_destruction(self, *, removes: bool = False, leased: bool = False) -> datetime:
+    async def before_destruction(
+        self, licenses: PowerAct | None = None, *, removes: bool = False, leased: bool = False
+    ) -> Licence:
         """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
 
         Nothing that may take long comes between it and the act: it is the caller's last await before that one. Answers until when
         the act may begin, counted from before the look: all of us may stand still in between (S20, S45).
-        removes: see LookRequest. leased: the node's lease is taken for the step in hand.
+        licenses: the power act that comes next. removes: see LookRequest. leased: the node's lease is taken for the step in hand.
         """
         with self._episode.undertaking("the last look") as under:
-            return await self._until_it_says_go(under, removes=removes, leased=leased)
+            return await self._until_it_says_go(under, licenses=licenses, removes=removes, leased=leased)
 
     async def licensed(
         self, act: Callable[[LookRequest], Awaitable[Seeing]], what: str, *, removes: bool = False, leased: bool = False
@@ -162,21 +176,31 @@ class Preflight:
         return done[0]
 
     async def _until_it_says_go(
-        self, under: Undertaking, *, removes: bool = False, leased: bool = False, along: Along | None = None
-    ) -> datetime:
+        self,
+        under: Undertaking,
+        *,
+        licenses: PowerAct | None = None,
+        removes: bool = False,
+        leased: bool = False,
+        along: Along | None = None,
+    ) -> Licence:
         while True:
             await self.may_go_on()
-            licensed_until = workflow.now() + options.ACT_WINDOW
-            result = await self._look(destructive=True, need_matters=True, removes=removes, leased=leased, along=along)
+            until = workflow.now() + options.ACT_WINDOW
+            wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
+            result = await self._look(
+                destructive=True, need_matters=True, removes=removes, leased=leased, along=along, licenses=wanted
+            )
+            licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
             self._episode.note("last-look", result.verdict.value, result.reason)
             patience_is_over = workflow.now() - under.began - under.waited.get(PERMIT, timedelta(0)) >= LICENCE_PATIENCE
             match result.verdict:
                 case LookVerdict.GO if along is not None:
-                    return licensed_until  # and the act is done
+                    return licence  # and the act is done
                 case LookVerdict.GO:
                     unheard = self._episode.abort_asked is not None or self._episode.held is not None
-                    if not unheard and workflow.now() < licensed_until:
-                        return licensed_until
+                    if not unheard and workflow.now() < until:
+                        return licence
                     # Else what was seen is old by now: somebody spoke while we looked, or the answer took long.
                     if not unheard and patience_is_over:
                         raise Hopeless("no look was answered in time to act upon it")
@@ -213,29 +237,31 @@ class Preflight:
         passed = passed and self.need.kind is not NeedKind.PERSON
         return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
 
-    async def before_restoring(self) -> datetime:
+    async def before_restoring(self, licenses: PowerAct) -> Licence:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
 
         Who preserves, holds or services a machine that is off wants it off, and who has taken the node over may have switched it
         off: it stays so until a person resumes (S21, S38). What can't be seen is looked at again. Answers until when the act may
         begin, as `before_destruction` does. Raises TooSlow where looks take longer than that.
         """
-        return (await self._before_giving_back()).until
+        return await self._before_giving_back(licenses)
 
-    async def before_power_on(self, untaint: Callable[[LookRequest], Awaitable[ActResult]]) -> PowerOnLicence:
+    async def before_power_on(self, untaint: Callable[[LookRequest], Awaitable[ActResult]]) -> Licence:
         """The same, the node's lease being taken, and which devices are configured now: one that is not may feed another machine
         (S9). untaint: has the look carried out by the activity that takes our out-of-service taint off before (S32)."""
 
         async def carry_out(request: LookRequest) -> LookResult:
             return seen_with(await untaint(request))
 
-        return await self._before_giving_back(Along(carry_out=carry_out, what="the out-of-service taint can't be removed"))
+        along = Along(carry_out=carry_out, what="the out-of-service taint can't be removed")
+        return await self._before_giving_back(PowerAct.ON, along)
 
-    async def _before_giving_back(self, along: Along | None = None) -> PowerOnLicence:
+    async def _before_giving_back(self, licenses: PowerAct, along: Along | None = None) -> Licence:
         on = along is not None
         for _ in range(SLOW_LOOKS):
-            licensed_until = workflow.now() + options.ACT_WINDOW
-            result = await self._look(destructive=False, need_matters=False, devices=on, leased=on, along=along)
+            until = workflow.now() + options.ACT_WINDOW
+            wanted = LicenceWanted(act=licenses, not_after=until)
+            result = await self._look(destructive=False, need_matters=False, devices=on, leased=on, along=along, licenses=wanted)
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.VETOED:
@@ -244,8 +270,8 @@ class Preflight:
                 unseen = f"it can't be seen whether the machine is to be left off: {result.reason}"
                 self._episode.note("last-look", result.verdict.value, unseen)
                 raise Unlicensed(unseen)
-            if workflow.now() < licensed_until:
-                return PowerOnLicence(until=licensed_until, endpoints=result.endpoints)
+            if workflow.now() < until:
+                return Licence(until=until, signed=result.licence, endpoints=result.endpoints)
         raise TooSlow("no look was answered in time to act upon it")
 
     async def before_others_act(self) -> None:
@@ -328,6 +354,7 @@ class Preflight:
         devices: bool = False,
         leased: bool = False,
         along: Along | None = None,
+        licenses: LicenceWanted | None = None,
     ) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
@@ -340,6 +367,7 @@ class Preflight:
             lease=self._lease_duration() if leased else None,
             not_after=workflow.now() + options.WRITE_WINDOW if leased else None,
             counts=counts,
+            licenses=licenses,
         )
 
         async def look(news: News | None) -> LookResult:

@@ -21,6 +21,7 @@ from policy.episode.messages import GivenUpReading, Reading
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
+from workflows.episode.preflight import Licence
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, told_of
 
@@ -95,20 +96,20 @@ class Devices:
         self._words = words
         self._said = said
 
-    async def command_off(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> CommandOutcome:
+    async def command_off(self, device: PowerDevice, licence: Licence, *, read_back: bool = False) -> CommandOutcome:
         """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
         read_back: what the device says afterwards is asked for at once."""
         words = self._words
-        return await self._command(words.off, device, licensed_until, words.off_act, words.off_step, read_back=read_back)
+        return await self._command(words.off, device, licence, words.off_act, words.off_step, read_back=read_back)
 
-    async def command_on(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> CommandOutcome:
+    async def command_on(self, device: PowerDevice, licence: Licence, *, read_back: bool = False) -> CommandOutcome:
         """One on, as an off."""
         words = self._words
-        return await self._command(words.on, device, licensed_until, words.on_act, words.on_step, read_back=read_back)
+        return await self._command(words.on, device, licence, words.on_act, words.on_step, read_back=read_back)
 
-    async def terminate(self, device: PowerDevice, licensed_until: datetime) -> CommandOutcome:
+    async def terminate(self, device: PowerDevice, licence: Licence) -> CommandOutcome:
         """Give a cloud machine up, as an off."""
-        return await self._command(PowerActivities.terminate, device, licensed_until, "terminate", self._words.off_step)
+        return await self._command(PowerActivities.terminate, device, licence, "terminate", self._words.off_step)
 
     async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
         """Whether a machine is given up. What can't be read is not (S3)."""
@@ -181,7 +182,7 @@ class Devices:
         self,
         command: Command,
         device: PowerDevice,
-        licensed_until: datetime,
+        licence: Licence,
         act: str,
         step: str,
         *,
@@ -189,7 +190,12 @@ class Devices:
     ) -> CommandOutcome:
         config = options.power_command(device.site, self._plan)
         config["summary"] = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
-        request = replace(self._request(device, licensed_until), read_back=options.READ_BACK if read_back else timedelta(0))
+        request = replace(
+            self._request(device),
+            not_after=licence.until,
+            licence=licence.signed,
+            read_back=options.READ_BACK if read_back else timedelta(0),
+        )
         heard, declined = self._heard(), 0
         while True:
             try:
@@ -199,7 +205,7 @@ class Devices:
                 # A worker that declines because of its own clock has begun nothing (S33): another one is asked, as long as the
                 # look before is good (S45) and nobody has spoken since (S20).
                 declined += 1
-                good = workflow.now() < licensed_until and self._heard() == heard
+                good = workflow.now() < licence.until and self._heard() == heard
                 if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
                     return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
@@ -223,8 +229,8 @@ class Devices:
             raise interrupt from error  # not about this device alone: another one would be as wrong
         return CommandOutcome(ended_at=self._episode.moment(), failed=interrupt)
 
-    def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
-        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
+    def _request(self, device: PowerDevice) -> PowerRequest:
+        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline)
 
 
 def states(readings: Sequence[Reading]) -> str:

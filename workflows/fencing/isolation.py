@@ -28,6 +28,7 @@ from policy.episode.events import EventReason
 from policy.episode.messages import PathProof
 from policy.fence.config import FenceStep
 from policy.fence.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.power import PowerAct
 from policy.objects.nodes import Taint
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
@@ -151,7 +152,7 @@ class IsolationSequence:
             case Act.FREE_CUT_PODS if method.only is not None and await self._is_ready():
                 self._episode.note(method.name, "later", "the node answers: what does not go by itself is freed once it is off")
             case Act.FREE_CUT_PODS:
-                await self._free_cut_pods(self._preflight.before_destruction, stopped=self._somebody_spoke)
+                await self._free_cut_pods(self._last_look, stopped=self._somebody_spoke)
             case _:
                 raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
 
@@ -204,7 +205,8 @@ class IsolationSequence:
         return seen is not None and seen.ready
 
     async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:
-        look, patience = partial(self._preflight.before_destruction, leased=True), method.timeout or self._plan.off_timeout
+        look = partial(self._preflight.before_destruction, PowerAct.DETACH_VOLUME, leased=True)
+        patience = method.timeout or self._plan.off_timeout
         if method.only is not None:
             proof = await self._volumes.detach_chosen(device, method.only, look, patience)
         else:
@@ -213,6 +215,9 @@ class IsolationSequence:
             self._progress.detached_from = device
             self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
             self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
+
+    async def _last_look(self) -> datetime:
+        return (await self._preflight.before_destruction()).until
 
     def _somebody_spoke(self) -> bool:
         """Before off any abort ends the episode."""

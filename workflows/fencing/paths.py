@@ -18,7 +18,7 @@ from policy.episode.fencing import off_proven
 from policy.episode.messages import PathProof, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan, PowerDevice
-from policy.fence.power import PowerState
+from policy.fence.power import PowerAct, PowerState
 from policy.objects.marks import Added
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
@@ -80,9 +80,9 @@ class Paths:
         if ended is None:
             await self._note(device, device.endpoint, cut=True)
             self._cut[device.endpoint] = None
-            licensed_until = await self._preflight.before_destruction(leased=True)
+            licence = await self._preflight.before_destruction(PowerAct.CUT_PATH, leased=True)
             self._episode.enter(doing=f"cuts the path {device.endpoint}")
-            commanded = await self._devices.command_off(device, licensed_until)
+            commanded = await self._devices.command_off(device, licence)
             if commanded.failed is not None:
                 raise commanded.failed
             self._cut[device.endpoint] = ended = commanded.ended_at
@@ -114,7 +114,7 @@ class Paths:
         """Put a cloud machine behind one security group. It licenses nothing: connections that are open live on."""
         await self._note(device, device.endpoint + QUARANTINE, cut=True)
         self._cut[device.endpoint + QUARANTINE] = None
-        await self._quarantines.apply(device, await self._preflight.before_destruction(leased=True))
+        await self._quarantines.apply(device, await self._preflight.before_destruction(PowerAct.QUARANTINE, leased=True))
         self._desk.tell(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
 
     # Giving back ----------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Paths:
             self._episode.path_proofs.pop(name, None)
 
     async def _give_back(self, device: PowerDevice) -> None:
-        commanded = await self._devices.command_on(device, await self._preflight.before_restoring())
+        commanded = await self._devices.command_on(device, await self._preflight.before_restoring(PowerAct.RESTORE_PATH))
         if commanded.failed is not None:
             raise commanded.failed
         readings = await self._devices.read_until([device], PowerState.ON, self._plan.off_timeout)
@@ -168,7 +168,7 @@ class Paths:
         self._desk.tell(EventReason.PATH_RESTORED, f"{device.endpoint} is read as on")
 
     async def _lift(self, device: PowerDevice) -> None:
-        await self._quarantines.lift(device, await self._preflight.before_restoring())
+        await self._quarantines.lift(device, await self._preflight.before_restoring(PowerAct.LIFT_QUARANTINE))
         await self._note(device, device.endpoint + QUARANTINE, cut=False)
         self._desk.tell(EventReason.QUARANTINE_LIFTED, f"{device.endpoint} has its security groups back")
 

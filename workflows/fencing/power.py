@@ -18,15 +18,14 @@ from policy.episode.messages import OffProof, Reading
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
-from workflows.episode.preflight import PowerOnLicence
+from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
 from workflows.fencing.devices import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
 
-Look = Callable[[], Awaitable[datetime]]
-"""A last look; it answers until when the act that follows may begin."""
-LookBeforeOn = Callable[[], Awaitable[PowerOnLicence]]
+Look = Callable[[], Awaitable[Licence]]
+"""A look before the act that follows it."""
 
 
 class PowerSequence:
@@ -134,9 +133,9 @@ class PowerSequence:
         failed: Interrupt | None = None
         for device in level:
             await self._episode.delay(device.delay, f"waits its delay before {device.endpoint}", look)
-            licensed_until = await look()
+            licence = await look()
             self._episode.enter(doing="commands power off")
-            commanded = await self._devices.command_off(device, licensed_until, read_back=len(self._plan.devices) == 1)
+            commanded = await self._devices.command_off(device, licence, read_back=len(self._plan.devices) == 1)
             if commanded.failed is None:
                 self._is_switched_off(device, commanded.ended_at)
                 self._progress.told_after = commanded.after
@@ -255,7 +254,7 @@ class PowerSequence:
 
     # On -------------------------------------------------------------------------------------------------------------
 
-    async def turn_on(self, look: LookBeforeOn) -> None:
+    async def turn_on(self, look: Look) -> None:
         """Command on, after a look that holds until then, and read until on. The proof of off ends here (S6); a failing on never
         sends another off (S5).
 
@@ -277,7 +276,7 @@ class PowerSequence:
             asked_at = self._episode.moment()
             failed = self._why_not_on(device, licence)
             if failed is None:
-                switched = await self._devices.command_on(device, licence.until, read_back=alone)
+                switched = await self._devices.command_on(device, licence, read_back=alone)
                 failed = switched.failed
                 told = switched.after is not None and switched.after.state is PowerState.ON
             if failed is None:
@@ -294,7 +293,7 @@ class PowerSequence:
         self._progress.left_off.clear()
         self._progress.left_before.clear()
 
-    def _why_not_on(self, device: PowerDevice, licence: PowerOnLicence) -> Interrupt | None:
+    def _why_not_on(self, device: PowerDevice, licence: Licence) -> Interrupt | None:
         """Why a device is not told on, None where it may be: it may feed another machine by now (S9)."""
         endpoint, abort = device.endpoint, self._episode.abort_asked
         ours, insisted = endpoint in self._progress.ours, abort is not None and abort.power_on
@@ -326,12 +325,12 @@ class PowerSequence:
         for device in self._progress.proven or self._plan.devices[:1]:
             unheard = True
             while unheard:
-                licensed_until = await look()
+                licence = await look()
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._progress.proven:
                     raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
                 unheard = self._episode.held is not None or self._episode.abort_asked is not None
-            commanded = await self._devices.terminate(device, licensed_until)
+            commanded = await self._devices.terminate(device, licence)
             if commanded.failed is not None:
                 raise commanded.failed
             self._progress.given_up[device.endpoint] = commanded.machine or self._progress.given_up.get(device.endpoint, "")

@@ -8,6 +8,7 @@ In which order, and what follows, is the story's (`workflows/fencing/story.py`) 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from temporalio import workflow
 
@@ -15,8 +16,9 @@ from policy.episode.events import EventReason
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import OffProof, Phase
 from policy.fence.config import FenceStep
+from policy.fence.power import PowerAct
 from policy.values.durations import format_duration
-from workflows.episode.preflight import PowerOnLicence
+from workflows.episode.preflight import Licence
 from workflows.fencing.case import Case
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed
 
@@ -77,7 +79,7 @@ class PowerManagement:
         await self._freeing.pause()  # its licence may be waited for, and nobody reads the proof meanwhile (S1, S6)
         await self._freeing.wait_while_held()
         self._heed_an_abort()
-        await self._power.terminate(self._preflight.before_destruction)
+        await self._power.terminate(partial(self._preflight.before_destruction, PowerAct.TERMINATE))
         if not await self._power.is_given_up():
             raise StepFailed(f"whether the machine is given up is not known: {self._power.given_up}")
 
@@ -162,12 +164,12 @@ class PowerManagement:
         self._episode.note("off-proven", "acknowledged", f"by {word.who}: {word.why}")
         return True
 
-    async def _last_look_before_off(self) -> datetime:
-        licensed_until = await self._preflight.before_destruction(leased=True)
+    async def _last_look_before_off(self) -> Licence:
+        licence = await self._preflight.before_destruction(PowerAct.OFF, leased=True)
         self._pinned_node.pin_boot()
-        return licensed_until
+        return licence
 
-    async def _last_look_before_on(self) -> PowerOnLicence:
+    async def _last_look_before_on(self) -> Licence:
         licence = await self._preflight.before_power_on(self._freeing.untaint)
         if self._power.powered_on_at is None:
             self._pinned_node.remember_boot()

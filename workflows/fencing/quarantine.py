@@ -6,8 +6,6 @@ lost loses nothing.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -15,6 +13,7 @@ from activities.contracts.power import LiftRequest, PowerActivities, PowerReques
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import Quarantine
 from workflows.episode.episode import Episode
+from workflows.episode.preflight import Licence
 from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, StepFailed, interrupt_for, told_of
 
@@ -27,14 +26,15 @@ class Quarantines:
         self._plan = plan
         self._known = known
 
-    async def apply(self, device: PowerDevice, licensed_until: datetime) -> None:
+    async def apply(self, device: PowerDevice, licence: Licence) -> None:
         """Put the machine behind its group; StepFailed where that is not known to be so, and may be tried again."""
         self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
         request = PowerRequest(
             target=self._episode.target,
             device=device,
             deadline=self._plan.act_deadline,
-            not_after=licensed_until,
+            not_after=licence.until,
+            licence=licence.signed,
         )
         try:
             found = await workflow.execute_activity_method(
@@ -47,14 +47,15 @@ class Quarantines:
         self._known[device.endpoint] = found
         self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
 
-    async def lift(self, device: PowerDevice, licensed_until: datetime) -> None:
+    async def lift(self, device: PowerDevice, licence: Licence) -> None:
         """Give its groups back, as far as nobody else has changed them meanwhile."""
         request = LiftRequest(
             target=self._episode.target,
             device=device,
             quarantine=self._known.get(device.endpoint),
             deadline=self._plan.act_deadline,
-            not_after=licensed_until,
+            not_after=licence.until,
+            licence=licence.signed,
         )
         summary = f"recovery: lifts the quarantine of {device.endpoint}"
         try:

@@ -19,6 +19,7 @@ from policy.episode.messages import PathProof, VolumeReading
 from policy.fence.plan import Chosen, FencingPlan, PowerDevice
 from policy.fence.power import VolumeState
 from workflows.episode.episode import Episode
+from workflows.episode.preflight import Licence
 from workflows.episode.state import VolumesProgress
 from workflows.fencing.devices import POLL_INTERVAL, longer
 from workflows.kit import options
@@ -37,14 +38,14 @@ class Volumes:
         self._ended, self._tried = progress.detached, progress.tried
 
     async def detach_all(
-        self, device: PowerDevice, look: Callable[[], Awaitable[datetime]], patience: timedelta
+        self, device: PowerDevice, look: Callable[[], Awaitable[Licence]], patience: timedelta
     ) -> PathProof | None:
         """Detach everything but what the machine boots from. The proof, None where nothing is attached; StepFailed otherwise."""
         for volume in await self._attached(device):
             if volume not in self._tried:
-                licensed_until = await look()
+                licence = await look()
                 self._episode.enter(doing=f"detaches {volume}")
-                await self._detach(device, volume, licensed_until)
+                await self._detach(device, volume, licence)
         if not self._ended:
             self._episode.note("detach-volumes", "ok", "no volume is attached")
             return None
@@ -61,7 +62,7 @@ class Volumes:
         self._episode.note("check-volumes", "ok", _states(readings))
 
     async def detach_chosen(
-        self, device: PowerDevice, chosen: Chosen, look: Callable[[], Awaitable[datetime]], patience: timedelta
+        self, device: PowerDevice, chosen: Chosen, look: Callable[[], Awaitable[Licence]], patience: timedelta
     ) -> PathProof | None:
         """Have those leave the machine, and no others: by themselves if they do, as a volume does that no pod mounts any more.
 
@@ -79,9 +80,9 @@ class Volumes:
                 break
             for volume in left:
                 if workflow.now() >= unasked and volume not in self._tried:
-                    licensed_until = await look()
+                    licence = await look()
                     self._episode.enter(doing=f"detaches {volume}", until=deadline)
-                    await self._detach_if_here(device, volume, licensed_until)
+                    await self._detach_if_here(device, volume, licence)
                     deadline = workflow.now() + patience  # an answer that was lost has been waited out
             if workflow.now() >= deadline:
                 self._tried.clear()
@@ -114,10 +115,10 @@ class Volumes:
         if roots:
             raise Hopeless(f"{', '.join(roots)} is what the machine boots from: that is never detached")
 
-    async def _detach_if_here(self, device: PowerDevice, volume: str, licensed_until: datetime) -> None:
+    async def _detach_if_here(self, device: PowerDevice, volume: str, licence: Licence) -> None:
         """One that Kubernetes has moved to another machine since it was listed is none of ours to detach."""
         try:
-            await self._detach(device, volume, licensed_until)
+            await self._detach(device, volume, licence)
         except TargetChanged as interrupt:
             if any(each.volume == volume for each in await self._list(device)):
                 raise
@@ -138,11 +139,11 @@ class Volumes:
             )
         return found.volumes
 
-    async def _detach(self, device: PowerDevice, volume: str, licensed_until: datetime) -> None:
+    async def _detach(self, device: PowerDevice, volume: str, licence: Licence) -> None:
         try:
             result = await workflow.execute_activity_method(
                 PowerActivities.detach_volume,
-                self._request(device, volume, not_after=licensed_until),
+                replace(self._request(device, volume), not_after=licence.until, licence=licence.signed),
                 **(options.power_command(device.site, self._plan) | {"summary": f"isolation: detaches {volume}"}),
             )
         except ActivityError as error:

@@ -39,6 +39,7 @@ from activities.contracts.evidence import (
     SealRequest,
 )
 from activities.errors import ErrorType, failure
+from activities.licences import Licences
 from policy.episode.evidence import said_at, timeline, without_secrets
 from policy.episode.needs import Need
 from policy.fence.plan import PowerDevice
@@ -93,11 +94,13 @@ class ClusterEvidence(EvidenceCollection):
         cluster: str,
         connection: ClusterConnection,
         directory: EvidenceDirectory | None,
+        licences: Licences,
         *,
         machines: ClusterConnection | None = None,
         fence_namespace: str = FENCE_NAMESPACE,
     ) -> None:
         self._cluster = cluster
+        self._licences = licences
         self._connection = connection
         self._directory = directory
         self._keeping = Keeping(connection, machines=machines)
@@ -206,7 +209,7 @@ class ClusterEvidence(EvidenceCollection):
             if device not in talking[:DEVICES_ASKED]:
                 silent = f"{device.driver} reads neither console nor event log"
                 writing.miss(device.endpoint, f"{DEVICES_ASKED} devices are asked at most" if device in talking else silent)
-        return tuple(talking[:DEVICES_ASKED])
+        return tuple(self._licences.sealed_device(self._cluster, device) for device in talking[:DEVICES_ASKED])
 
 
 async def _sealed(request: SealRequest, directory: EvidenceDirectory) -> Sealed:

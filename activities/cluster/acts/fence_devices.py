@@ -30,6 +30,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_type
+from activities.licences import Licences
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
@@ -57,6 +58,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
+        licences: Licences,
         *,
         machines: ClusterConnection | None = None,
         fence_namespace: str = FENCE_NAMESPACE,
@@ -65,6 +67,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
     ) -> None:
         self._cluster = cluster
         self._connection = connection
+        self._licences = licences
         self._machines = machines
         self._fence_namespace = fence_namespace
         self._looked_after = looked_after
@@ -118,7 +121,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         config = await configuration_for(connections, view, None, Need(), namespace=self._fence_namespace)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
-        plan = compile_config(config)
+        plan = self._licences.sealed(self._cluster, compile_config(config))
         devices = devices_of(plan)
         if not devices:
             return _without_devices(view, f"{config.subject}: no device is configured")

@@ -34,6 +34,7 @@ from activities.contracts.target import (
     AnswerResult,
     LookRequest,
     LookResult,
+    LookVerdict,
     PinRequest,
     PinResult,
     ReleaseRequest,
@@ -42,9 +43,11 @@ from activities.contracts.target import (
     TellRequest,
 )
 from activities.errors import ErrorType, failure
+from activities.licences import Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
+from policy.fence.power import RESTORING
 from policy.objects.marks import NOTHING_ADDED, Added
 
 
@@ -56,6 +59,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         cluster: str,
         connection: ClusterConnection,
         permits: PermitBook,
+        licences: Licences,
         *,
         machines: ClusterConnection | None = None,
         clock: Clock | None = None,
@@ -66,6 +70,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
     ) -> None:
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
         self._fence_namespace = source.namespace
+        self._licences = licences
         self._last_look = LastLook(
             connection, permits, machines=machines, clock=clock, source=source, takeover=takeover, identities=identities
         )
@@ -104,7 +109,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         added = await self._marked_at_once(_target_of(request, pinned), request.not_after) if at_once else None
         return PinResult(
             pinned=pinned,
-            plan=plan,
+            plan=self._licences.sealed(wanted.cluster, plan),
             need=need,
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
@@ -139,14 +144,22 @@ class ClusterTarget(OfOneCluster, TargetActivities):
 
     @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:
-        """Nothing of it comes from the watch cache. News are told meanwhile: they are of what was before."""
+        """Nothing of it comes from the watch cache. News are told meanwhile: they are of what was before. A go licenses the power
+        act that was asked for (S42), on devices that are configured for the node now."""
         require_cluster(request.target.cluster, self._cluster)
         result, _, workload = await asyncio.gather(
             self._last_look.look(request),
             self._teller.along(request.target, request.news),
             standing_workload(self._connection, request.target.pinned.node, self._source) if request.counts else _nothing(),
         )
-        return replace(result, workload=workload)
+        return replace(result, workload=workload, licence=self._licence(request, result))
+
+    def _licence(self, request: LookRequest, result: LookResult) -> str:
+        wanted, restores = request.licenses, request.restores
+        looked = restores or (request.destructive and request.need_matters and request.configured is not None)
+        if wanted is None or result.verdict is not LookVerdict.GO or not looked or restores != (wanted.act in RESTORING):
+            return ""
+        return self._licences.licence(request.target, wanted, self._clock())
 
     @activity.defn(name="recovery.release-lease")
     async def release_lease(self, request: ReleaseRequest) -> None:

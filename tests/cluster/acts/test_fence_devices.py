@@ -19,6 +19,7 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.resources import EVENTS
 from tests.cluster.acts.test_fence_configuration import add_config_map
 from tests.cluster.acts.world import CLUSTER, NOW, World, our_mark, refused
+from tests.licensing import LICENCES
 from tests.policy.fence.builders import config, ipmi
 
 NODE = "node-7"
@@ -32,7 +33,7 @@ async def ready(world: World) -> World:
 
 
 def devices_of(world: World, **options: Any) -> ClusterFenceDevices:
-    return ClusterFenceDevices(CLUSTER, world.connection, clock=world.clock, **options)
+    return ClusterFenceDevices(CLUSTER, world.connection, LICENCES, clock=world.clock, **options)
 
 
 async def found(world: World, *nodes: str, **options: Any) -> tuple[NodeToCheck, ...]:

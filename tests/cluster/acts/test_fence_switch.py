@@ -18,6 +18,7 @@ from policy.episode.needs import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import micro_timestamp, timestamp
 from tests.cluster.acts.world import CHECK_REF, NODE, NOW, World, refused
+from tests.licensing import LICENCES
 from tests.policy.fencing_builders import a_cluster_config, a_policy
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
@@ -72,7 +73,7 @@ async def test_a_label_on_the_node_is_heard(licensed: World) -> None:
 
 async def test_the_workers_own_setting_is_heard(licensed: World) -> None:
     source = PolicySource(policies=FencePolicies(switched_off=("the setting fencing.enabled is false",)))
-    target = ClusterTarget("prod", licensed.connection, licensed.permits, clock=licensed.clock, source=source)
+    target = ClusterTarget("prod", licensed.connection, licensed.permits, LICENCES, clock=licensed.clock, source=source)
     request = await licensed.look(need=CHECK_NEED)
     result = await target.last_look(request)
     assert (result.verdict, "fencing.enabled" in result.reason) == (LookVerdict.VETOED, True)

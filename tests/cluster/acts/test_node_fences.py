@@ -31,6 +31,7 @@ from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
 from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, refused
 from tests.documents import document
+from tests.licensing import LICENCES
 
 FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
 NAME = f"node-fence-{NODE}"
@@ -91,7 +92,9 @@ def event(reason: EventReason, message: str) -> ToldEvent:
 def without_kind(world: World) -> Mirrored:
     """A cluster whose owners have not installed NodeFence."""
     fences = NodeFences(world.connection, clock=world.clock)
-    return Mirrored(world, fences, ClusterTarget(CLUSTER, world.connection, world.permits, fences=fences, clock=world.clock))
+    return Mirrored(
+        world, fences, ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, fences=fences, clock=world.clock)
+    )
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ from simulator.resources import (
     Resource,
 )
 from tests.documents import document
+from tests.licensing import LICENCES
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SICK_SINCE = NOW - timedelta(minutes=10)
@@ -126,7 +127,7 @@ class World:
         self.now = NOW
         self.permits = Permits()
         self.verdict = LookVerdict.GO
-        self.target = ClusterTarget(CLUSTER, connection, self.permits, clock=self.clock)
+        self.target = ClusterTarget(CLUSTER, connection, self.permits, LICENCES, clock=self.clock)
         self.isolation = ClusterIsolation(CLUSTER, connection, self.looks, own_node="node-1", clock=self.clock)
         self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, own_node="node-1", clock=self.clock)
 

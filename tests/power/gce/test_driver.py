@@ -31,6 +31,7 @@ from policy.episode.served_system import instance_of
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerCapability, PowerState, VolumeState
 from simulator.api.access.certificates import issue
+from tests.licensing import BELIEVING
 from tests.power.conftest import fails, within
 from tests.power.gce.stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client
 from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_server, saying
@@ -227,7 +228,7 @@ async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand
     pinned = Pinned(node=NAME, uid="uid-1", endpoints=(device.endpoint,), levels=((device.endpoint,),))
     target = Target(cluster="prod", pinned=pinned, incident="i", kind="Fencing", workflow_id="w", run_id="r")
     request = PowerRequest(target=target, device=device, deadline=timedelta(seconds=10))
-    service = PowerService(NoCredentials())
+    service = PowerService(NoCredentials(), BELIEVING)
     with pytest.raises(ApplicationError, match="says on, it is not given up"):
         await ActivityEnvironment().run(service.terminate, request)
     stand.instance.status = "TERMINATED"

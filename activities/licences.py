@@ -1,0 +1,136 @@
+"""What a power worker asks for before it believes a request: that a cluster worker of this deployment has signed it (S42).
+
+Whoever can schedule activities can ask a power worker for anything, with a device of his own. So a device carries a seal from the
+moment at which it was resolved from the fence configuration; without it no credential is read and nothing is connected to. A
+command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run of a
+workflow, by the moment at which its look is old (S20, S45), and once for each device. What is signed are facts that both sides
+know; the look is `activities/cluster/live/looks.py`, the commands are `activities/power/service.py`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import NoReturn, Protocol
+
+from temporalio import activity
+
+from activities.contracts.target import LicenceWanted, Target
+from activities.errors import ErrorType, failure
+from activities.keyring import Keyring
+from policy.fence.plan import FencingPlan, PowerDevice
+from policy.fence.power import PowerAct
+
+LONGEST = timedelta(seconds=30)
+"""From the look to the end of its licence: an act's window, and what clocks may differ by."""
+
+REFUSED = "nodewarden_refused_power_requests"
+"""The metric that counts what was not signed, by reason."""
+
+HOW_TO = "give all workers of a deployment the same worker.signing_keys_file"
+
+
+class DeviceCommand(Protocol):
+    """A request to command one device."""
+
+    @property
+    def target(self) -> Target:
+        """Whom it is about."""
+
+    @property
+    def device(self) -> PowerDevice:
+        """What is commanded."""
+
+    @property
+    def not_after(self) -> datetime | None:
+        """By when it is begun."""
+
+    @property
+    def licence(self) -> str:
+        """Of the look before it."""
+
+
+class RequestGuard(Protocol):
+    """What a power worker asks before it does as it is told."""
+
+    def require_seal(self, cluster: str, device: PowerDevice) -> None:
+        """Raises InvalidConfig for a device that no cluster worker of ours has resolved."""
+
+    def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
+        """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    nonce: str
+    endpoint: str
+
+
+_User = tuple[str, datetime]
+
+
+class Licences:
+    """Signs on cluster workers, checks on power workers."""
+
+    def __init__(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+        self.is_key = keyring.is_in
+        """Whether a text holds what this deployment signs with."""
+        self._used: dict[_Use, tuple[_User, datetime]] = {}
+
+    def sealed(self, cluster: str, plan: FencingPlan) -> FencingPlan:
+        """The plan with a seal on each of its devices."""
+        return plan.with_devices(lambda device: self.sealed_device(cluster, device))
+
+    def sealed_device(self, cluster: str, device: PowerDevice) -> PowerDevice:
+        """The device with its seal."""
+        return replace(device, seal=self._keyring.sign("device", cluster, replace(device, seal="")))
+
+    def require_seal(self, cluster: str, device: PowerDevice) -> None:
+        """See `RequestGuard`."""
+        if not self._keyring.accepts(device.seal, "device", cluster, replace(device, seal="")):
+            why = f"nobody of this deployment has signed it ({HOW_TO})"
+            self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
+
+    def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:
+        """For that act, by that moment, in the run that asks. "" where the moment is too far away."""
+        if wanted.not_after > now + LONGEST:
+            return ""
+        nonce = secrets.token_hex(8)
+        return f"{nonce}.{self._keyring.sign('act', nonce, *_facts(target, wanted.act, wanted.not_after))}"
+
+    def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
+        """See `RequestGuard`. The same activity may use it again: Temporal has lost the answer of the attempt before."""
+        nonce, _, code = request.licence.partition(".")
+        endpoint, until = request.device.endpoint, request.not_after
+        what = f"{endpoint}: {act.value} for Node/{request.target.pinned.node}"
+        if until is None or not self._keyring.accepts(code, "act", nonce, *_facts(request.target, act, until)):
+            self._refuse("licence", ErrorType.NOT_LICENSED, what, "no last look of this deployment has licensed it")
+        use, user = _Use(nonce, endpoint), _activity()
+        if use in self._used and self._used[use][0] != user:
+            self._refuse("used", ErrorType.NOT_LICENSED, what, "its licence was used before")
+        now = datetime.now(UTC)
+        for old in [each for each, (_, ended) in self._used.items() if ended + LONGEST < now]:
+            del self._used[old]
+        self._used[use] = (user, until)
+
+    @staticmethod
+    def _refuse(reason: str, kind: ErrorType, what: str, why: str) -> NoReturn:
+        counter = activity.metric_meter().create_counter(REFUSED, "Requests to power workers that were not signed by us")
+        counter.add(1, {"reason": reason})
+        activity.logger.warning("refused: %s: %s", what, why)
+        raise failure(kind, f"{what}: {why}; nothing was sent")
+
+
+def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, ...]:
+    """Of the target what does not change while it is in hand. The run is the one that Temporal names: no caller chooses it."""
+    pinned, run = target.pinned, activity.info()
+    victim = (target.cluster, target.incident, pinned.node, pinned.uid, pinned.provider_id, pinned.endpoints)
+    return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
+
+
+def _activity() -> _User:
+    """All attempts at one activity have these in common, and no two activities have: the second one is Temporal's to say."""
+    info = activity.info()
+    return info.activity_id, info.scheduled_time

@@ -1,0 +1,35 @@
+"""What stands for a deployment's keys, and a power worker's guard for tests that ask something else of it."""
+
+from __future__ import annotations
+
+from activities.contracts.target import LookRequest
+from activities.keyring import Keyring
+from activities.licences import DeviceCommand, Licences
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerAct
+
+LICENCES = Licences(Keyring([b"a key that all workers of these tests have"]))
+
+
+class Believing:
+    """Takes every request for one of ours (tests/security/test_forged_requests.py is about those that are not)."""
+
+    def require_seal(self, cluster: str, device: PowerDevice) -> None:
+        """Nothing is refused."""
+
+    def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
+        """Nothing is refused."""
+
+
+BELIEVING = Believing()
+
+
+def licence_of(look: LookRequest) -> str:
+    """What a look of played stories licenses, in words; "" where nothing was asked for."""
+    wanted = look.licenses
+    return f"{wanted.act.value} by {wanted.not_after.isoformat()}" if wanted is not None else ""
+
+
+def is_licensed(request: DeviceCommand, act: PowerAct) -> bool:
+    """Whether a played command carries that of a look for this act, unchanged."""
+    return request.not_after is not None and request.licence == f"{act.value} by {request.not_after.isoformat()}"

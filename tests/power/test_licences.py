@@ -1,0 +1,156 @@
+"""S42: what a power worker believes. Each fact of a licence is another licence, and one is used once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.contracts.power import PowerRequest
+from activities.contracts.target import LicenceWanted
+from activities.errors import ErrorType, error_type
+from activities.keyring import Keyring
+from activities.licences import LONGEST, Licences
+from policy.fence.plan import Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.power import PowerAct
+from tests.licensing import LICENCES
+from tests.power.targets import target_with
+from workers.converting import DATA_CONVERTER
+
+DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
+PORT = PowerDevice(driver="fence_ifmib", endpoint="fence_ifmib://10.0.0.9/7")
+TARGET = target_with(DEVICE)
+NOW = datetime.now(UTC)
+WANTED = LicenceWanted(act=PowerAct.OFF, not_after=NOW + timedelta(seconds=15))
+
+
+def run(function: Any, *arguments: Any, **info: Any) -> Any:
+    """In an activity of that run."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, **info)
+    return environment.run(function, *arguments)
+
+
+@pytest.fixture
+def licences() -> Licences:
+    return Licences(Keyring([b"k" * 32]))
+
+
+@pytest.fixture
+def request_(licences: Licences) -> PowerRequest:
+    signed = run(licences.licence, TARGET, WANTED, NOW)
+    return PowerRequest(target=TARGET, device=DEVICE, deadline=timedelta(seconds=5), not_after=WANTED.not_after, licence=signed)
+
+
+def refused(licences: Licences, request: PowerRequest, act: PowerAct = PowerAct.OFF, **info: Any) -> str:
+    with pytest.raises(ApplicationError) as error:
+        run(licences.require_licence, request, act, **info)
+    assert error_type(error.value) is ErrorType.NOT_LICENSED
+    return error.value.message
+
+
+def test_the_act_that_was_looked_for_is_licensed(licences: Licences, request_: PowerRequest) -> None:
+    run(licences.require_licence, request_, PowerAct.OFF)
+
+
+@pytest.mark.parametrize("act", sorted(set(PowerAct) - {PowerAct.OFF}))
+def test_no_other_act_is(licences: Licences, request_: PowerRequest, act: PowerAct) -> None:
+    refused(licences, request_, act)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"not_after": None},
+        {"not_after": WANTED.not_after + timedelta(hours=1)},
+        {"licence": ""},
+        {"licence": "0123456789abcdef." + "0" * 64},
+        {"target": replace(TARGET, incident="incident-2")},
+        {"target": replace(TARGET, cluster="staging")},
+        {"target": replace(TARGET, pinned=replace(TARGET.pinned, node="node-8"))},
+        {"target": replace(TARGET, pinned=replace(TARGET.pinned, uid="uid-2"))},
+        {"target": replace(TARGET, pinned=replace(TARGET.pinned, provider_id="aws:///i-1"))},
+        {"target": replace(TARGET, pinned=replace(TARGET.pinned, endpoints=(DEVICE.endpoint, PORT.endpoint)))},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_nor_is_anything_else_changed(licences: Licences, request_: PowerRequest, changed: dict[str, Any]) -> None:
+    refused(licences, replace(request_, **changed))
+
+
+def test_another_run_cannot_use_it(licences: Licences, request_: PowerRequest) -> None:
+    """Whoever reads it in a history is in another run, which Temporal names and he does not."""
+    refused(licences, request_, workflow_run_id="another")
+    refused(licences, request_, workflow_id="another")
+
+
+def test_it_is_used_once_by_one_activity_however_often_that_is_tried(licences: Licences, request_: PowerRequest) -> None:
+    run(licences.require_licence, request_, PowerAct.OFF)
+    run(licences.require_licence, request_, PowerAct.OFF, attempt=2)
+    assert "used before" in refused(licences, request_, activity_id="another")
+    assert "used before" in refused(licences, request_, scheduled_time=NOW + timedelta(seconds=1))
+    # Each of several devices that feed a machine is switched under the same look.
+    run(licences.require_licence, replace(request_, device=PORT), PowerAct.OFF, activity_id="another")
+
+
+def test_a_moment_that_is_far_away_is_not_licensed(licences: Licences) -> None:
+    assert run(licences.licence, TARGET, replace(WANTED, not_after=NOW + LONGEST + timedelta(seconds=1)), NOW) == ""
+
+
+def test_another_deployments_licence_is_none(request_: PowerRequest) -> None:
+    refused(LICENCES, request_)
+
+
+def test_what_is_used_is_forgotten_once_it_is_over(licences: Licences) -> None:
+    """A worker that runs for a year does not grow with every act."""
+    long_ago = NOW - timedelta(days=1)
+    for number in range(3):
+        wanted = replace(WANTED, not_after=long_ago + timedelta(seconds=number))
+        signed = run(licences.licence, TARGET, wanted, long_ago)
+        request = PowerRequest(
+            target=TARGET, device=DEVICE, deadline=timedelta(seconds=5), not_after=wanted.not_after, licence=signed
+        )
+        run(licences.require_licence, request, PowerAct.OFF)
+    assert len(licences._used) == 1
+
+
+def test_every_device_of_a_plan_is_sealed_and_no_other_is_believed(licences: Licences) -> None:
+    path = PlannedMethod(name="cut", act=Act.CUT_PATH, device=PORT)
+    sealed = licences.sealed("prod", FencingPlan(source="x", levels=((DEVICE,),), isolation=(path,), recovery=(path,)))
+    ports = [each.device for each in (*sealed.isolation, *sealed.recovery) if each.device is not None]
+    for device in (*sealed.devices, *ports):
+        run(licences.require_seal, "prod", device)
+    (device,) = sealed.devices
+    strangers = [DEVICE, replace(device, endpoint="ipmi://10.6.6.6:623"), replace(device, parameters={"ip": "10.6.6.6"})]
+    for cluster, stranger in [*(("prod", each) for each in strangers), ("staging", device)]:
+        with pytest.raises(ApplicationError, match="nobody of this deployment has signed it") as error:
+            run(licences.require_seal, cluster, stranger)
+        assert error_type(error.value) is ErrorType.INVALID_CONFIG
+
+
+async def test_what_has_travelled_through_temporal_is_believed(licences: Licences) -> None:
+    """Moments, durations and mappings come back as they were signed, defaults left out and all."""
+    whole = replace(
+        DEVICE,
+        parameters={"port": "623", "ip": "10.0.0.7"},
+        credentials=(CredentialRef(name="bmc", namespace="nodewarden", keys={"password": "pw"}),),
+        delay=timedelta(seconds=1.5),
+        off_timeout=timedelta(milliseconds=250),
+    )
+    wanted = replace(WANTED, not_after=WANTED.not_after.replace(microsecond=123456))
+    converter = DATA_CONVERTER.payload_converter
+    pinned = replace(TARGET.pinned, not_ready_since=NOW, provider_id="aws:///i-1")
+    request = PowerRequest(
+        target=replace(TARGET, pinned=pinned),
+        device=licences.sealed_device("prod", whole),
+        deadline=timedelta(seconds=5),
+        not_after=wanted.not_after,
+        licence=run(licences.licence, replace(TARGET, pinned=pinned), wanted, NOW),
+    )
+    (received,) = converter.from_payloads(converter.to_payloads([request]), [PowerRequest])
+    run(licences.require_seal, "prod", received.device)
+    run(licences.require_licence, received, PowerAct.OFF)

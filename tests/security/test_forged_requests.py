@@ -1,0 +1,212 @@
+"""Whoever reaches Temporal's frontend schedules any activity with any input: a power worker must not do as he says (S42).
+
+The attacker has a client and a worker of his own in our namespace, and reads all histories. The workers run under the shipped
+rights, and their keys are in the shipped Secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from activities.contracts.power import PowerRequest
+from activities.errors import ErrorType
+from tests.system.harness import System
+from tests.system.questions import commands, episode, standing
+from tests.system.temporal_server import TemporalServer
+from tests.system.test_api_restarts import under_shipped_rights
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+QUEUE = "of-the-attacker"
+NODE = "node-2"
+
+
+@workflow.defn(name="Forge", sandboxed=False)
+class Forge:
+    """Schedules one activity of ours with any input."""
+
+    @workflow.run
+    async def run(self, name: str, queue: str, request: Any) -> Any:
+        """What it answers."""
+        once = RetryPolicy(maximum_attempts=1)
+        return await workflow.execute_activity(
+            name, request, task_queue=queue, start_to_close_timeout=timedelta(seconds=20), retry_policy=once
+        )
+
+
+@dataclass(slots=True)
+class Listener:
+    """A "BMC" of the attacker's own, which keeps what it is told."""
+
+    port: int = 0
+    heard: list[bytes] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heard.append(await reader.read(4096))
+        writer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Attacker:
+    """With a client, a worker, and all that histories tell."""
+
+    client: Client
+    system: System
+
+    async def forge(self, name: str, queue: str, request: Any) -> Any:
+        number = datetime.now(UTC).timestamp()
+        return await self.client.execute_workflow("Forge", args=[name, queue, request], id=f"forge-{number}", task_queue=QUEUE)
+
+    async def refused(self, name: str, queue: str, request: Any) -> str:
+        """The error's type, with its words."""
+        with pytest.raises(WorkflowFailureError) as failed:
+            await self.forge(name, queue, request)
+        assert isinstance(failed.value.cause, ActivityError)
+        error = failed.value.cause.cause
+        assert isinstance(error, ApplicationError)
+        return f"{error.type}: {error.message}"
+
+    async def inputs(self, node: str, name: str) -> list[Any]:
+        """Of that activity in the history of a node's last episode."""
+        history = await episode(self.system, node).fetch_history()
+        found = []
+        for event in history.events:
+            scheduled = event.activity_task_scheduled_event_attributes
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED and scheduled.activity_type.name == name:
+                found += await self.client.data_converter.decode(scheduled.input.payloads)
+        return found
+
+
+@pytest.fixture(scope="module")
+async def system(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, platform="redfish") as running:
+        await under_shipped_rights(running)
+        await running.start_worker()
+        await running.apply_policy(check={"minHealthy": 1})
+        await running.start_scanner()
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def attacker(system: System) -> AsyncIterator[Attacker]:
+    """After one true episode, whose history he has."""
+    before = system.break_node(NODE)
+    result = await system.ended(before)
+    assert await system.judge(before, result) == []
+    client = system.warden.client
+    async with Worker(client, task_queue=QUEUE, workflows=[Forge], workflow_runner=UnsandboxedWorkflowRunner()):
+        yield Attacker(client, system)
+
+
+def told(system: System) -> dict[str, list[str]]:
+    return {name: [each.command for each in commands(system, name)] for name in system.cluster.nodes}
+
+
+POWER = "power.default"
+ACTS = {
+    "power-management.power-off": "power-off",
+    "power-management.power-on": "power-on",
+    "isolation.cut-path": "cut-path",
+    "power-management.terminate": "terminate",
+    "isolation.quarantine": "quarantine",
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_a_command_that_no_look_has_licensed_is_refused(act: str, attacker: Attacker) -> None:
+    before = told(attacker.system)
+    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
+    for forged in (
+        {**true, "licence": "", "not_after": soon},
+        {**true, "not_after": soon},  # a true licence, made to last
+        true,  # as it was, from another run
+    ):
+        answer = await attacker.refused(act, POWER, forged)
+        assert answer.startswith(f"{ErrorType.NOT_LICENSED}: "), answer
+        assert "no last look of this deployment has licensed it" in answer
+    assert told(attacker.system) == before
+
+
+async def test_a_healthy_machine_that_is_pinned_by_hand_stays_on(attacker: Attacker) -> None:
+    """With the device as the fence check has it, sealed: a seal lets read and nothing else."""
+    before = told(attacker.system)
+    cluster = attacker.system.cluster_name
+    asked = {"cluster": cluster, "nodes": ["node-3"]}
+    found = await attacker.forge("fence-check.find-devices", f"cluster.{cluster}", asked)
+    device = found["nodes"][0]["devices"][0]["device"]
+    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    pinned = {**true["target"]["pinned"], "node": "node-3", "endpoints": [device["endpoint"]]}
+    forged = {**true, "device": device, "target": {**true["target"], "pinned": pinned}}
+    assert (await attacker.refused("power-management.power-off", POWER, forged)).startswith(f"{ErrorType.NOT_LICENSED}: ")
+    assert told(attacker.system) == before
+
+
+async def test_no_credential_goes_to_a_device_of_his_own(attacker: Attacker) -> None:
+    """Neither by a check, nor by a reading, nor by evidence: what only a seal of ours opens."""
+    listener = Listener()
+    server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    device = {**true["device"], "endpoint": f"redfish://127.0.0.1:{port}/redfish/v1/Systems/x"}
+    device["parameters"] = {**device["parameters"], "ip": f"127.0.0.1:{port}", "scheme": "http"}
+    pinned = {**true["target"]["pinned"], "endpoints": [device["endpoint"]]}
+    reading = {"target": {**true["target"], "pinned": pinned}, "device": device, "deadline": 5}
+    try:
+        for act in ("power-management.read-power", "isolation.read-path", "isolation.list-volumes"):
+            assert "nobody of this deployment has signed it" in await attacker.refused(act, POWER, reading)
+        checked = {"cluster": attacker.system.cluster_name, "devices": [{"device": device}]}
+        answers = (await attacker.forge("fence-check.read-devices", POWER, checked))["answers"]
+        assert "nobody of this deployment has signed it" in answers[0]["problem"]
+        bundle = {"cluster": attacker.system.cluster_name, "node": NODE, "incident": "x"}
+        await attacker.refused("evidence.read-device", POWER, {"bundle": bundle, "device": device, "room": 1000})
+    finally:
+        server.close()
+        await server.wait_closed()
+    assert listener.heard == []
+
+
+async def test_a_look_of_his_own_licenses_nothing(attacker: Attacker) -> None:
+    """He may ask for a look, too; it looks at the cluster, and asks the scanner for the permit that he has not."""
+    system = attacker.system
+    before = told(system)
+    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
+    wanted = {"act": "power-off", "not_after": soon}
+    live = await system.live_node("node-3")
+    pinned = {
+        **true["target"]["pinned"],
+        "node": "node-3",
+        "uid": live["metadata"]["uid"],
+        "provider_id": live["spec"]["providerID"],
+        "system_uuid": live["status"]["nodeInfo"]["systemUUID"],
+        "boot_id": live["status"]["nodeInfo"]["bootID"],
+    }
+    for target in (true["target"], {**true["target"], "pinned": pinned}):
+        look = {"target": target, "need": {}, "holder": "him", "configured": {}, "licenses": wanted}
+        for more in ({}, {"destructive": False}, {"destructive": False, "need_matters": False}):
+            seen = await attacker.forge("target.last-look", f"cluster.{system.cluster_name}", {**look, **more})
+            assert not seen.get("licence"), (more, seen)
+    assert told(system) == before
+
+
+async def test_what_was_refused_is_counted_and_logged(attacker: Attacker) -> None:
+    (worker,) = attacker.system.workers
+    text = worker.log.read_text()
+    assert "refused: " in text
+    assert "power-off of redfish://" in text  # what was carried out is there, too
+    assert PowerRequest.__name__ not in text
