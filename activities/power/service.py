@@ -33,9 +33,9 @@ from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, Po
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
-from policy.episode.served_system import another_machine
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine
+from policy.fence.served_system import another_machine
 
 log = logging.getLogger(__name__)
 

@@ -158,7 +158,7 @@ class Pinned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One read of one device: what it said and when it had said it (worker's clock). serves: which machine it said that it
-    serves, in the words of `policy/episode/served_system.py`; nothing where it does not say."""
+    serves, in the words of `policy/fence/served_system.py`; nothing where it does not say."""
 
     endpoint: str
     state: PowerState

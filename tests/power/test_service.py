@@ -19,9 +19,9 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
-from policy.episode.served_system import instance_of, system_of
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
+from policy.fence.served_system import instance_of, system_of
 from tests.licensing import BELIEVING
 from tests.power.targets import target_with
 

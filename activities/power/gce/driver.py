@@ -22,9 +22,9 @@ from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
 from activities.power.gce.act import ComputeRequest, ComputeStage, NotThereError, perform
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
-from policy.episode.served_system import instance_of
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
 from policy.fence.power import PowerCapability, PowerState, VolumeState
+from policy.fence.served_system import instance_of
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1

@@ -27,9 +27,9 @@ from activities.power.gce.act import ComputeRequest, ComputeStage, perform
 from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
-from policy.episode.served_system import instance_of
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerCapability, PowerState, VolumeState
+from policy.fence.served_system import instance_of
 from simulator.api.access.certificates import issue
 from tests.licensing import BELIEVING
 from tests.power.conftest import fails, within

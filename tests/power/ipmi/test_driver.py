@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from activities.errors import ErrorType
-from policy.episode.served_system import system_of
 from policy.fence.power import PowerCapability, PowerState
+from policy.fence.served_system import system_of
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, ipmi_driver, within

@@ -14,8 +14,8 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.redfish.driver import SERVER
-from policy.episode.served_system import system_of
 from policy.fence.power import PowerState
+from policy.fence.served_system import system_of
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.redfish.stand import (
     RESET,

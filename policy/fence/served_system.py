@@ -8,13 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Protocol
 
-from policy.episode.messages import Pinned
 from policy.values.system_uuids import same_system
 
 _AWS_ID = re.compile(r"aws://.*/(i-[0-9a-f]+)")
 _AWS_NAMES = (re.compile(r"ip(?:-[0-9]{1,3}){4}"), re.compile(r"i-[0-9a-f]{8,}"))
 """How EC2 names the hosts of its subnets: by their address, or by their id. Other names are somebody's own."""
+
+
+class MachineIdentity(Protocol):
+    """What is known of a Node's machine; "" for what is not."""
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def provider_id(self) -> str: ...
+
+    @property
+    def system_uuid(self) -> str: ...
+
+    @property
+    def instance_id(self) -> str: ...
 
 
 def system_of(uuid: str) -> str:
@@ -32,7 +48,7 @@ def host_of(name: str) -> str:
     return f"host/{name}"
 
 
-def another_machine(serves: Collection[str], pinned: Pinned) -> str:
+def another_machine(serves: Collection[str], pinned: MachineIdentity) -> str:
     """What a device says of its machine that the pinned one is not, in words; "" for nothing. serves: as `Reading` has it."""
     for said in serves:
         kind, _, value = said.partition("/")
@@ -45,7 +61,7 @@ def another_machine(serves: Collection[str], pinned: Pinned) -> str:
     return ""
 
 
-def _instance_like(value: str, pinned: Pinned) -> str:
+def _instance_like(value: str, pinned: MachineIdentity) -> str:
     """The pinned machine's own id, of the kind that was told; "" where it is not known."""
     if value.isdecimal():
         return pinned.instance_id
