@@ -42,8 +42,9 @@ class TargetToJudge:
     relabelled: bool = False
 
 
-class Contests:
-    """The Nodes of which others say that they are the same machine (S39). version: another one after each change."""
+class StrangeNodes:
+    """The Nodes of which others say that they are the same machine (S39), and those with a mark that is not ours (S41). version:
+    another one after each change."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -52,14 +53,18 @@ class Contests:
     def __iter__(self) -> Iterator[Mistake]:
         """What to tell on each of them."""
         for target in list(self._targets.values()):
-            if (node := target.node) is not None:
+            if (node := target.node) is None:
+                continue
+            if target.contested:
                 words = f"{target.contested}; until then nothing is done to either"
                 yield Mistake(about=node.ref, uid=node.uid, reason="IdentityContested", words=(words,))
+            if target.strange_mark:
+                yield Mistake(about=node.ref, uid=node.uid, reason="MarkNotOurs", words=(target.strange_mark,))
 
     def put(self, target: JudgedTarget) -> None:
-        """A Node of which it has changed who says so."""
+        """A Node of which it has changed what is strange."""
         self.version += 1
-        if target.contested:
+        if target.contested or target.strange_mark:
             self._targets[target.key] = target
         else:
             self._targets.pop(target.key, None)
@@ -86,7 +91,7 @@ class Inventory:
         self.clusters: dict[str, WorkloadCluster] = {}
         self.remediations: dict[str, RemediationObject] = {}
         self.groups = GroupTally()
-        self.contests = Contests()
+        self.strange = StrangeNodes()
         self.clusters_seen = 0
         """Another number whenever it changes which Clusters' Nodes are seen here."""
         self._sees_all_nodes = sees_all_nodes
@@ -120,13 +125,16 @@ class Inventory:
                 insort(self._names, node.name)
             if self.remediations:
                 target.remediations = self._about(target)
+            self._find_strange(target, "")
         else:
             assert before is not None, "the target of a Node has one"
             if _node_content(before) == _node_content(node):
                 target.node = node
                 return []
             self._uncount(target)
+            was_strange = target.strange_mark
             target.see(node)
+            self._find_strange(target, was_strange)
         self._count(target)
         self.groups.move(before, node)
         claims = self._know(target, before, node)
@@ -139,7 +147,7 @@ class Inventory:
         if target is None:
             return None, []
         self._uncount(target)
-        self.contests.drop(name)
+        self.strange.drop(name)
         self.groups.move(target.node, None)
         if self._names is not None:
             del self._names[bisect_left(self._names, name)]
@@ -257,6 +265,10 @@ class Inventory:
             touched.append(TargetToJudge(target))
         return touched
 
+    def _find_strange(self, target: JudgedTarget, before: str) -> None:
+        if target.strange_mark != before:
+            self.strange.put(target)
+
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
         return contested(node, lambda key: self._known_as.get(key, {}))
@@ -275,7 +287,7 @@ class Inventory:
                 continue
             before, target.contested = target.contested, self.contested(node)
             if before != target.contested:
-                self.contests.put(target)
+                self.strange.put(target)
                 touched.append(TargetToJudge(target))
         return touched
 

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.belonging import of_control_plane
 from policy.objects.machines import MachineView, WorkloadCluster
-from policy.objects.nodes import MARK_ANNOTATION, NodeView
+from policy.objects.marks import is_marked, strange_mark
+from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import being_updated
 
@@ -42,6 +43,7 @@ class JudgedTarget:
         "node",
         "remediations",
         "shown_as",
+        "strange_mark",
         "unseen",
         "updating",
         "verdicts",
@@ -62,7 +64,8 @@ class JudgedTarget:
         """The Node as it is now. What is asked of every target again and again is found out here once."""
         self.node = node
         self.control_plane = of_control_plane(node, self.machine)
-        self.marked = node is not None and MARK_ANNOTATION in node.annotations
+        self.marked = node is not None and is_marked(node)
+        self.strange_mark = strange_mark(node) if node is not None else ""
         self.updating = node is not None and being_updated(node)
 
     @property

@@ -2,16 +2,19 @@
 that its Machine is being deleted, for as long as that takes.
 
 The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did
-this?". Writing it with preconditions is `activities/cluster/objects/marks.py`; this module only reads and composes it.
+this?". A label that no kubelet may write holds its digest: an annotation without it is not ours, and is obeyed in nothing (S41).
+Whoever may write that label may take taints and cordons away himself. Writing a mark with preconditions is
+`activities/cluster/objects/marks.py`; this module only reads and composes it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from policy.objects.nodes import MARK_ANNOTATION, NodeView
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, NodeView
 from policy.values.errors import PolicyError
 from policy.values.moments import written
 
@@ -111,10 +114,30 @@ def _texts(value: object, expected: str, subject: str, field: str) -> tuple[str,
     return tuple(str(each) for each in value)
 
 
-def mark_of(node: NodeView) -> Mark | None:
-    """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
+def digest_of(value: str) -> str:
+    """What the label says of that annotation; shorter than the 63 characters of a label's value."""
+    return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()[:40]
+
+
+def is_marked(node: NodeView) -> bool:
+    """Whether the node carries a mark of ours, readable or not."""
     value = node.annotations.get(MARK_ANNOTATION)
-    return None if value is None else parse_mark(value, node=node.name)
+    return value is not None and node.labels.get(MARK_LABEL) == digest_of(value)
+
+
+def strange_mark(node: NodeView) -> str:
+    """What is wrong with an annotation that has the name of our mark and is none of ours; "" where there is none such."""
+    if MARK_ANNOTATION not in node.annotations or is_marked(node):
+        return ""
+    return (
+        f"the annotation {MARK_ANNOTATION} is not ours, or was changed: its label {MARK_LABEL} does not confirm it; nothing of it"
+        " is obeyed, and what it says of cordons and taints is for a person to look at and remove"
+    )
+
+
+def mark_of(node: NodeView) -> Mark | None:
+    """The mark a node carries, or None: one that is not ours is none. Raises PolicyError for one of ours that cannot be read."""
+    return parse_mark(node.annotations[MARK_ANNOTATION], node=node.name) if is_marked(node) else None
 
 
 def claim_of(since: datetime, incident: str) -> str:

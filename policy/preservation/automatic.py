@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from policy.objects.nodes import MARK_ANNOTATION
+from policy.objects.marks import is_marked
 from policy.preservation.held import BY_US, Held
 from policy.preservation.requests import Intent, requested
 from policy.values.moments import LATEST
@@ -87,6 +87,6 @@ def _is_candidate(machine: Held) -> bool:
     hands: what an episode of ours has begun with it goes on, and takes no place meanwhile."""
     if not machine.failed or machine.deleting or machine.expiry is not None or machine.ended:
         return False
-    if MARK_ANNOTATION in machine.on_node:
+    if machine.node is not None and is_marked(machine.node):
         return False
     return requested(machine.annotated, node_exists=machine.node is not None).intent is Intent.NONE

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from policy.checks.targets import NEVER
 from policy.objects.marks import mark_of
-from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, READY, NodeView
+from policy.objects.nodes import OUT_OF_SERVICE_TAINT, READY, NodeView
 from policy.scan.report import MAXIMUM_AT_RISK, AtRisk, NodeAtRisk
 from policy.values.errors import PolicyError
 from policy.values.moments import later
@@ -107,8 +107,6 @@ def vouched_off(node: NodeView) -> bool:
 
     A mark that can't be read says nothing, and neither does an out-of-service taint of somebody else's.
     """
-    if MARK_ANNOTATION not in node.annotations:
-        return False
     try:
         mark = mark_of(node)
     except PolicyError:

@@ -20,7 +20,7 @@ from datetime import datetime
 from policy.checks.brakes import Brake, Circumstances, Closed, brake, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.inventory import Contests, Inventory, TargetToJudge
+from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.checks.rules import Rules, rules_of
@@ -93,9 +93,9 @@ class Ledger:
         return self._inventory.names()
 
     @property
-    def contests(self) -> Contests:
+    def strange(self) -> StrangeNodes:
         """The Nodes of which others say that they are the same machine."""
-        return self._inventory.contests
+        return self._inventory.strange
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""

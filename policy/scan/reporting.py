@@ -25,7 +25,7 @@ from policy.episode.observation import Observation
 from policy.episode.vetoes import kept
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.marks import mark_of
-from policy.objects.nodes import MARK_ANNOTATION, READY
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.remedies import OWNER_REMEDIATED
@@ -73,7 +73,12 @@ def shown(target: JudgedTarget) -> object:
         (ready.status, ready.since) if ready else None,
         (view.uid, view.boot_id, view.provider_id, view.system_uuid),
         (view.zone, view.control_plane, view.unschedulable, target.updating),
-        (view.annotations.get(MARK_ANNOTATION), view.annotations.get(LAST_REMEDIATION_ANNOTATION), view.misspells_exclusion),
+        (
+            view.annotations.get(MARK_ANNOTATION),
+            view.labels.get(MARK_LABEL),
+            view.annotations.get(LAST_REMEDIATION_ANNOTATION),
+            view.misspells_exclusion,
+        ),
     )
 
 

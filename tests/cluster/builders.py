@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.cluster.skipping import now
 from tests.documents import document
+from tests.marks import confirmed
 
 NODES = "/api/v1/nodes"
 CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
@@ -30,7 +31,7 @@ def node(name: str, ready: str = "True", since: datetime | None = None, **annota
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {"node-role.kubernetes.io/worker": "", "topology.kubernetes.io/zone": "zone-a"},
+            "labels": {"node-role.kubernetes.io/worker": "", "topology.kubernetes.io/zone": "zone-a", **confirmed(annotations)},
             "annotations": dict(annotations),
         },
         "spec": {"providerID": f"sim:///{name}"},

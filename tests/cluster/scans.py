@@ -45,19 +45,25 @@ def asked(known: ScanReport | None = None, wait: float = 2.0, **changes: Any) ->
     return ScanRequest(**(request | changes))
 
 
-async def observe(scan: ClusterScan, request: ScanRequest) -> ScanReport:
-    report = await ActivityEnvironment().run(scan.observe_cluster, request)
+async def observe(scan: ClusterScan, request: ScanRequest, *, meter: Any = None) -> ScanReport:
+    """meter: counts what is counted."""
+    environment = ActivityEnvironment()
+    if meter is not None:
+        environment.metric_meter = meter
+    report = await environment.run(scan.observe_cluster, request)
     assert isinstance(report, ScanReport)
     return report
 
 
-async def observe_until(scan: ClusterScan, known: ScanReport | None, condition: Callable[[ScanReport], object]) -> ScanReport:
+async def observe_until(
+    scan: ClusterScan, known: ScanReport | None, condition: Callable[[ScanReport], object], *, meter: Any = None, **changes: Any
+) -> ScanReport:
     """Scan as the scanner does until a report is as wanted. How many come before depends on how busy the machine is."""
-    known = known or await observe(scan, asked())
+    known = known or await observe(scan, asked(**changes), meter=meter)
     try:
         async with asyncio.timeout(30):
             while not condition(known):
-                known = await observe(scan, asked(known))
+                known = await observe(scan, asked(known, **changes), meter=meter)
     except TimeoutError:
         raise AssertionError(known) from None
     return known

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.common import MetricCounter
-from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.at_risk import METRIC, REASON
-from activities.cluster.watch.reflector import WatchLimits
-from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import ScanRequest
 from policy.objects.marks import Mark
-from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
+from tests.cluster.scans import Open, asked, observe, observe_until
 from tests.cluster.skipping import now
+from tests.marks import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -36,8 +29,6 @@ ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 SICK = "node-1"
-LIVE = ViewLimits(grace=timedelta(0), broken=timedelta(milliseconds=200), probe=timedelta(seconds=2))
-WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.2, absence=0.05)
 PATIENCE = timedelta(seconds=300 + 360 - 60)
 """From NotReady until people are told, for a pod with the default tolerations."""
 
@@ -71,38 +62,21 @@ class Meter:
 
 
 class Scans:
-    """Scans of one cluster, each with a connection and a view of its own, as so many workers would be."""
+    """Scans of one cluster, as so many workers would have them, and what all of them count."""
 
-    def __init__(self, api: ApiServer, stack: AsyncExitStack) -> None:
+    def __init__(self, open_scan: Open) -> None:
         self.meter = Meter()
-        self._api = api
-        self._stack = stack
+        self._open = open_scan
 
     async def open(self, **options: Any) -> ClusterScan:
-        connection = await self._stack.enter_async_context(ClusterConnection.to(self._api.url, token="abc"))
-        lease = ScannerLease(connection, duration=timedelta(seconds=3))
-        scan = ClusterScan(
-            "prod", ClusterView(connection, limits=LIVE, watch_limits=WATCHES, at_risk=DataAtRisk(**options)), lease=lease
-        )
-        return await self._stack.enter_async_context(scan)
+        opened: ClusterScan = await self._open(at_risk=DataAtRisk(**options))
+        return opened
 
-    async def observe(self, scan: ClusterScan, wait: float = 0.25, **changes: Any) -> ScanReport:
-        environment = ActivityEnvironment()
-        environment.metric_meter = self.meter  # type: ignore[assignment]
-        request = ScanRequest(**({"cluster": "prod", "holder": "temporal-a/default", "wait": timedelta(seconds=wait)} | changes))
-        report = await environment.run(scan.observe_cluster, request)
-        assert isinstance(report, ScanReport)
-        return report
+    async def observe(self, scan: ClusterScan, known: ScanReport | None = None, wait: float = 0.25) -> ScanReport:
+        return await observe(scan, asked(known, wait=wait), meter=self.meter)
 
     async def observe_until(self, scan: ClusterScan, fits: Callable[[ScanReport], object], **changes: Any) -> ScanReport:
-        report = await self.observe(scan, **changes)
-        try:
-            async with asyncio.timeout(30):
-                while not fits(report):
-                    report = await self.observe(scan, known_digest=report.digest, inventory=report.inventory, **changes)
-        except TimeoutError:
-            raise AssertionError(report) from None
-        return report
+        return await observe_until(scan, None, fits, meter=self.meter, **({"wait": 0.25} | changes))
 
 
 async def ended(*tasks: asyncio.Task[Any]) -> None:
@@ -112,9 +86,8 @@ async def ended(*tasks: asyncio.Task[Any]) -> None:
 
 
 @pytest.fixture
-async def scans(api: ApiServer) -> AsyncIterator[Scans]:
-    async with AsyncExitStack() as stack:
-        yield Scans(api, stack)
+def scans(open_scan: Open) -> Scans:
+    return Scans(open_scan)
 
 
 @pytest.fixture
@@ -166,7 +139,7 @@ async def test_people_are_told_when_the_time_comes_though_a_brake_holds_everythi
     assert row.due is not None
     assert await told(cluster) == []
     assert scans.meter.counted == []
-    watching = asyncio.create_task(scans.observe(scan, known_digest=report.digest, inventory=4, wait=4.0))
+    watching = asyncio.create_task(scans.observe(scan, report, wait=4.0))
     await until(lambda: scans.meter.counted, 4)
     late = now() - row.due
     (event,) = await told(cluster)
@@ -202,8 +175,8 @@ async def test_what_is_over_before_the_time_comes_is_never_told(cluster: ApiClie
     elif why == "detached":
         await cluster.delete(f"{ATTACHMENTS}/va-1")
     elif why == "off":
-        mark = Mark(incident="i", kind="Fencing", workflow_id="w", off_proven="2026-11-21T12:00:00Z")
-        await cluster.patch(f"{NODES}/{SICK}", {"metadata": {"annotations": {MARK_ANNOTATION: mark.to_json()}}})
+        mark = Mark(incident="i", kind="Fencing", workflow_id="w", off_proven="2026-11-21T12:00:00Z").to_json()
+        await cluster.patch(f"{NODES}/{SICK}", {"metadata": mark_metadata(mark)})
     else:
         await cluster.delete(f"{NODES}/{SICK}")
     await scans.observe_until(scan, lambda report: not report.at_risk.nodes)
@@ -223,16 +196,6 @@ async def test_the_deletion_of_a_pod_counts_from_when_it_was_asked_for(cluster: 
     due = report.at_risk.nearest[0].due
     assert due is not None
     assert abs(due - asked - timedelta(seconds=300)) < timedelta(seconds=2)
-
-
-async def test_with_no_policy_no_volume_is_followed_and_nothing_is_told(api: ApiServer, person: ApiClient, scans: Scans) -> None:
-    """Opt-in."""
-    await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))
-    await attach(person, "va-1")
-    scan = await scans.open()
-    report = await scans.observe(scan)
-    assert report.at_risk.nodes == 0
-    assert {agent: count for agent, count in api.requests.writes.items() if agent.startswith("nodewarden/")} == {}
 
 
 async def test_a_request_by_hand_is_reason_enough(person: ApiClient, scans: Scans) -> None:
@@ -272,6 +235,6 @@ async def test_while_another_deployment_holds_the_cluster_it_is_the_one_that_tel
     await scans.observe_until(theirs, lambda report: report.lease.held, holder="temporal-b/default")
     await fall(cluster, timedelta(hours=1))
     report = await scans.observe_until(ours, lambda report: report.at_risk.nodes)
-    report = await scans.observe(ours, known_digest=report.digest, inventory=4)
+    report = await scans.observe(ours, report)
     assert not report.lease.held
     assert await told(cluster) == []

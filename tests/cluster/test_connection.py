@@ -132,7 +132,7 @@ async def test_a_write_that_times_out_is_ambiguous_and_a_read_is_unreachable(
 
 async def test_a_refused_connection_is_unreachable_for_writes_too(api: ApiServer, connection: ClusterConnection) -> None:
     await api.stop()
-    with pytest.raises(ApplicationError) as refused:
+    with pytest.raises(ApplicationError, match=r"no connection to 127\.0\.0\.1:\d+ \(Connection refused\)$") as refused:
         await connection.create(NODES.path(), node("node-1"))
     assert error_type(refused.value) is ErrorType.UNREACHABLE
 

@@ -152,12 +152,6 @@ def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
     assert ledger.known(moment).requests_held == ""
 
 
-async def test_a_controller_that_was_taken_away_is_none(person: ApiClient, open_scan: Open) -> None:
-    await furnish(person)
-    await leader(person, "cb305759.medik8s.io", age=60)
-    assert (await first(await open_scan())).candidates[0].refused == ""
-
-
 async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: ApiClient, open_scan: Open) -> None:
     """Its checks are its own to act by, and this is how it acts."""
     await furnish(person)

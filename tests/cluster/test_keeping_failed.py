@@ -17,7 +17,6 @@ from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.book import PreservationNeed
-from policy.preservation.held import EXPIRY_ANNOTATION
 from policy.preservation.pools import Pool
 from policy.scan.report import ScanReport
 from policy.values.selectors import Selector
@@ -125,22 +124,3 @@ async def test_a_pool_has_the_machines_followed_that_a_health_check_of_nodes_kno
     scan = await open_scan(pools=pools)
     report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
     assert kept(report) == {"node-2": machine_of("node-2")}
-
-
-async def test_false_that_is_written_in_the_last_moment_leaves_it_to_whoever_fences_it(
-    person: ApiClient, connection: ClusterConnection, open_scan: Open
-) -> None:
-    """S26: it is not kept; and as its Machine says nothing of a failure, its Machine is not given up either."""
-    await OPENSHIFT.install(person)
-    await with_pool(person, 1)
-    await OPENSHIFT.fleet(person)
-    await person.create(OPENSHIFT.path("machinehealthchecks"), OPENSHIFT.check(timeout=1, most="60%"))
-    await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=60))
-    scan = await open_scan()
-    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
-    await person.patch(f"{NODES}/node-1", {"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
-    hold = await held(connection, report.preservations[0])
-    assert (hold.preserved, hold.terminate) == (False, False)
-    assert EXPIRY_ANNOTATION not in (await person.get(f"{NODES}/node-1"))["metadata"]["annotations"]
-    report = await observe_until(scan, report, lambda seen: not seen.preservations)
-    assert refused(report) == {"node-1": ""}

@@ -15,7 +15,7 @@ from activities.contracts.target import LookResult, LookVerdict
 from policy.episode.needs import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
-from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
 from tests.cluster.management import management_cluster
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.timeout(10)
 
 PERSON = Need(kind=NeedKind.PERSON, reason="asked by ada")
 MEMBER = {"node-role.kubernetes.io/control-plane": ""}
-OLD_LABEL = {"node-role.kubernetes.io/master": ""}
 NEWER = next(system for system in SYSTEMS if str(system).endswith("v1beta2"))
 KCP = f"/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/{NEWER.namespace}/kubeadmcontrolplanes"
 WELL = ("EtcdMemberHealthy", "EtcdPodHealthy", "APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")
@@ -124,15 +123,6 @@ class TestNodes:
         assert (await look(world)).verdict is fenced
         assert (await look(world, removes=True)).verdict is deleted
 
-    async def test_a_set_that_knows_nothing_of_etcd_takes_nobody_out_of_it(self, world: World) -> None:
-        """S15: the member that is gone goes on being counted."""
-        await members(world, "True", ties=await replaced_by(world, "MachineSet"))
-        assert (await look(world, removes=True)).verdict is WAIT
-
-    async def test_the_label_of_old_makes_a_member_too(self, world: World) -> None:
-        await members(world, "True", "Unknown", labels=OLD_LABEL)
-        assert (await look(world)).verdict is WAIT
-
     async def test_it_holds_whoever_asks_and_keeps_nobody_down(self, world: World) -> None:
         """S17: what is off may be switched on again whatever the others are."""
         await members(world)
@@ -140,26 +130,12 @@ class TestNodes:
         assert (result.verdict, "is the only member" in result.reason) == (NEVER, True)
         assert (await look(world, destructive=False, need_matters=False)).verdict is GO
 
-    async def test_another_one_that_is_being_deleted_goes_first(self, world: World) -> None:
-        await members(world, "True", "True")
-        await world.others.patch(NODES.path("member-3"), {"metadata": {"finalizers": ["example.io/keep"]}})
-        await world.others.delete(NODES.path("member-3"))
-        result = await look(world)
-        assert (result.verdict, "member-3 is being deleted" in result.reason) == (WAIT, True)
-
     async def test_a_worker_costs_no_request_more(self, world: World) -> None:
         await members(world, "True", "True", labels={})
         world.server.requests.reset()
         assert (await look(world)).verdict is GO
         assert world.server.requests.total("list", "nodes", OURS) == 1  # who else has its identity, as nobody watches here
         assert world.server.requests.total("list", "pods", OURS) == 0
-
-    async def test_nobody_is_asked_where_the_answer_is_no_already(self, world: World) -> None:
-        await members(world, "True", "True")
-        world.permits.answer = (False, "it was given back")
-        world.server.requests.reset()
-        assert (await look(world)).verdict is WAIT
-        assert world.server.requests.total("list", "nodes", OURS) == 1  # as above
 
 
 class TestPods:
@@ -174,11 +150,6 @@ class TestPods:
         expected = WAIT if component == "etcd" else GO  # one API server is enough
         result = await look(world)
         assert result.verdict is expected, result.reason
-
-    async def test_a_pod_of_that_label_which_no_kubelet_runs_by_itself_is_no_member(self, world: World) -> None:
-        await members(world, "True", "True")
-        await static_pod(world, "worker-1", mirror=False, ready="False")
-        assert (await look(world)).verdict is GO
 
     @pytest.mark.parametrize("path", ["/pods", "/nodes$"])
     async def test_what_cannot_be_read_licenses_nothing(self, path: str, world: World) -> None:

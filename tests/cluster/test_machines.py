@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -34,9 +34,9 @@ from tests.cluster.machines import (
     PAUSED,
     SYSTEMS,
     System,
-    machine_of,
     turn,
 )
+from tests.cluster.management import management_cluster
 from tests.cluster.scans import LIVE, OURS, WATCHES, Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 
@@ -48,8 +48,7 @@ both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
 HOUR = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Management:
+class Management(NamedTuple):
     """A management cluster: its API server, and a person at it."""
 
     server: ApiServer
@@ -58,8 +57,8 @@ class Management:
 
 @pytest.fixture
 async def management() -> AsyncIterator[Management]:
-    async with ApiServer() as server, ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as client:
-        yield Management(server=server, person=client)
+    async with management_cluster() as (server, person, _):
+        yield Management(server, person)
 
 
 async def reported(scan: ClusterScan, condition: Callable[[ScanReport], object], known: ScanReport | None = None) -> ScanReport:
@@ -232,28 +231,6 @@ class TestBrakes:
 
 
 class TestStatus:
-    @both_versions
-    async def test_cluster_api_gets_both_generations_of_conditions(
-        self, system: System, person: ApiClient, open_scan: Open
-    ) -> None:
-        await furnish(person, system, count=3, timeout=0, most=0)
-        await person.patch(system.path("machinehealthchecks", "workers"), {"spec": {"clusterName": CLUSTER_NAME}})
-        await turn(person, "node-1", "False", since=now() - HOUR)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 1)
-        await publish(scan, report)
-        found = await person.get(system.path("machinehealthchecks", "workers"))
-        status, generation = found["status"], found["metadata"]["generation"]
-        assert status["observedGeneration"] == generation
-        assert status["targets"] == [machine_of(f"node-{number}") for number in range(3)]
-        newer, older = system.newer_conditions(status), system.older_conditions(status)
-        assert set(newer) == {"Paused", "RemediationAllowed"}
-        assert newer["Paused"]["status"] == "False"
-        assert {each["observedGeneration"] for each in newer.values()} == {generation}
-        assert set(older) == {"RemediationAllowed"}
-        assert newer["RemediationAllowed"]["message"] == older["RemediationAllowed"]["message"]
-        assert older["RemediationAllowed"]["severity"] == "Warning"
-
     @every_system
     async def test_while_it_is_paused_cluster_api_says_so_and_all_the_rest_is_left(
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
@@ -305,6 +282,10 @@ class TestStatus:
             assert found["status"]["observedGeneration"] == generation
             newer = system.newer_conditions(found["status"]).values()
             assert {each["observedGeneration"] for each in newer} == {generation}
+            good = await system.check_status(person)
+            assert good["targets"] == [f"machine-{number}" for number in range(4)]
+            assert set(system.newer_conditions(good)) == {"Paused", "RemediationAllowed"}
+            assert set(system.older_conditions(good)) == {"RemediationAllowed"}
 
     @every_system
     async def test_a_short_circuit_is_one_event_and_its_end_another(
@@ -571,20 +552,6 @@ class TestTwoServers:
         report = await reported(scan, lambda seen: bool(seen.candidates), report)
         assert now() - returned >= grace
         assert report.view.stale == ""
-
-    async def test_a_watch_that_ends_as_watches_do_closes_nothing(
-        self, person: ApiClient, management: Management, open_scan: Open
-    ) -> None:
-        """A server ends every watch after some minutes, and it is resumed at once: that is no outage, and must not flap."""
-        await furnish(management.person, CLUSTER_API, nodes=person)
-        limits = replace(LIVE, broken=timedelta(seconds=3))
-        scan = await open_scan(limits, replace(WATCHES, shortest_watch=1, longest_watch=1), machines=management.server)
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
-        watches = management.server.requests.total("watch", "machines", OURS)
-        quiet = await observe(scan, asked(report, wait=1.5))
-        assert quiet.checks[0].reason == ""
-        assert quiet.digest == report.digest
-        assert management.server.requests.total("watch", "machines", OURS) > watches, "some have ended meanwhile"
 
     async def test_a_worker_that_starts_while_the_management_cluster_is_down_does_not_act_past_its_brakes(
         self, person: ApiClient, management: Management, open_scan: Open

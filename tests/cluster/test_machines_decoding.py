@@ -1,5 +1,5 @@
 """What one Machine says, whosever it is: whose, whether it goes and what holds that up, whether it will ever work, until when it
-is kept. And that there is one decoder of it."""
+is kept; in whichever version it is served. And that there is one decoder of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.api.machine_paths import set_of
+from activities.cluster.api.machine_paths import as_served, set_of
+from activities.cluster.api.paths import CAPI_CLUSTERS, Resource
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
 from policy.objects.machines import MachineView
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MCM, OPENSHIFT, MachineApi
@@ -260,3 +262,23 @@ def test_one_module_knows(words: tuple[str, ...], module: str) -> None:
         texts = {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
         found |= {str(place)} if texts & {*words, *(f"{word}/" for word in words)} else set()
     assert found == {module}
+
+
+async def test_what_is_served_in_an_older_version_only_is_read_in_that_one() -> None:
+    """S15: one that is served no more is no deletion."""
+    asked = list[str]()
+
+    async def read(version: Resource) -> str:
+        asked.append(version.api_version)
+        if len(asked) == 1:
+            raise ObjectNotFound("not served")
+        return version.api_version
+
+    assert await as_served(CAPI_CLUSTERS, read) == asked[1] != CAPI_CLUSTERS.api_version
+
+
+async def test_what_is_there_in_no_version_is_not_there() -> None:
+    async def read(version: Resource) -> str:
+        raise ObjectNotFound(version.api_version)
+
+    assert await as_served(CAPI_CLUSTERS, read) is None

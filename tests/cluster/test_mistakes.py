@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.cluster.report import mistakes
-from activities.contracts.preservation import Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.mistakes import REASON
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
@@ -19,9 +17,7 @@ from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node, until
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.cluster.test_at_risk import Scans, ended, scans
-from tests.cluster.test_preserving import Surroundings, world
-from tests.cluster.test_preserving import machine as mcm_machine
-from tests.cluster.test_preserving import node as mcm_node
+from tests.cluster.test_preserving import world
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -124,19 +120,3 @@ async def test_what_could_not_be_told_is_told_later(
     (event,) = await until_told(person, 1)
     await ended(watching)
     assert event["count"] == 1
-
-
-async def test_a_hold_ends_at_its_expiry_under_a_word_that_means_nothing(world: Surroundings) -> None:
-    """It changes nothing meanwhile, which is said at every look."""
-    await world.has(mcm_node(**{PRESERVE_ANNOTATION: "now"}), mcm_machine())
-    begun = await world.hold()
-    await world.annotate("/api/v1/nodes/node-7", **{PRESERVE_ANNOTATION: "noww", PRESERVE_FOR_ANNOTATION: "ever"})
-    world.now += timedelta(hours=1)
-    hold = await world.hold()
-    assert (hold.preserved, hold.expiry, hold.changed, len(hold.warnings)) == (True, begun.expiry, (), 2)
-    assert begun.expiry is not None
-    world.now = begun.expiry
-    ended = await world.hold()
-    assert (ended.preserved, ended.ended) == (False, True)
-    assert "preserveExpiryTime" not in (await world.machine())["status"]["currentStatus"]
-    assert (await world.hold(wish=Wish())).changed == ()

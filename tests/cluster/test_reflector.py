@@ -260,19 +260,6 @@ async def test_a_kind_that_had_objects_and_is_unknown_is_a_fault_of_the_view_unt
     assert copy.told == ["v1beta1", "v1beta2"]
 
 
-async def test_a_kind_that_stays_unknown_is_gone() -> None:
-    versions = TwoVersions("v1beta1")
-    async with TestServer(versions) as server, CheckCopy(server, vanished=0.2) as copy:
-        await until(lambda: copy.reflector.streaming)
-        versions.served = set()
-        await until(lambda: copy.reflector.absent)
-        assert copy.told == ["v1beta1", None]
-        assert copy.reflector.problem == ""
-        versions.served = {"v1beta1"}
-        await until(lambda: copy.reflector.streaming and not copy.reflector.absent)
-    assert copy.told == ["v1beta1", None, "v1beta1"]
-
-
 async def test_an_outage_is_bounded_in_attempts_and_log_lines(
     reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -368,13 +355,3 @@ async def test_a_mistake_in_a_listener_shows_as_a_problem_and_heals(
     assert seen == ["node-1"]
     assert reflector.problem == ""
     await reflector.stop()
-
-
-async def test_relist_takes_a_new_list_at_once(
-    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
-) -> None:
-    await person.create(NODES, node("node-1"))
-    await streams(reflector)
-    await reflector.relist()
-    await until(lambda: reflector.lists == 2 and reflector.streaming)
-    assert sorted(copy.nodes) == ["node-1"]

@@ -1,4 +1,4 @@
-"""One reading of a live cluster for people who ask: it counts what a scanner counts, by the clock that a scanner goes by."""
+"""What people who ask are told, read live: a cluster counted as a scanner counts it, and what there is of one target."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from datetime import timedelta
 
 import pytest
 
+from activities.cluster.acts.bodies import body_of
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.watch.offline import OfflineCluster
 from activities.cluster.watch.snapshot import take_snapshot
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
+from policy.remediation.ladder import Body
 from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
+from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
@@ -95,19 +96,25 @@ async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
     assert found.mistakes == []
 
 
-async def test_a_server_with_another_clock_is_believed() -> None:
-    """By our own clock a node that failed a moment ago would look as if its time had long been over, or the other way round."""
-    async with (
-        ApiServer(clock_error=timedelta(minutes=-10)) as server,
-        ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person,
-        ClusterConnection.to(server.url, token="abc") as connection,
-    ):
-        await person.create(DEFINITIONS, definition())
-        await person.create(CHECKS, check(duration="300s", minHealthy=1))
-        for number in range(2):
-            await person.create(NODES, node(f"node-{number}", since=server.now()))
-        await turn(person, "node-1", "Unknown", since=server.now() - timedelta(seconds=5))
-        found = await snapshot(connection)
-        assert abs(found.now - server.now()) < timedelta(seconds=5)
-        (seen,) = found.ledger.report_parts(found.now).checks
-        assert (seen.soon, seen.unhealthy) == (1, 0)
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+async def test_a_node_is_read_with_its_machine_and_whoever_owns_that(
+    system: System, person: ApiClient, connection: ClusterConnection
+) -> None:
+    await system.install(person)
+    await system.fleet(person, 1)
+    await system.add_machine(person, "never-came")
+    owner = {"apiVersion": "x.io/v1", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
+    for machine in (machine_of("node-0"), "never-came"):
+        await person.patch(system.path("machines", machine), {"metadata": {"ownerReferences": [owner]}})
+    assert await body_of("node-0", connection, connection) == Body(has_node=True, phase="Running", owner="MachineSet/set")
+    alone = await body_of(f"machine/{system.namespace}/never-came", connection, connection)
+    assert alone == Body(has_node=False, phase="Provisioned", owner="MachineSet/set")
+
+
+async def test_a_node_of_no_machine_has_only_itself_and_what_is_not_there_nothing(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    await person.create(NODES, node("node-0"))
+    assert await body_of("node-0", connection, connection) == Body(has_node=True)
+    for name in ("node-9", "machine/default/w-1", "machine/w-1"):
+        assert await body_of(name, connection, connection) is None

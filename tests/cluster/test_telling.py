@@ -22,7 +22,7 @@ from tests.policy.builders import NOW, a_node, ago
 pytestmark = pytest.mark.timeout(20)
 
 KEYS = {CLUSTER_API.check_ref().key}
-LONG = 10.0
+LONG = 60.0
 
 
 class Writer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import ControlPlane
@@ -21,6 +22,7 @@ from policy.objects.remediations import RemediationObject
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
+from tests.marks import confirmed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WORKER = "node-role.kubernetes.io/worker"
@@ -77,9 +79,10 @@ def a_node(
         "system_uuid": f"SYSTEM-{name}",
         "annotations": {MARK_ANNOTATION: mark_text(mark)} if mark else {},
     } | fields
+    annotations: Any = values["annotations"]
     return NodeView(
         name=name,
-        labels={WORKER: ""} if labels is None else labels,
+        labels={**({WORKER: ""} if labels is None else labels), **confirmed(annotations)},
         conditions=(Condition(type="Ready", status=ready, since=ago(age)),) if conditions is None else conditions,
         **values,  # type: ignore[arg-type]
     )

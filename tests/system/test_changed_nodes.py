@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from policy.episode.messages import Outcome, Phase
-from policy.objects.nodes import MARK_ANNOTATION
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.objects import uid_of
 from simulator.resources import NODES
 from tests.system.harness import System
@@ -99,7 +99,7 @@ async def test_a_mark_that_a_restored_backup_has_lost_is_written_again(system: S
     """S35: the node is freed and comes back, as long as the episode is open."""
     node = victims(system)[-1]
     before = await held_while_off(system, node)
-    lost = {"metadata": {"annotations": {MARK_ANNOTATION: None}}, "spec": {"unschedulable": None}}
+    lost = {"metadata": {"annotations": {MARK_ANNOTATION: None}, "labels": {MARK_LABEL: None}}, "spec": {"unschedulable": None}}
     await system.client.patch(NODES.path(node), lost)
     assert await go_on(system, before) is Outcome.RECOVERED
     assert not CONSEQUENCES.isdisjoint(await acts(system, node))

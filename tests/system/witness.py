@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from policy.episode.messages import EpisodeResult, Outcome
-from policy.objects.nodes import MARK_ANNOTATION
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.bmc.machine import HAND, Machine, PowerCommand
 from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
@@ -183,6 +183,8 @@ async def left_over(cluster: SimulatedCluster, before: Before) -> list[str]:
     problems: list[str] = []
     if MARK_ANNOTATION in annotations:
         problems.append(f"our mark is left: {annotations[MARK_ANNOTATION]}")
+    if MARK_LABEL in obj["metadata"]["labels"]:
+        problems.append("the label of our mark is left")
     if obj["spec"].get("unschedulable"):
         problems.append("the cordon is left")
     if _taints(obj) != before.taints:

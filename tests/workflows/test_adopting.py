@@ -163,16 +163,3 @@ def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_
         result = play.result()
     assert f"left cut: {PORT.endpoint}" in result.message
     assert (node.paths, node.noted) == ({PORT.endpoint: PowerState.OFF}, {PORT.endpoint})
-
-
-def test_a_path_behind_which_no_step_has_freed_anything_is_given_back_once() -> None:
-    """S35: also where two fencings of the ladder have cut it, and neither could go on."""
-    node = World(plan=switched(CUT))
-    node.silent = {"ipmi://10.0.0.7:623"}
-    world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
-    with Play(world) as play:
-        play.parked()
-        play.abort()
-        result = play.result()
-    assert "left cut" not in result.message
-    assert (node.paths, node.noted) == ({PORT.endpoint: PowerState.ON}, set())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeResult, Outcome
 from policy.episode.needs import Need, NeedKind
-from policy.fence.plan import CutStorage, FencingPlan
+from policy.fence.plan import FencingPlan
 from policy.fence.power import VolumeState
 from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode, detaching
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
@@ -41,7 +42,8 @@ def world_of(wanted: FencingPlan, **state: object) -> World:
 
 
 def touched(world: World) -> list[str]:
-    return [act for act in world.acts if act in TOUCHING]
+    """In their order; rounds of a drain are one."""
+    return [act for act, _ in groupby(act for act in world.acts if act in TOUCHING)]
 
 
 def noted(result: EpisodeResult, act: str) -> list[tuple[str, str]]:
@@ -77,6 +79,14 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
         story(**ALIVE, at="off", then={"volumes": {"vol-1": ATTACHED, "vol-2": ATTACHED}}, freed=[]),
         ["cordon", "drain", "detach vol-1", "off", "on"],
     ),
+    "S1, S30: behind a kubelet that answers pods are given the time until it is off to go": (
+        story(**ALIVE, freed=["free-cut-pods"]),
+        ["cordon", "drain", "detach vol-1", "off", "free-cut-pods", "on"],
+    ),
+    "a crashing pod that a budget keeps, which mounts nothing of it, holds nothing up": (
+        story(plan=restart(), drains=[DrainResult(left=1, blocked=("demo/client: budget clients",))] * 200),
+        ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"],
+    ),
 }
 
 
@@ -85,24 +95,6 @@ async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
     row, acts = STORIES[story]
     world, _ = await told(env, **({"plan": restart(), "volumes": {"vol-1": ATTACHED, "vol-2": ATTACHED}} | row))
     assert touched(world) == acts
-
-
-async def test_only_the_failed_volume_is_detached_and_the_machine_restarted_once(env: WorkflowEnvironment) -> None:
-    """S1, S36: pods that no kubelet would end are freed on the proof that exactly their volume is cut."""
-    world = world_of(restart())
-    await fenced(env, world)
-    assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]
-    assert world.storage == CutStorage(handles=("vol-1",))
-    assert world.volumes["vol-2"] is VolumeState.ATTACHED
-    assert world.acts.index("list-volumes") < world.acts.index("cordon")
-
-
-async def test_behind_a_kubelet_that_answers_pods_are_freed_only_once_it_is_off(env: WorkflowEnvironment) -> None:
-    """S1, S30: whoever was asked to go is given the time until then."""
-    world = world_of(restart(), ready=True, need=PERSON)
-    result = await fenced(env, world)
-    assert touched(world) == ["cordon", "drain", "detach vol-1", "off", "free-cut-pods", "on"]
-    assert result.freed_pods == 2
 
 
 async def test_a_volume_that_leaves_with_its_pods_is_not_detached_by_force(env: WorkflowEnvironment) -> None:
@@ -136,10 +128,3 @@ async def test_nothing_is_detached_from_under_a_pod_whose_budget_keeps_it(env: W
     world = world_of(restart(), drains=[blocked] * 200)
     assert "nothing is detached: demo/database-0: budget db" in (await parked(env, world)).problem
     assert set(touched(world)) == {"cordon", "drain"}
-
-
-async def test_a_crashing_pod_whose_budget_keeps_it_holds_nothing_up(env: WorkflowEnvironment) -> None:
-    blocked = DrainResult(left=1, blocked=("demo/client: budget clients",))
-    world = world_of(restart(), drains=[blocked] * 200)
-    await fenced(env, world)
-    assert "detach vol-1" in world.acts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -32,6 +31,9 @@ BUSY = failure(ErrorType.UNREACHABLE, "BMC busy")
 WRONG_PASSWORD = failure(ErrorType.UNAUTHORIZED, "the BMC refused the login")
 UNCLEAR = failure(ErrorType.AMBIGUOUS, "the answer was lost")
 LATE = failure(ErrorType.EXPIRED, "not begun, it was to begin earlier")
+FORBIDDEN = failure(ErrorType.FORBIDDEN, "403 Forbidden: nodes is forbidden")
+DECLINED = failure(ErrorType.WRONG_CLOCK, "the clock of this worker is 10m ahead: it leaves this to another one")
+HELD = failure(ErrorType.VETOED, "held by another episode")
 LEASELESS = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not held")
 BY_HAND = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
 LEFT_OVER = Need(kind=NeedKind.CLEAN_UP, reason="marks of old")
@@ -86,6 +88,19 @@ STORIES: dict[str, dict[str, Any]] = {
     "S3, S5: silence after the proof licenses nothing and unproves nothing; the device is asked again": story(
         at="event NodePoweredOff", then={"read_errors": [SILENT] * 2}, did={"off": 1}
     ),
+    "S2: what a device said a moment ago is no reading right before a taint": story(
+        plan=plan(tries=1, restarts=0), at="event NodePoweredOff", then={"silent": set(ON)}, ends=None, freed=[]
+    ),
+    "S2: nor right before a deletion": story(
+        plan=plan(tries=1, restarts=0, taint_honoured=False),
+        at="event NodePoweredOff",
+        then={"silent": set(ON)},
+        ends=None,
+        freed=[],
+    ),
+    "S2, S4: only an off of ours that was sent makes a reading a proof; this one was refused, and others have it off": story(
+        others=[PowerState.ON, PowerState.OFF], off_errors=[SILENT], did={"off": 1}, order="off > taint"
+    ),
     "S5: an on that fails is tried again, read first, and no second off is sent": story(
         on_errors=[SILENT, UNCLEAR], did={"off": 1, "on": 1}
     ),
@@ -96,8 +111,29 @@ STORIES: dict[str, dict[str, Any]] = {
     "S32: our taint goes before power-on, even when its time is over; a person is told": story(
         pods_stay=True, says="still standing against the node", order="taint > untaint > event WorkloadsLeft > on"
     ),
-    "S38: a lost cluster Lease at a consequence uses up no try, and nothing is given up": story(
-        free_errors=[LEASELESS] * 9, did={"off": 1}, leaves={"pods": 0}
+    "S38, S35: a lost cluster Lease at a consequence uses up no try; a refusal after it has a patience of its own": story(
+        plan=plan(tries=1, restarts=0),
+        free_errors=[*[LEASELESS] * 12, FORBIDDEN],
+        did={"off": 1, "event NeedsHuman": 0},
+        leaves={"pods": 0},
+    ),
+    "S6: what a worker declined has not begun; the need is gone before the next try, and nothing is freed any more": story(
+        plan=plan(power_on=False), free_errors=[DECLINED], glances=[GO, GONE], ends=Outcome.FENCED_OFF, freed=[]
+    ),
+    "S44: what holds up a machine that is off is told as it is, not as if it had never been touched": story(
+        free_errors=[HELD],
+        ends=None,
+        says="can't be finished: the out-of-service taint can't be set: held by another episode",
+        did={"off": 1, "event PartlySwitchedOn": 0},
+    ),
+    "S32: a taint of ours goes before power-on though our mark was removed by hand": story(
+        at="taint", then={"mark": None}, order="untaint > on", leaves={"tainted": False}
+    ),
+    "S32, S35: nor does it stay on a machine that is left off; whoever switches it on must not lose its pods again": story(
+        plan=plan(power_on=False), at="taint", then={"mark": None}, ends=Outcome.FENCED_OFF, leaves={"tainted": False}
+    ),
+    "S32: a taint that another episode has come to call its own keeps the machine off, and a person is asked": story(
+        untaint_errors=[HELD], ends=None, says="held by another episode", did={"off": 1, "on": 0}
     ),
     "S18: what no worker began in time says nothing of the node, and uses up no try": story(
         plan=plan(tries=1, restarts=0),
@@ -297,28 +333,6 @@ async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserve
     assert any("can't be seen whether" in entry.detail for entry in result.record)
 
 
-async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironment) -> None:
-    """S6, S1: the machine was asked on since; that the next off could not be sent does not make the old one count again."""
-    world = World(plan=plan(tries=2, restarts=0), ignores_off=True)
-    async with fencing(env, world, parks=True) as run:
-        offs = world.count("off")
-        world.ready, world.boots = True, False  # back by itself: it is asked on, and stays as it is
-        world.gates["on"] = asyncio.Event()
-        await run.tell(world.observation())
-        await run.did("on")
-        world.read_errors.extend([SILENT] * 60)
-        world.gates["on"].set()
-        await run.until(lambda status: "came back by itself; but" in status.problem)
-        world.read_errors.clear()
-        world.ready = False
-        world.power = dict.fromkeys(world.power, PowerState.OFF)  # a PDU was pulled meanwhile
-        world.off_errors.extend([BUSY] * 20)
-        await run.resume("go on")
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
-        assert world.count("off") == offs
-        assert world.consequences == []
-
-
 async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
     """S35: what a signal says is believed only once it was read."""
     world = World(ignores_off=True)
@@ -342,17 +356,3 @@ async def test_a_node_that_is_deleted_after_off_is_freed_by_deletion_and_switche
         await run.did("on")
         assert world.consequences == ["delete-workload"]
         assert world.pods == 0
-
-
-async def test_an_off_before_somebody_elses_on_proves_nothing_any_more(env: WorkflowEnvironment) -> None:
-    """S6, S1: it was seen on after our off; that it says off again is not our doing, and licenses nothing."""
-    world = World(plan=plan(tries=1, restarts=0))
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.power = dict.fromkeys(world.power, PowerState.ON)
-        run.go_on()
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "off no longer holds" in status.problem)
-        world.power = dict.fromkeys(world.power, PowerState.OFF)
-        world.off_errors.extend([BUSY] * 9)
-        await run.resume("go on")
-        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
-        assert world.consequences == []

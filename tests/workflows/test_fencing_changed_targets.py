@@ -10,7 +10,6 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark
@@ -85,22 +84,13 @@ def _mend(world: World) -> None:
     world.power.setdefault(RIGHT.endpoint, PowerState.ON)
 
 
-async def test_a_resume_acts_by_the_configuration_that_was_mended(env: WorkflowEnvironment) -> None:
-    """S9: nothing was touched yet, so that the new plug is the one that goes off, and the old one never does."""
+@pytest.mark.parametrize("at", ["", "event NodeIsolated"], ids=["its password is refused", "the look before off sees it"])
+async def test_a_word_acts_by_the_configuration_that_was_mended(env: WorkflowEnvironment, at: str) -> None:
+    """S9: the endpoints that are configured now are compared with the pinned ones, and no off is sent; a person's word pins anew.
+    Nothing was touched yet, so that the new plug is the one that goes off, and the old one never does."""
     world = World(plan=plan(levels=((WRONG,),)))
-    world.read_errors.append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
-    async with fencing(env, world, parks=True) as run:
-        _mend(world)
-        del world.power[WRONG.endpoint]
-        await run.resume()
-        await run.result(Outcome.RECOVERED)
-    assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
-
-
-async def test_a_configuration_that_changes_before_the_off_sends_none(env: WorkflowEnvironment) -> None:
-    """S9: the endpoints that are configured now are compared with the pinned ones; a person decides, and his word pins anew."""
-    world = World(plan=plan(levels=((WRONG,),)))
-    async with fencing(env, world, at="event NodeIsolated") as run:
+    world.read_errors.extend([] if at else [failure(ErrorType.UNAUTHORIZED, "wrong password")])
+    async with fencing(env, world, at=at, parks=not at) as run:
         _mend(world)
         await run.parked()
         assert world.commands == []
@@ -153,20 +143,6 @@ async def test_a_mark_that_is_written_again_says_what_we_have_added(env: Workflo
     assert (mark.cordoned, mark.taints, mark.paths) == (True, ("example.com/sick:NoSchedule",), (switch.endpoint,))
 
 
-async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: WorkflowEnvironment) -> None:
-    """S44: a person hears that the machine is off and what keeps it from being finished, not that it was never touched."""
-    world = World()
-    world.free_errors.append(failure(ErrorType.VETOED, "held by another episode"))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert status.problem == "can't be finished: the out-of-service taint can't be set: held by another episode"
-        assert status.off_proof is not None
-        await run.resume()
-        await run.result(Outcome.RECOVERED)
-    assert world.count("off") == 1
-    assert "PartlySwitchedOn" not in world.warnings
-
-
 # What was switched off, and a configuration that names another device by then -----------------------------------------
 
 
@@ -177,27 +153,18 @@ def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
     world.power = {WRONG.endpoint: PowerState.OFF, RIGHT.endpoint: state}
 
 
-async def test_a_word_for_off_is_followed_by_an_on_of_the_device_that_was_mended(env: WorkflowEnvironment) -> None:
-    """S8, S9: the word is about the machine. No device was touched, so that the configuration of now is the one that acts."""
-    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint}, enough=1)
-    async with fencing(env, world, parks=True) as run:
-        _rewired(world, PowerState.OFF)
-        await run.acknowledge("pulled the plug")
-        result = await run.result(Outcome.RECOVERED)
-    assert result.off_proof.acknowledgement is not None
-    assert world.pods == 0
-    assert world.commands == [f"on {RIGHT.endpoint}"]
-
-
-async def test_a_word_does_not_outlast_a_mended_device_that_says_on(env: WorkflowEnvironment) -> None:
-    """S6, S8: nobody had heard that device before the word. It is switched off itself, and proves off."""
+@pytest.mark.parametrize("off", [True, False], ids=["it is off", "it says on"])
+async def test_a_word_for_off_holds_for_a_mended_device_unless_that_says_on(env: WorkflowEnvironment, *, off: bool) -> None:
+    """S6, S8, S9: the word is about the machine. No device was touched, so that the configuration of now is the one that acts;
+    one that nobody had heard before the word, and says on, is switched off itself, and proves off."""
     world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=1), silent={WRONG.endpoint}, enough=1)
     async with fencing(env, world, parks=True) as run:
-        _rewired(world)
+        _rewired(world, PowerState.OFF if off else PowerState.ON)
         await run.acknowledge("pulled the plug")
         result = await run.result(Outcome.RECOVERED)
-    assert result.off_proof.acknowledgement is None
-    assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
+    assert (result.off_proof.acknowledgement is not None) is off
+    assert world.pods == 0
+    assert world.commands == [*([] if off else [f"off {RIGHT.endpoint}"]), f"on {RIGHT.endpoint}"]
 
 
 async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: WorkflowEnvironment) -> None:
@@ -246,18 +213,3 @@ async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_dev
         await run.resume()
         await run.result(Outcome.RECOVERED)
     assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
-
-
-async def test_a_device_that_is_on_again_is_not_called_another_machines_once_its_template_is_deleted(
-    env: WorkflowEnvironment,
-) -> None:
-    """S17, S44: nobody asks for it any more, and nothing is configured. What we have switched off may be told on once more."""
-    need = Need(kind=NeedKind.FOREIGN_OBJECT, reason="asked for", object_uid="uid-far")
-    world = World(need=need, boots=False)
-    async with fencing(env, world) as run:
-        assert "not back Ready" in (await run.parked()).problem
-        world.plan, world.withdrawn = replace(world.plan, levels=()), "it was deleted"
-        await run.tell(world.observation())
-        await run.result(Outcome.RECOVERED)
-    assert world.count("off") == 1
-    assert "PartlySwitchedOn" not in world.warnings

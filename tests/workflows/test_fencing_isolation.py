@@ -77,6 +77,15 @@ STORIES: dict[str, dict[str, Any]] = {
     "S6: a node that has booted after its trusted dump is refused by whoever writes; the proof of off frees the rest": story(
         plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5), dumping_errors=[BOOTED] * 9, only="off > taint", leaves={"pods": 0}
     ),
+    "S9: a message from another address is no word of the node": story(
+        plan=plan(kdump=TRUSTED, tries=1),
+        kdump=timedelta(seconds=20),
+        kdump_address="10.0.0.8",
+        did={"free-while-dumping": 0},
+    ),
+    "S35: an abort after the workload was freed leaves the port cut, and says so": story(
+        plan=switched(), at="taint", abort="off", ends=Outcome.ABORTED, says=f"left cut: {PORT.endpoint}", did={"restore-path": 0}
+    ),
     "S36: the mark says off from the proof to the power-on, so that nobody is warned of data at risk meanwhile": story(
         only="off > note-off > taint > note-on > on"
     ),
@@ -118,17 +127,6 @@ async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(en
         await run.abort()
         await run.result(Outcome.ABORTED)
     assert world.count("restore-path") == 1  # it may have been cut after all: what we commanded is given back
-
-
-async def test_an_abort_after_the_workload_was_freed_leaves_the_port_cut_and_says_so(env: WorkflowEnvironment) -> None:
-    """S35: un-fencing after an abort is a decision of its own."""
-    world = World(plan=switched())
-    async with fencing(env, world, at="taint") as run:
-        await run.abort()
-        result = await run.result(Outcome.ABORTED)
-    assert result.left_off
-    assert f"left cut: {PORT.endpoint}" in result.message
-    assert world.count("restore-path") == 0
 
 
 async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env: WorkflowEnvironment) -> None:
@@ -261,14 +259,6 @@ async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironme
     await told(env, plan=volumes_only(tries=1, restarts=0), **state, ends=None, says="vol-1 is attached", freed=[])
 
 
-async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: WorkflowEnvironment) -> None:
-    """S33, S34."""
-    world = World(plan=volumes_only(), volumes={"vol-1": ATTACHED}, off_lost=1)
-    async with fencing(env, world) as run:
-        await run.did("free-cut-pods")
-    assert world.count("detach vol-1") == 1
-
-
 async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(env: WorkflowEnvironment) -> None:
     """S1: open connections live on; an answer that was lost is waited out and asked for again."""
     world = World(plan=plan(isolation=(QUARANTINE,), recovery=(LIFT,), wait_before_power=timedelta(hours=1)), off_lost=1)
@@ -343,13 +333,6 @@ async def test_a_trusted_dump_that_is_over_frees_nothing_more(env: WorkflowEnvir
     assert result.kernel_dead is not None
     assert world.count("free-while-dumping") <= 4
     assert result.freed_pods == 3
-
-
-async def test_a_message_from_another_address_is_no_word_of_the_node(env: WorkflowEnvironment) -> None:
-    """S9."""
-    dump = {"kdump": timedelta(seconds=20), "kdump_address": "10.0.0.8"}
-    _, result = await told(env, plan=plan(kdump=TRUSTED, tries=1), **dump, did={"free-while-dumping": 0})
-    assert result.kernel_dead is None
 
 
 async def test_a_node_that_boots_after_its_trusted_dump_needs_no_power_command(env: WorkflowEnvironment) -> None:

@@ -187,17 +187,6 @@ async def test_what_is_left_of_the_last_level_is_left_alone_and_a_mended_configu
     assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (mended, PDU_B)]
 
 
-async def test_an_abort_before_the_rest_of_a_failing_level_leaves_the_machine_alone(env: WorkflowEnvironment) -> None:
-    """S20: each off has a look of its own, also those after a device that can't be commanded."""
-    delayed = replace(PDU_B, delay=timedelta(minutes=10))
-    world = World(plan=plan(levels=((PDU_A, delayed), (BMC,))), silent={PDU_A.endpoint})
-    async with fencing(env, world) as run:
-        await run.until(lambda status: f"waits its delay before {PDU_B.endpoint}" in status.doing)
-        await run.abort()
-        await run.result(Outcome.ABORTED)
-    assert world.commands == []
-
-
 async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_switched_off(env: WorkflowEnvironment) -> None:
     """S5, S20: the need is gone before the next level; only the supply that was switched off is owed to the machine."""
     delayed = replace(BMC, delay=timedelta(minutes=10))

@@ -184,41 +184,6 @@ async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvi
         assert [entry.act for entry in record][:3] == ["pin", "phase", "mark-unschedulable"] or record[0].act == "pin"
 
 
-async def test_cancelling_the_workflow_is_an_abort(env: WorkflowEnvironment) -> None:
-    """S35: whatever ends an episode runs its compensation; a click on "Request Cancellation" too."""
-    world = World(plan=plan(wait_before_power=timedelta(days=3650)))
-    async with fencing(env, world, at="event NodeIsolated") as run:
-        await run.handle.cancel()
-        result = await run.result(Outcome.ABORTED)
-    assert "cancelled" in result.message
-    assert world.count("off") == 0
-    assert not world.cordoned
-
-
-async def test_a_hold_that_comes_during_the_last_look_makes_it_look_again(env: WorkflowEnvironment) -> None:
-    """S20: what was seen before a hold says nothing about the moment after it."""
-    world = World()
-    async with fencing(env, world, at="look") as run:
-        await run.hold("wait")
-        run.go_on()
-        await run.until(lambda status: status.doing.startswith("held by ada"))
-        world.ready = True  # the node came back while it was held
-        await run.resume("go")
-        await run.result(Outcome.RECOVERED)
-    assert world.count("off") == 0
-    assert world.count("look") == 2
-
-
-async def test_abort_with_power_on_switches_on_even_if_freeing_fails(env: WorkflowEnvironment) -> None:
-    """S35: the two are decisions of their own."""
-    world = World(free_errors=[failure(ErrorType.UNREACHABLE, "the API server is away")] * 99)
-    async with fencing(env, world, parks=True) as run:
-        await run.abort(power_on=True)
-        result = await run.result(Outcome.ABORTED)
-    assert world.count("on") == 1
-    assert not result.left_off
-
-
 @pytest.mark.parametrize("heard", [False, True], ids=["silent from the first", "it had said on before any off"])
 async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment, *, heard: bool) -> None:
     """S6, S8: a word stands against a silent device, not against one that says on since. The first reading of all is older than

@@ -20,6 +20,8 @@ from tests.workflows.playing import Play
 
 EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "160"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
+PARTS = 3
+"""In so many tests, so that several processes may share them."""
 SHOWN = 3
 """So many failing episodes are shown in full."""
 
@@ -33,11 +35,12 @@ def _in_silence() -> Iterator[None]:
 
 
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("rolls", [False, True], ids=["in-one-history", "in-a-new-history-after-every-rest"])
-def test_whatever_happens_the_rules_hold_and_every_episode_ends(rolls: bool) -> None:
+def test_whatever_happens_the_rules_hold_and_every_episode_ends(rolls: bool, part: int) -> None:
     """S1-S10, S14, S16-S18, S20, S21, S32-S35, S38, S45: of fencings, of ladders, and of those that follow a terminated one."""
     problems: list[str] = []
-    for seed in range(FIRST_SEED + rolls, FIRST_SEED + EPISODES, 2):
+    for seed in range(FIRST_SEED + rolls + 2 * part, FIRST_SEED + EPISODES, 2 * PARTS):
         play = Play(Drawn.of(seed), rolls=rolls)
         if found := play.run():
             problems += found if len(problems) >= SHOWN else [*found, play.story()]

@@ -63,6 +63,13 @@ STORIES: dict[str, dict[str, Any]] = {
         did={"cordon": 0, "off": 0},
         leaves={"marked": ""},
     ),
+    "S20: a wish that is withdrawn during the wait is the way back, and nothing is switched off": story(
+        plan=plan(wait_before_power=timedelta(days=3650)),
+        at="event NodeIsolated",
+        sees={"withdrawn": "has timed out"},
+        did={"off": 0, "uncordon": 1},
+        leaves={"marked": ""},
+    ),
     "a wish that is gone before the beginning begins nothing": story(
         withdrawn="was deleted", ends=Outcome.REFUSED, did={"cordon": 0}, leaves={"marked": ""}
     ),
@@ -92,18 +99,6 @@ async def test_the_wish_is_answered_from_the_beginning_to_the_end(env: WorkflowE
     acts = [act for act in there.acts if act.startswith("answer") or act in {"mark", "off", "taint", "on", "uncordon"}]
     words = [f"answer {stage}" for stage in (STARTED, FENCED, FINISHED)]
     assert acts == ["mark", words[0], "off", words[1], "taint", "on", words[2], "uncordon", words[2]]
-
-
-@pytest.mark.parametrize("why", ["was deleted", "has timed out"])
-async def test_a_wish_that_is_withdrawn_during_the_wait_is_the_way_back(env: WorkflowEnvironment, why: str) -> None:
-    """S20: a hint of the scanner is confirmed by a look, and nothing is switched off."""
-    there = world(plan=plan(wait_before_power=timedelta(days=3650)))
-    async with fencing(env, there) as run:
-        await run.until(lambda status: status.doing == "waits before power-management")
-        await run.sees(withdrawn=why)
-        await run.result(Outcome.RECOVERED)
-    assert (there.count("off"), there.count("uncordon")) == (0, 1)
-    assert not there.marked
 
 
 async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_with_the_wish(env: WorkflowEnvironment) -> None:

@@ -46,40 +46,6 @@ async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: Workflow
         assert not world.tainted
 
 
-async def test_a_taint_of_ours_goes_before_power_on_though_our_mark_was_removed_by_hand(env: WorkflowEnvironment) -> None:
-    """S32: nothing of ours that frees pods stands on a machine that runs, whatever the Node says of us by then."""
-    world = World()
-    async with fencing(env, world, at="taint") as run:
-        world.mark = None
-        await run.result(Outcome.RECOVERED)
-    assert world.acts.index("untaint") < world.acts.index("on")
-    assert not world.tainted
-
-
-async def test_a_taint_of_ours_that_cannot_be_removed_keeps_the_machine_off_and_asks_a_person(env: WorkflowEnvironment) -> None:
-    """S32: another episode has come to call it its own."""
-    world = World()
-    world.untaint_errors = [failure(ErrorType.VETOED, "another episode calls the out-of-service taint its own")]
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "calls the out-of-service taint its own" in status.problem
-        assert "before power-off" not in status.problem
-        assert "on" not in world.acts
-        await run.resume("settled")
-        await run.result(Outcome.RECOVERED)
-
-
-async def test_a_machine_that_is_left_off_keeps_no_taint_of_ours_though_our_mark_was_removed_by_hand(
-    env: WorkflowEnvironment,
-) -> None:
-    """S32, S35: whoever switches it on later must not lose its pods again."""
-    world = World(plan=plan(power_on=False))
-    async with fencing(env, world, at="taint") as run:
-        world.mark = None
-        await run.result(Outcome.FENCED_OFF)
-    assert not world.tainted
-
-
 @pytest.mark.parametrize(
     ("look", "after", "command"), [("look", "event StepSucceeded", "off"), ("glance", "event WorkloadsFreed", "on")]
 )
@@ -130,30 +96,6 @@ async def test_a_node_that_is_preserved_once_it_is_off_is_not_deleted_and_a_pers
 
 
 # What stands between a reading and a consequence --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("honoured", [True, False], ids=["taint", "deletion"])
-async def test_a_device_that_is_silent_before_a_consequence_licenses_none(env: WorkflowEnvironment, honoured: bool) -> None:
-    """S2: what it said a moment ago is no reading right before the act. Once it speaks again the rest follows."""
-    world = World(plan=plan(tries=1, restarts=0, taint_honoured=honoured))
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.silent.add(BMC)
-        await run.parked()
-        assert world.consequences == []
-        world.silent.clear()
-        await run.resume()
-        await run.result(Outcome.RECOVERED)
-    assert world.consequences
-    assert world.count("off") == 1
-
-
-async def test_an_off_that_was_refused_is_none_that_a_reading_could_follow(env: WorkflowEnvironment) -> None:
-    """S2, S4: somebody else has it off by the next reading. Only an off of ours that was sent makes a later reading a proof."""
-    world = World(others=[PowerState.ON, PowerState.OFF])
-    world.off_errors.append(failure(ErrorType.UNREACHABLE, "no answer"))
-    await fenced(env, world)
-    assert world.count("off") == 1
-    assert world.acts.index("off") < world.acts.index("taint")
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["and hangs again", "and is not Ready"])

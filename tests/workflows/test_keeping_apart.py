@@ -125,17 +125,6 @@ async def test_a_machine_that_runs_is_not_cut_off(env: WorkflowEnvironment) -> N
         await until(run, "cut")
 
 
-async def test_nothing_is_cut_before_somebody_asks_for_it(env: WorkflowEnvironment) -> None:
-    world = failed(switched(), **NOT_WANTED)
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
-        await run.skip(timedelta(hours=1))
-        assert "pin" not in world.devices.acts
-        await run.says(Preservation.isolate)
-        await until(run, "cut")
-    assert world.held.on_node[ISOLATE_ANNOTATION] == "true"
-
-
 async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_after_a_restart(env: WorkflowEnvironment) -> None:
     """S35: un-isolated only once it is released, well again, and whoever wrote behind the cut has gone with its boot."""
     world = failed(switched())
@@ -321,17 +310,6 @@ async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: Workfl
         await run.until(lambda status: not status.permit)
         assert world.acts.count("permit") >= 1
     assert cuts(world) == []
-
-
-async def test_an_instance_without_any_configuration_has_its_volumes_detached(env: WorkflowEnvironment) -> None:
-    """The volumes of a cloud machine are known by themselves: detached, read `available`, and only then pods freed (S1)."""
-    world = failed(plan(levels=((CLOUD,),)))
-    world.devices.volumes = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
-    async with preserving(env, world) as run:
-        await until(run, "cut")
-    order = [act for act in world.devices.acts if act.startswith(("detach", "free"))]
-    assert order == ["detach vol-1", "detach vol-2", "free-cut-pods"]
-    assert cuts(world) == ["free-cut-pods"]
 
 
 async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_back_from_its_deletion(

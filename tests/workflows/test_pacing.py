@@ -73,12 +73,6 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
     assert acts[begin : begin + 8] == ["free-cut-pods", *look, "ask for 2 pods", *look, "ask for 2 pods", "free-cut-pods"]
 
 
-async def test_where_nothing_limits_nobody_is_asked(env: WorkflowEnvironment) -> None:
-    world = World()
-    await fenced(env, world)
-    assert not [act for act in world.acts if act.startswith("ask for")]
-
-
 async def test_the_scanner_hands_out_what_is_left_whoever_asks(env: WorkflowEnvironment) -> None:
     """S33: over the update by which episodes ask; asked again after a lost answer it answers the same."""
     world, asking = ScriptedCluster(), service(env.client)

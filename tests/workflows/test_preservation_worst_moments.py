@@ -255,12 +255,3 @@ async def test_who_controls_the_machine_is_remembered_over_a_new_version(
         await run.news()
         await run.result()
     assert [request.owner for request in asked][1:] == [SET] * (len(asked) - 1)
-
-
-async def test_what_ends_by_a_persons_word_was_not_overridden(env: WorkflowEnvironment, asked: list[HoldRequest]) -> None:
-    world = machine("now")
-    async with kept(env, world) as run:
-        await run.says(Preservation.release)
-        result = await run.result()
-    assert asked
-    assert not [entry for entry in result.record if entry.act == "override"]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.episode.needs import Need, NeedKind
 from policy.episode.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
-from tests.workflows.world import NODE, World, left_by, plan
-from workflows.kit import options
+from tests.workflows.world import NODE, World, plan
 
 AWAY = failure(ErrorType.UNREACHABLE, "the API server is away")
 
@@ -105,24 +102,6 @@ async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(
     assert not any(job.startswith("power-off") for job in world.shown[-1].jobs)
 
 
-async def test_a_clean_up_ends_what_a_terminated_episode_has_left_to_be_seen(env: WorkflowEnvironment) -> None:
-    """S35: the next episode's states overwrite it. Nothing was skipped: there was nothing to do."""
-    world = World(ready=True, mark=left_by("old"), need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
-    await fenced(env, world)
-    assert states(world)[-1] == ("Recovery", "Final", 0)
-    assert "StepSkipped" not in events(world)
-
-
-async def test_an_episode_that_goes_on_after_a_person_is_shown_to_its_end(env: WorkflowEnvironment) -> None:
-    world = World(boots=False, plan=plan(boot_timeout=timedelta(seconds=30)))
-    async with fencing(env, world, parks=True) as run:
-        world.boot_id, world.ready = "boot-2", True
-        await run.resume("it is well")
-        await run.result()
-    assert ("Power-Management", "Error", 0) in states(world)
-    assert states(world)[-1] == ("Recovery", "Final", 0)
-
-
 async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment) -> None:
     """The node is off, freed, on and restored while the first of it hangs; the acts take along what is told of them."""
     world = World(plan=plan(wait_before_power=timedelta(minutes=1)))
@@ -132,31 +111,12 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
     assert "EpisodeEnded" in events(world)
 
 
-async def test_what_can_never_be_told_by_itself_fails_no_episode(env: WorkflowEnvironment) -> None:
-    """The story is the same."""
-    world = World(tell_errors=[AWAY] * 100, plan=plan(wait_before_power=timedelta(minutes=1)))
-    await fenced(env, world)
-    assert len(world.tell_errors) < 100
-    assert (world.count("off"), world.count("on"), world.pods) == (1, 1, 0)
-
-
 async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
     world = World(tell_errors=[failure(ErrorType.INVALID_CONFIG, "no")], plan=plan(wait_before_power=timedelta(minutes=1)))
     await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
-
-
-async def test_a_worker_that_is_lost_while_it_tells_holds_up_nothing(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It never answers: its time is over, and the episode has ended long since but for that."""
-    monkeypatch.setattr(options, "LOST_WORKER", timedelta(milliseconds=200))
-    world = World(plan=plan(wait_before_power=timedelta(minutes=1)))
-    world.gates["tell"] = asyncio.Event()
-    await fenced(env, world)
-    assert "NodeIsolated" in events(world), "the next act has taken it along"
 
 
 async def test_an_episode_that_never_pinned_its_node_is_not_shown(env: WorkflowEnvironment) -> None:

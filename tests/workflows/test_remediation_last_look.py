@@ -85,14 +85,6 @@ def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
 # What is remembered ---------------------------------------------------------------------------------------------------
 
 
-@each_step
-def test_an_attempt_that_was_carried_out_is_remembered(first: EscalationStep, act: str, activity: str) -> None:
-    world = Remediated(ladder=(first,), stands=("before", "before"))
-    with Play(world) as play:
-        play.did(act)
-    assert world.stands == (world.memories[-1],) * 2
-
-
 @pytest.mark.parametrize("befalls", ["after", "refused"])
 def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_refused_is_not(befalls: str) -> None:
     """S33: of an answer that was lost nobody knows whether it was."""
@@ -101,17 +93,6 @@ def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_
     world.errors["preservation.give-up"] = [befalls if befalls == "after" else refused]
     remediated(world)
     assert (world.stands == ("before", "before")) is (befalls == "refused")
-
-
-def test_an_object_that_only_had_to_wait_for_an_earlier_one_is_not_remembered() -> None:
-    """The earlier one is on its way out, and the node has recovered before another could be made."""
-    world = Remediated(ladder=(SELF,), stands=("before", "before"))
-    world.objects[OBJECT] = Made(name=OBJECT, created=START, several=False, goes_at=START + 5 * MINUTE)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.node.ready = True
-        play.result()
-    assert world.stands == ("before", "before")
 
 
 def test_what_an_earlier_step_has_done_stays_remembered() -> None:
@@ -126,6 +107,20 @@ def test_what_an_earlier_step_has_done_stays_remembered() -> None:
     assert world.remembered[-1] == (SELF.name,)
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["ours", "written by others meanwhile"])
+def test_an_object_that_only_had_to_wait_for_an_earlier_one_is_not_remembered(*, others: bool) -> None:
+    """S20: the earlier one is on its way out, and the node has recovered before another could be made. What others have written
+    is left alone."""
+    world = Remediated(ladder=(SELF,), stands=("before", "before"))
+    world.objects[OBJECT] = Made(name=OBJECT, created=START, several=False, goes_at=START + 5 * MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.stands = ("theirs", "theirs") if others else world.stands
+        world.node.ready = True
+        play.result(Outcome.RECOVERED)
+    assert world.stands == (("theirs", "theirs") if others else ("before", "before"))
+
+
 def test_a_fencing_that_came_to_nothing_is_not_remembered() -> None:
     """The node came back while it was waited for, and nothing was done to it."""
     node = World(plan=plan(wait_before_power=10 * MINUTE, isolation=()))
@@ -136,14 +131,3 @@ def test_a_fencing_that_came_to_nothing_is_not_remembered() -> None:
         play.tell(node.observation())
         play.result(Outcome.RECOVERED)
     assert (node.commands, world.stands) == ([], ("before", "before"))
-
-
-def test_a_memory_that_others_have_written_meanwhile_is_left_alone() -> None:
-    """The deletion was refused once it was noted, and so the note is to go."""
-    world = Remediated(ladder=(SELF,), stands=("before", "before"))
-    world.objects[OBJECT] = Made(name=OBJECT, created=START, several=False, goes_at=START + 5 * MINUTE)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.stands, world.node.ready = ("theirs", "theirs"), True
-        play.result()
-    assert world.stands == ("theirs", "theirs")

@@ -167,15 +167,3 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
 
 
 # A machine that was to be given up ------------------------------------------------------------------------------------
-
-
-def test_resume_brings_a_machine_back_that_was_to_be_given_up_and_is_wanted_again() -> None:
-    """S20, S35: off is proven, and before it is given up its check is gone: nobody gives it up on that."""
-    world = Remediated(ladder=(FENCE,), node=World(plan=plan(terminate_instance=True, power_on=False)), has_machine=False)
-    world.after["power-management.power-off"] = lambda: setattr(world.node, "excused", True)
-    with Play(world) as play:
-        play.parked()
-        play.resume()
-        play.result(Outcome.RECOVERED)
-    assert world.node.commands[-1] == f"on {BMC}"
-    assert world.count("terminate") == 0

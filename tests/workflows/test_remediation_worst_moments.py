@@ -10,6 +10,7 @@ import pytest
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.power import PowerState
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from tests.workflows.clockwork import Perils
@@ -23,7 +24,6 @@ from tests.workflows.remediated import (
     OBJECT,
     OWNER,
     SELF,
-    Made,
     Remediated,
     silent,
     step,
@@ -91,25 +91,17 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
     assert world.count("off") <= 1
 
 
-def test_an_object_whose_creation_was_never_answered_does_not_stay_behind() -> None:
-    """S35: whether there is one is not known; it is deleted all the same."""
-    world = Remediated(ladder=(SELF,))
-    world.errors["remediation.create-object"] = ["after"] * 1000
+@pytest.mark.parametrize("only", [OWNER, ANNOTATE, SELF], ids=["owner", "operator", "object"])
+def test_what_was_asked_for_and_never_answered_is_taken_back(only: EscalationStep) -> None:
+    """S35: whether it was is not known; nothing of it stays behind."""
+    act, name = (f"create {OBJECT}", "create-object") if only is SELF else (only.strategy.value,) * 2
+    world = Remediated(ladder=(only,))
+    world.errors[f"remediation.{name}"] = ["after"] * 1000
     with Play(world) as play:
-        play.did(f"create {OBJECT}")
+        play.did(act)
         play.abort()
         play.result(Outcome.ABORTED)
-    assert world.objects == {}
-
-
-@pytest.mark.parametrize("step_", [OWNER, ANNOTATE], ids=["owner", "operator"])
-def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
-    """S35."""
-    world = Remediated(ladder=(step_,))
-    world.errors[f"remediation.{step_.strategy.value}"] = ["after"] * 1000
-    with Play(world) as play:
-        play.did(step_.strategy.value)
-    assert (world.owner_asked, world.annotated) == (None, False)
+    assert (world.owner_asked, world.annotated, world.objects) == (None, False, {})
 
 
 # An API that does not answer ------------------------------------------------------------------------------------------
@@ -273,17 +265,6 @@ def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
     assert read_memory(world.successor().memory).of == "w-7"
 
 
-def test_a_node_that_is_well_before_an_earlier_object_is_gone_gets_no_new_one() -> None:
-    """S20: that one's finalizer may hold up for long; what was seen before it is old then."""
-    world = Remediated(ladder=(SLOW,))
-    with Play(world) as play:
-        early = play.clockwork.now
-        world.objects[OBJECT] = Made(name=OBJECT, created=early, several=False, goes_at=early + 10 * MINUTE)
-        play.skip(5 * MINUTE)
-        world.node.ready = True
-        play.result(Outcome.RECOVERED)
-
-
 def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None:
     """S16: the episode does not wait for ever for a worker that may."""
     world = Remediated(ladder=(step(Strategy.EXTERNAL),))
@@ -377,6 +358,7 @@ def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ..
         assert timedelta(0) < play.passed - timeout < MINUTE, (before, play.passed)
         play.abort()
         result = play.result()
+    assert (world.objects, world.annotated, world.owner_asked, world.node.marked) == ({}, False, None, "")
     assert (world.count(act), world.count("ask-permit"), world.count("pin-target")) == (1, 0, 1)
     assert result.started == play.execution.result.started < play.clockwork.now - timeout
     assert sum(entry.act == "pin" for entry in result.record) == 1

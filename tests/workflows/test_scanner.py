@@ -17,10 +17,9 @@ from activities.contracts.episodes import (
     FoundOpen,
     Opened,
 )
-from policy.checks.inventory import ControlPlane
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput, Kind
+from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import (
@@ -33,7 +32,7 @@ from policy.episode.permits import (
 from policy.scan.repeats import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, SeenVersion, ViewState
 from policy.values.object_refs import Dialect
-from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, scanning
+from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner
 from workflows.kit import options
@@ -99,20 +98,6 @@ async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: Wo
         await scan.has_opened(2)
         held = [PermitState.PARKED, PermitState.OPEN]
         await scan.until(lambda status: [permit.holding for permit in status.permits] == held)
-
-
-async def test_a_closed_brake_opens_nothing_and_says_why(env: WorkflowEnvironment) -> None:
-    """S17: all twelve fail at once."""
-    world = ScriptedCluster()
-    nodes = [f"node-{number}" for number in range(12)]
-    closed = check(allowed=False, unhealthy=12, message="0 of 12 nodes are healthy, minHealthy 51% needs 7")
-    world.show(report(*nodes, checks=(closed,)))
-    async with scanning(env, world) as scan:
-        status = await scan.until(lambda status: len(status.refused) == 12)
-        assert "0 of 12" in status.refused[0].message
-        assert world.opened == []
-        await eventually(env, lambda: len(world.requests[-1].refusals) == 12)
-        assert closed.message in world.requests[-1].refusals[0].message
 
 
 @pytest.mark.parametrize(
@@ -294,18 +279,6 @@ def held(node: str, **changes: object) -> EpisodeDescription:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-async def test_a_scanner_without_memory_counts_a_remediation_that_leaves_no_mark(env: WorkflowEnvironment) -> None:
-    """S14: that of a Machine without a Node is known to nobody but Temporal."""
-    machine = "machine/ns/m-1"
-    world = ScriptedCluster(found=[FoundOpen(nodes=(machine,))], known={machine: held(machine, kind=Kind.REMEDIATION)})
-    world.show(report("node-2"))
-    async with scanning(env, world) as scan:
-        status = await scan.until(lambda status: bool(status.refused))
-        assert [(each.node, each.reason) for each in status.refused] == [("node-2", "CapReached")]
-        assert [(each.node, each.holding) for each in status.permits] == [(machine, PermitState.OPEN)]
-        assert world.opened == []
-
-
 async def test_what_the_last_scanner_opened_at_its_end_is_waited_for(env: WorkflowEnvironment) -> None:
     """S14: Temporal lists a workflow a moment after its start. Where an earlier scanner ran, nothing is granted before that."""
     lists = [FoundOpen(nodes=(), earlier=True), FoundOpen(nodes=("node-1",), earlier=True)]
@@ -326,19 +299,6 @@ async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: 
         status = await scan.until(lambda status: bool(status.permits))
         assert [(each.node, each.holding) for each in status.permits] == [("node-2", PermitState.OPEN)], "it is no stranger"
         assert (world.opened, world.listed) == ([], 3)
-
-
-async def test_an_open_episode_that_does_not_answer_may_hold_a_member_of_the_control_plane(env: WorkflowEnvironment) -> None:
-    """S15: it is not known to be none, so that no other member is admitted beside it."""
-    world = ScriptedCluster()
-    member = replace(candidate("cp-2"), control_plane=True)
-    marked = Observation(node="node-1", incident="old")
-    world.show(report(candidates=(member,), control_plane=ControlPlane(members=3, ready=3), observations=(marked,)))
-    world.known["node-1"] = EpisodeDescription(node="node-1", known=True, open=True, workflow_id="w", incident="old", permit=True)
-    async with scanning(env, world, concurrency=5) as scan:
-        status = await scan.until(lambda status: bool(status.permits) and bool(status.refused))
-        assert [(each.node, each.reason) for each in status.refused] == [("cp-2", "ControlPlaneGuard")]
-        assert world.opened == []
 
 
 async def test_a_mark_without_an_episode_on_a_healthy_node_is_cleaned_up(env: WorkflowEnvironment) -> None:

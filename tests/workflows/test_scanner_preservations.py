@@ -70,17 +70,8 @@ async def test_on_a_stale_view_or_without_the_lease_nothing_is_begun(env: Workfl
         await until(scan, 1)
 
 
-async def test_who_is_to_be_kept_is_begun_with_before_anybody_is_let_at_its_node(env: WorkflowEnvironment) -> None:
-    """S13, S21: of a node that a check calls unhealthy and a person wants kept, the preservation has the id first."""
-    world = ScriptedCluster(report("node-1", preservations=(need("node-1"),)))
-    async with scanning(env, world) as scan:
-        await until(scan, 1)
-        await scan.has_opened(1)
-    assert world.order == ["preserve", "open"]
-
-
 async def test_one_report_has_one_node_kept_and_another_fenced(env: WorkflowEnvironment) -> None:
-    """S21, S23: of two that a health check calls failed, whom the pool keeps is never let at, however often the scanner decides;
+    """S13, S21, S23: of two that a health check calls failed, whom the pool keeps is never let at, however often it is decided;
     who is kept is named to the next scan, so that the place is not given to another before that is written."""
     world = ScriptedCluster()
     chosen = need("node-1", automatic=True, unhealthy="workers calls it unhealthy: ReadyUnknown")
@@ -89,6 +80,7 @@ async def test_one_report_has_one_node_kept_and_another_fenced(env: WorkflowEnvi
     async with scanning(env, world) as scan:
         await until(scan, 1)
         await scan.has_opened(1)
+        assert world.order == ["preserve", "open"], "who is to be kept is begun with before anybody is let at any node"
         world.show(report("node-2", candidates=(kept, candidate("node-2"))))
         await scan.until(lambda status: status.scans >= 2)
         refused = {each.node: each.message for each in (await scan.until(lambda status: bool(status.refused))).refused}

@@ -1,26 +1,22 @@
-"""Scopes as a scanner lives them: a rack that fails as a whole, and racks that are served one node at a time."""
+"""Policies as a scanner lives them: a rack that fails as a whole, a node that was just switched on, or fails again and again."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import OpenRequest, OpenResult
 from activities.contracts.scan import ScanRequest
-from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
+from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
-from tests.workflows.scanned import Scan, ScriptedCluster, scanning
-from tests.workflows.surroundings import moment
+from tests.workflows.scanned import ScriptedCluster, scanning
 
 CAP = 5
 
@@ -31,9 +27,6 @@ class Racks(ScriptedCluster):
 
     ledger: Ledger = field(default_factory=lambda: ledger_of([]))
     watching: tuple[str, ...] = ()
-    open_now: set[str] = field(default_factory=set)
-    most: int = 0
-    most_in_a_rack: int = 0
 
     def look(self) -> None:
         """The cluster as it is now."""
@@ -45,17 +38,8 @@ class Racks(ScriptedCluster):
             self.look()
         return await super().observe_cluster(request)
 
-    async def open(self, request: OpenRequest) -> OpenResult:
-        for episode in request.episodes:
-            self.open_now.add(episode.node)
-        by_rack = Counter(node.partition("-")[0] for node in self.open_now)
-        self.most = max(self.most, len(self.open_now))
-        self.most_in_a_rack = max(self.most_in_a_rack, *by_rack.values())
-        return await super().open(request)
-
     def repair(self, node: str) -> None:
         """An episode has ended well."""
-        self.open_now.discard(node)
         self.ledger.put_node(in_rack(node, node.partition("-")[0], "True", 1), NOW)
 
 
@@ -84,39 +68,6 @@ async def test_a_rack_that_fails_as_a_whole_is_not_fenced(env: WorkflowEnvironme
         world.look()
         await scan.has_opened(CAP)
         assert world.opened[0].node == "r1-7"
-
-
-async def test_thirty_nodes_of_ten_racks_are_served_five_at_once_and_one_of_a_rack(env: WorkflowEnvironment) -> None:
-    """S14, counted where the episodes are opened; all of them are repaired in the end."""
-    down = [f"r{rack}-{place}" for rack in range(10) for place in range(3)]
-    world = Racks(ledger=failing(10, 10, *down))
-    world.ledger.follow(FencePolicies(cap=CAP, caps=(ScopeCap(scope=RACK, cap=1),)))
-    world.look()
-    async with scanning(env, world) as scan:
-        repairing = asyncio.create_task(_repair_each(scan, world))
-        try:
-            status = await scan.until(
-                lambda status: not status.permits and {episode.node for episode in world.opened} == set(down)
-            )
-        finally:
-            repairing.cancel()
-            await asyncio.gather(repairing, return_exceptions=True)
-        assert (world.most, world.most_in_a_rack) == (CAP, 1)
-        assert status.concurrency == CAP
-
-
-async def _repair_each(scan: Scan, world: Racks) -> None:
-    """End every episode soon after it was opened, the younger ones first. A scan that was on its way when an episode ended may
-    give its node another one, which ends as its first look finds the node well."""
-    ended = 0
-    while True:
-        batch = world.opened[ended:]
-        ended += len(batch)
-        for episode in reversed(batch):
-            world.repair(episode.node)
-            world.look()
-            await scan.release(episode)
-        await moment(scan.env)
 
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["from a check", "by hand"])

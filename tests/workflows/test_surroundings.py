@@ -9,16 +9,13 @@ from datetime import timedelta
 
 import pytest
 from temporalio import activity, workflow
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ActivityError
-from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, error_type, failure
-from policy.episode.messages import Outcome, Phase
-from tests.workflows import workshop
+from policy.episode.messages import Phase
 from tests.workflows.fencing_run import fencing
-from tests.workflows.kept_machine import machine, preserving
 from tests.workflows.surroundings import ClockworkEnvironment, moment, worker
 from tests.workflows.world import World, plan
 from workflows.definitions.fencing import Fencing
@@ -102,34 +99,6 @@ async def test_a_time_out_tells_what_the_attempt_before_it_has_said(server: Work
     assert told == [f"TimeoutError: {ErrorType.WRONG_CLOCK}"] * 2
 
 
-async def test_what_an_attempt_holds_up_for_longer_than_a_test_waits_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a test would not notice that something waits which should not: the time-out of what it waits for would come at once."""
-    monkeypatch.setattr(workshop, "GIVEN_UP", 3)
-    clockwork, world = ClockworkEnvironment(), World()
-    world.gates["mark"] = asyncio.Event()
-    async with fencing(clockwork, world) as run:
-        await run.did("mark")
-        began = clockwork.workshop.now
-        with pytest.raises(TimeoutError):
-            await run.did("cordon")
-        assert clockwork.workshop.now - began < timedelta(minutes=1), "its attempts and what lies between them"
-        world.gates["mark"].set()
-        assert (await run.result()).outcome is Outcome.RECOVERED
-    await clockwork.shutdown()
-
-
-async def test_where_no_time_is_skipped_only_what_is_waited_for_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workshop, "GIVEN_UP", 3)
-    clockwork, world = ClockworkEnvironment(), machine()
-    world.annotate("now")
-    world.timeout = timedelta(minutes=2)
-    async with preserving(clockwork, world) as run:
-        with pytest.raises(TimeoutError):
-            await run.result()
-        assert (await run.timeout()).outcome.value == "released"
-    await clockwork.shutdown()
-
-
 DRAWN = itertools.count(1)
 
 
@@ -153,19 +122,4 @@ async def test_a_replay_that_goes_another_way_is_found_wherever_a_worker_is_rest
     (found,) = clockwork.workshop.problems
     assert found == "fickle: its replay goes another way at task 0"
     clockwork.workshop.problems.clear()
-    await clockwork.shutdown()
-
-
-async def test_what_is_said_to_nobody_and_what_ends_badly_are_the_clients_own_errors() -> None:
-    clockwork = ClockworkEnvironment()
-    async with fencing(clockwork, World()) as run:
-        await run.handle.terminate("enough")
-        with pytest.raises(WorkflowFailureError):
-            await run.handle.result()
-        with pytest.raises(RPCError):
-            await run.abort()
-        with pytest.raises(RPCError):
-            await clockwork.client.get_workflow_handle("nobody").describe()
-        with pytest.raises(RPCError):
-            await run.handle.fetch_history()
     await clockwork.shutdown()

@@ -25,13 +25,12 @@ from activities.cluster.objects.livenode import (
     cordon,
     edit_node,
     readable_mark,
-    remove_annotation,
     remove_taint,
     remove_taints,
     uncordon,
 )
 from activities.cluster.objects.machine_reading import read_subject
-from activities.cluster.objects.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark
+from activities.cluster.objects.marks import claim, is_ours, owner, remove_mark, require_held, require_pinned, spelled, write_mark
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.target import (
     ActResult,
@@ -55,7 +54,7 @@ from policy.episode.identity import same_machine
 from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
 from policy.objects.marks import Mark
-from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
+from policy.objects.nodes import OUT_OF_SERVICE_TAINT, Taint
 
 OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
 """The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
@@ -241,7 +240,7 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
         # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
         return _keep_for_paths(node, mark)
     removed = ["our mark"]
-    operations = remove_annotation(MARK_ANNOTATION)
+    operations = remove_mark(node)
     seen = Seen(node=node.view, machines=tuple(each for each in machines if of_one_cluster(each, node.view)))
     left = ""
     if mark.cordoned and node.view.unschedulable:

@@ -172,15 +172,24 @@ def remove_annotation(key: str) -> Operations:
 
 def set_annotations(document: JsonObject, values: Mapping[str, str | None]) -> Operations:
     """The same for several of any object; None removes one that is there."""
-    there = document["metadata"].get("annotations") or {}
+    return _set(document, "annotations", values)
+
+
+def set_labels(document: JsonObject, values: Mapping[str, str | None]) -> Operations:
+    """As annotations."""
+    return _set(document, "labels", values)
+
+
+def _set(document: JsonObject, field: str, values: Mapping[str, str | None]) -> Operations:
+    there = document["metadata"].get(field) or {}
     operations: list[JsonObject] = []
     if not there and any(value is not None for value in values.values()):
-        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+        operations.append({"op": "add", "path": f"/metadata/{field}", "value": {}})
     for key, value in values.items():
         if value is not None:
-            operations.append({"op": "add", "path": f"/metadata/annotations/{_escaped(key)}", "value": value})
+            operations.append({"op": "add", "path": f"/metadata/{field}/{_escaped(key)}", "value": value})
         elif key in there:
-            operations += remove_annotation(key)
+            operations.append({"op": "remove", "path": f"/metadata/{field}/{_escaped(key)}"})
     return tuple(operations)
 
 

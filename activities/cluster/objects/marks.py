@@ -10,12 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from activities.cluster.objects.livenode import Edit, LiveNode, Operations, observe, put_annotation, readable_mark
+from activities.cluster.objects.livenode import (
+    Edit,
+    LiveNode,
+    Operations,
+    observe,
+    put_annotation,
+    readable_mark,
+    set_annotations,
+    set_labels,
+)
 from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
 from policy.episode.identity import compare_identity
-from policy.objects.marks import NOTHING_ADDED, Added, Mark
-from policy.objects.nodes import MARK_ANNOTATION, Taint
+from policy.objects.marks import NOTHING_ADDED, Added, Mark, digest_of, is_marked
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Taint
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:
@@ -55,9 +64,20 @@ def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHI
 
 
 def write_mark(node: LiveNode, mark: Mark) -> Operations:
-    """Put that mark on the node; nothing where it says so already."""
+    """Put that mark on the node, with the label that makes it ours; nothing where it says so already. What is there and is not
+    ours goes: whoever wrote it must not keep the node from us."""
     value = mark.to_json()
-    return () if node.annotations.get(MARK_ANNOTATION) == value else put_annotation(node, MARK_ANNOTATION, value)
+    if node.annotations.get(MARK_ANNOTATION) == value and is_marked(node.view):
+        return ()
+    return (*put_annotation(node, MARK_ANNOTATION, value), *set_labels(node.document, {MARK_LABEL: digest_of(value)}))
+
+
+def remove_mark(node: LiveNode) -> Operations:
+    """Take the mark and its label away."""
+    return (
+        *set_annotations(node.document, {MARK_ANNOTATION: None}),
+        *set_labels(node.document, {MARK_LABEL: None}),
+    )
 
 
 def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:

@@ -145,7 +145,7 @@ class ClusterView:
     def mistaken(self) -> tuple[Mistaken, ...]:
         """What is wrong with objects and is told on them: words to have machines kept that mean nothing, and identities that two
         Nodes have."""
-        return self._book.mistakes, self.ledger.contests
+        return self._book.mistakes, self.ledger.strange
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""

@@ -65,12 +65,6 @@ async def test_fencing_that_is_switched_off_stops_before_its_next_act(licensed: 
     assert (await look(licensed, need=need)).verdict is LookVerdict.GO
 
 
-async def test_a_label_on_the_node_is_heard(licensed: World) -> None:
-    await licensed.change_node({"metadata": {"labels": {"nodewarden.io/fencing": "off"}}})
-    result = await look(licensed)
-    assert (result.verdict, "nodewarden.io/fencing=off" in result.reason) == (LookVerdict.VETOED, True)
-
-
 async def test_the_workers_own_setting_is_heard(licensed: World) -> None:
     source = PolicySource(policies=FencePolicies(switched_off=("the setting fencing.enabled is false",)))
     target = ClusterTarget("prod", licensed.connection, licensed.permits, LICENCES, clock=licensed.clock, source=source)

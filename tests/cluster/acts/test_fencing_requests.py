@@ -208,13 +208,6 @@ async def test_the_conditions_tell_the_story_in_the_operators_words(asked: World
     ]
 
 
-async def test_what_is_said_already_is_not_written_again(asked: World) -> None:
-    why = await need(asked)
-    for stage in (Stage.STARTED, Stage.STARTED):
-        await answer(asked, why, stage)
-    assert asked.writes == 1
-
-
 async def test_conditions_of_others_stay(asked: World) -> None:
     theirs = {"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     await asked.others.patch(f"{PATH}/status", {"status": {"conditions": [theirs]}})
@@ -229,9 +222,3 @@ async def test_an_object_that_was_given_up_is_told_that_it_was_interrupted(asked
     assert "has timed out" in await answer(asked, why, Stage.FENCED)
     status = (await asked.others.get(PATH))["status"]
     assert {(each["status"], each["reason"]) for each in status["conditions"]} == {("False", "RemediationInterruptedByNHC")}
-
-
-async def test_nobody_is_left_to_be_told(asked: World) -> None:
-    why = await need(asked)
-    await asked.others.delete(PATH)
-    assert await answer(asked, why, Stage.FINISHED) == f"{REF.key} was deleted"

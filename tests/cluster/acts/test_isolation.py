@@ -1,16 +1,80 @@
-"""Cordon and its undoing: only what we added goes again, and what we added is known after any crash."""
+"""What we add to a node, noted in our mark: cordon, taints, cut paths, that it is off; and the way back: only ours goes (S28)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.target import LookVerdict, PathRequest, TaintRequest
+from activities.cluster.objects.marks import spelled
+from activities.contracts.news import News, OffNote
+from activities.contracts.target import LookVerdict, PathRequest, TaintRequest, TellRequest
+from activities.errors import ErrorType
+from policy.objects.marks import Added
 from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, Taint
 from policy.preservation.requests import KEEPING_WORDS
-from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark
+from tests.cluster.acts.world import INCIDENT, NOW, OUT_OF_SERVICE, WORKFLOW, World, our_mark, refused
+
+pytestmark = pytest.mark.timeout(10)
+
+
+async def test_the_mark_says_who_holds_the_node_since_when(world: World) -> None:
+    result = await world.target.mark(await world.act())
+    mark = await world.mark()
+    assert result.changed
+    assert mark is not None
+    assert (mark.incident, mark.kind, mark.workflow_id, mark.run_id) == (INCIDENT, "Fencing", WORKFLOW, "run-1")
+    assert mark.since == "2026-11-21T12:00:00Z"
+    assert not mark.cordoned
+    assert not mark.out_of_service
+
+
+async def test_a_new_run_of_the_same_episode_is_noted_and_keeps_the_rest(world: World) -> None:
+    await world.mark_as_ours(cordoned=True)
+    await world.target.mark(await world.act(await world.pinned(run_id="run-2")))
+    assert await world.mark() == replace(our_mark(cordoned=True), run_id="run-2")
+
+
+async def test_the_mark_of_an_episode_that_ended_is_adopted_with_what_it_added(world: World) -> None:
+    """S35: our workflow id is its id too, so it can't be open. Whoever marks the node hears what was added before, also by a
+    write whose answer was lost; the mark that tells of it may be removed later."""
+    added = {"taints": ("example.com/sick:NoSchedule",), "paths": ("snmp://10.0.0.9:1",)}
+    await world.put_mark(replace(our_mark(cordoned=True, out_of_service=True), incident="incident-0", **added))
+    result = await world.target.mark(await world.act())
+    mark = await world.mark()
+    assert "incident-0" in result.detail
+    assert "taint example.com/sick:NoSchedule" in result.detail
+    assert result.added == Added(cordoned=True, **added)
+    assert mark is not None
+    assert (mark.incident, mark.cordoned, mark.out_of_service) == (INCIDENT, True, True)
+    assert (mark.taints, mark.paths) == (added["taints"], added["paths"])
+
+
+@pytest.mark.parametrize("cordoned", [True, False])
+async def test_a_mark_that_was_removed_by_hand_says_again_what_we_have_added_and_is_still_there(
+    empty: World, cordoned: bool
+) -> None:
+    """S28, S35: what somebody has taken away meanwhile is not ours to take away again."""
+    ours, gone = Taint(key="example.com/sick", effect="NoSchedule"), Taint(key="example.com/gone", effect="NoSchedule")
+    await empty.add_node(unschedulable=cordoned, taints=({"key": ours.key, "effect": ours.effect},))
+    await empty.target.mark(
+        await empty.act(added=Added(cordoned=True, taints=(spelled(ours), spelled(gone)), paths=("snmp://10.0.0.9:1",)))
+    )
+    mark = await empty.mark()
+    assert mark is not None
+    assert (mark.cordoned, mark.taints, mark.paths) == (cordoned, ("example.com/sick:NoSchedule",), ("snmp://10.0.0.9:1",))
+
+
+async def test_a_cordon_that_is_there_already_is_told_to_be_ours(world: World) -> None:
+    """S33: its answer was lost, and it is asked for again."""
+    await world.target.mark(await world.act())
+    await world.isolation.mark_unschedulable(await world.cordon())
+    again = await world.isolation.mark_unschedulable(await world.cordon())
+    assert (again.changed, again.added) == (False, Added(cordoned=True))
+
 
 PATH = "fence_brocade://switch-1/2"
 CUSTOM_TAINT = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
@@ -96,26 +160,6 @@ class TestWayBack:
         await world.isolation.mark_schedulable(await world.restore())
         assert "unschedulable" not in (await world.node())["spec"]
 
-    async def test_an_out_of_service_taint_of_ours_goes_and_the_others_stay(self, empty: World) -> None:
-        """S32."""
-        await empty.add_node(taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
-        before = (await empty.node())["spec"]["taints"]
-        await empty.mark_as_ours(out_of_service=True)
-        await empty.isolation.mark_schedulable(await empty.restore())
-        assert (await empty.node())["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
-
-    @pytest.mark.parametrize(
-        ("noted", "taint"),
-        [(False, OUT_OF_SERVICE), (True, {**OUT_OF_SERVICE, "value": "by-hand"})],
-        ids=["not noted as ours", "replaced by a person"],
-    )
-    async def test_an_out_of_service_taint_of_others_stays(self, empty: World, noted: bool, taint: dict[str, str]) -> None:
-        """S28."""
-        await empty.add_node(taints=(taint,))
-        await empty.mark_as_ours(out_of_service=noted)
-        await empty.isolation.mark_schedulable(await empty.restore())
-        assert taint in (await empty.node())["spec"]["taints"]
-
     @pytest.mark.parametrize("value", sorted(KEEPING_WORDS))
     async def test_a_preserved_node_stays_cordoned_and_only_mark_and_taint_go(self, empty: World, value: str) -> None:
         """S21."""
@@ -174,3 +218,92 @@ async def test_a_mark_that_tells_of_a_cut_path_outlives_its_episode_with_the_cor
     assert mark is not None
     assert mark.paths == (PATH,)
     assert (await world.node())["spec"]["unschedulable"] is True
+
+
+FENCED = Taint(key="nodewarden.io/fencing", value="yes", effect="NoSchedule")
+AS_WRITTEN = {"key": FENCED.key, "value": FENCED.value, "effect": FENCED.effect}
+THEIRS = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
+
+
+async def taint_request(world: World, taint: Taint = FENCED, **fields: object) -> TaintRequest:
+    return TaintRequest(look=await world.look(), taint=taint, **fields)  # type: ignore[arg-type]
+
+
+async def taints(world: World) -> list[dict[str, str]]:
+    """Without those that the node's state brings."""
+    found = (await world.node())["spec"].get("taints") or []
+    return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/not-ready")]
+
+
+@pytest.fixture
+async def ours(empty: World) -> World:
+    await empty.add_node(taints=(THEIRS,))
+    await empty.mark_as_ours()
+    return empty
+
+
+async def test_the_taint_and_the_note_that_it_is_ours_are_one_write_and_others_stay(ours: World) -> None:
+    """S32, S33."""
+    ours.server.requests.reset()
+    assert (await ours.isolation.taint(await taint_request(ours))).changed
+    mark = await ours.mark()
+    assert await taints(ours) == [THEIRS, AS_WRITTEN]
+    assert mark is not None
+    assert mark.taints == ("nodewarden.io/fencing=yes:NoSchedule",)
+    assert ours.writes == 1
+    again = await ours.isolation.taint(await taint_request(ours))
+    assert (again.changed, "by us" in again.detail, ours.writes) == (False, True, 1)
+
+
+async def test_a_persons_taint_stays_a_persons(empty: World) -> None:
+    """S28: the very same one, and one of that key and effect with another value."""
+    for value in ("yes", "no"):
+        await empty.add_node(taints=({**AS_WRITTEN, "value": value},))
+        await empty.mark_as_ours()
+        result = await empty.isolation.taint(await taint_request(empty))
+        assert (result.changed, "somebody else" in result.detail) == (False, True)
+        await empty.isolation.mark_schedulable(await empty.restore())
+        assert await taints(empty) == [{**AS_WRITTEN, "value": value}]
+        await empty.delete_node()
+
+
+async def test_the_way_back_takes_all_of_ours_in_one_write(empty: World) -> None:
+    """S35: two taints of ours among others, whose places in the list move as they go."""
+    other = {"key": "other.example/x", "value": "1", "effect": "NoExecute"}
+    await empty.add_node(taints=(OUT_OF_SERVICE, THEIRS, AS_WRITTEN, other))
+    await empty.put_mark(replace(our_mark(out_of_service=True), taints=("nodewarden.io/fencing=yes:NoSchedule",)))
+    empty.server.requests.reset()
+    result = await empty.isolation.mark_schedulable(await empty.restore())
+    assert await taints(empty) == [THEIRS, other]
+    assert await empty.mark() is None
+    assert empty.writes == 1
+    assert "our taint nodewarden.io/fencing=yes:NoSchedule" in result.detail
+
+
+async def test_a_taint_that_deletes_pods_is_refused(ours: World) -> None:
+    """S1, S36: NoExecute is a consequence."""
+    with refused(ErrorType.INVALID_CONFIG, "NoExecute"):
+        await ours.isolation.taint(await taint_request(ours, replace(FENCED, effect="NoExecute")))
+    assert await taints(ours) == [THEIRS]
+
+
+async def note(world: World, off_proven: datetime | None) -> bool:
+    """Whether it changed anything."""
+    writes = world.writes
+    taint_request = TellRequest(target=await world.pinned(), news=News(off=OffNote(off_proven=off_proven)))
+    await ActivityEnvironment().run(world.target.tell, taint_request)
+    return world.writes > writes
+
+
+class TestNoteOfOff:
+    async def test_it_is_noted_and_taken_back(self, ours: World) -> None:
+        """S6: with the power on it holds no longer."""
+        assert await note(ours, NOW)
+        mark = await ours.mark()
+        assert mark is not None
+        assert mark.off_proven == "2026-11-21T12:00:00Z"
+        assert not await note(ours, NOW)
+        assert await note(ours, None)
+        mark = await ours.mark()
+        assert mark is not None
+        assert mark.off_proven == ""

@@ -86,15 +86,6 @@ async def test_a_taker_who_created_it_first_wins(world: World) -> None:
     assert result.holder == "faster"
 
 
-async def test_release_removes_our_lease_and_may_be_repeated(world: World) -> None:
-    """S28, S33."""
-    await world.take_lease()
-    await world.target.release_lease(await world.release())
-    await world.target.release_lease(await world.release())
-    with pytest.raises(ApiError, match="NotFound"):
-        await world.node_lease()
-
-
 async def test_release_leaves_the_lease_of_others(world: World) -> None:
     """S28."""
     before = await world.hold_node_lease("node-maintenance")

@@ -99,18 +99,6 @@ class TestPodsThatItDrivesOut:
         assert await off.pods() == ["db-0"]
         assert OUT_OF_SERVICE not in await taints(off)
 
-    async def test_a_namesake_that_runs_elsewhere_by_now_is_not_touched(self, off: World) -> None:
-        """S9: only its uid differs."""
-        await off.add_pod("db-0")
-
-        async def it_moves() -> None:
-            await off.others.delete(PODS.path("db-0", namespace="default"), grace_seconds=0)
-            await off.add_pod("db-0", node="node-8")
-
-        off.connection.before_writes.append(it_moves)
-        assert (await off.freeing.taint_out_of_service(await off.free())).detail.endswith("; 0 pods deleted")
-        assert await off.pods() == ["db-0"]
-
     async def test_none_goes_after_its_time(self, off: World) -> None:
         """S2, S20: the reading that licensed the taint is no longer fresh."""
         await off.add_pod("db-0")
@@ -174,12 +162,6 @@ class TestUntainting:
         assert result.look is not None
         assert (result.changed, result.look.verdict) == (True, LookVerdict.GO)
         assert (await off.node_lease())["spec"]["holderIdentity"] == "nodewarden"
-
-    async def test_a_persons_taint_stays(self, off: World) -> None:
-        """S28."""
-        await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
-        assert not (await off.freeing.untaint_out_of_service(await off.untaint())).changed
-        assert OUT_OF_SERVICE in await taints(off)
 
     async def test_it_needs_neither_lease_nor_proof(self, off: World) -> None:
         """S17: what restores is not blocked."""

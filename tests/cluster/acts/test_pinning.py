@@ -150,11 +150,6 @@ async def test_nobody_may_say_whose_lease_of_the_node_does_not_count(ready: Worl
     assert (await pin(ready, need=need)).need.delegate == ""
 
 
-async def test_a_given_need_is_kept(ready: World) -> None:
-    need = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF, since=SICK_SINCE)
-    assert (await pin(ready, need=need)).need == need
-
-
 async def test_credentials_are_pinned_as_references_only(ready: World) -> None:
     """S12."""
     device = (await pin(ready)).plan.devices[0]
@@ -306,10 +301,6 @@ async def test_a_clean_up_needs_no_template_and_gets_no_device(world: World) -> 
 
 class TestMarkFound:
     """A mark of an earlier episode is reported, so that it can be adopted (S35)."""
-
-    async def test_a_foreign_incident_is_adopted(self, ready: World) -> None:
-        await ready.put_mark(replace(our_mark(cordoned=True), incident="incident-0"))
-        assert (await pin(ready)).adopted_incident == "incident-0"
 
     async def test_our_own_of_another_run_is_adopted(self, ready: World) -> None:
         """S34: a terminated or reset run may have left an act under way, whatever its incident was called."""

@@ -346,19 +346,6 @@ async def test_one_under_a_name_that_the_server_made_up_is_found(objects: Object
 # Following, and the way back --------------------------------------------------------------------------------------------
 
 
-async def test_it_says_what_its_controller_says(objects: Objects) -> None:
-    await objects.create()
-    conditions = [
-        {"type": "Processing", "status": "False", "reason": "Done"},
-        {"type": "Succeeded", "status": "True", "reason": "Done", "message": "rebooted"},
-        {"type": "PermanentNodeDeletionExpected", "status": "False", "reason": "Bare"},
-    ]
-    await objects.says({"phase": "Fencing-Completed", "conditions": conditions})
-    told = await objects.acts.read(objects.asks)
-    assert (told.processing, told.succeeded, told.node_deletion) == ("False", "True", "False")
-    assert (told.phase, told.message) == ("Fencing-Completed", "rebooted")
-
-
 async def test_one_of_another_uid_is_not_there(objects: Objects) -> None:
     """S9: somebody has deleted ours, and another of the name has been made since."""
     first = await objects.create()

@@ -59,6 +59,7 @@ from simulator.resources import (
 )
 from tests.documents import document
 from tests.licensing import LICENCES
+from tests.marks import mark_metadata
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SICK_SINCE = NOW - timedelta(minutes=10)
@@ -209,7 +210,7 @@ class World:
 
     async def put_mark(self, mark: Mark | str) -> None:
         value = mark if isinstance(mark, str) else mark.to_json()
-        await self.change_node({"metadata": {"annotations": {MARK_ANNOTATION: value}}})
+        await self.change_node({"metadata": mark_metadata(value)})
 
     async def mark(self) -> Mark | None:
         value = (await self.node())["metadata"].get("annotations", {}).get(MARK_ANNOTATION)

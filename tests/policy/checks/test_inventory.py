@@ -111,22 +111,22 @@ def test_a_cluster_touches_its_own_machines_only() -> None:
 def test_two_nodes_with_one_identity_are_both_contested_until_one_is_gone_or_says_something_else() -> None:
     """S39: it is told of both, and each change is another version of what is told."""
     inventory = filled(a_node("a"), a_node("b", provider_id="sim:///a"), a_node("c"))
-    assert {each.about.name for each in inventory.contests} == {"a", "b"}
+    assert {each.about.name for each in inventory.strange} == {"a", "b"}
     assert [inventory.nodes[name].contested != "" for name in "abc"] == [True, True, False]
-    versions = [inventory.contests.version]
+    versions = [inventory.strange.version]
     for change in (a_node("b"), a_node("b", provider_id="sim:///a")):
         touched = {each.target.key for each in inventory.put_node(change)}
         assert touched == {"a", "b"}
-        versions.append(inventory.contests.version)
+        versions.append(inventory.strange.version)
     inventory.remove_node("b")
-    assert (list(inventory.contests), inventory.nodes["a"].contested) == ([], "")
+    assert (list(inventory.strange), inventory.nodes["a"].contested) == ([], "")
     assert versions == sorted(set(versions))
-    assert inventory.contests.version > versions[-1]
+    assert inventory.strange.version > versions[-1]
 
 
 def test_a_fleet_with_one_number_costs_no_walk_for_each_of_its_nodes() -> None:
     """Firmware that nobody has given a UUID: all are told, and a change of one touches none of the others."""
     inventory = filled(*(a_node(f"n{number}", system_uuid="one-for-all") for number in range(40)))
-    assert sum(1 for _ in inventory.contests) == 40
+    assert sum(1 for _ in inventory.strange) == 40
     touched = inventory.put_node(a_node("n7", "False", system_uuid="one-for-all"))
     assert {each.target.key for each in touched} == {"n7"}

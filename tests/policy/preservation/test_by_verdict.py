@@ -30,6 +30,7 @@ from policy.scan.report import ReportParts
 from policy.values.moments import RESOLUTION
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Selector
+from tests.marks import confirmed
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_report, mark_text
 from tests.policy.pools import PROD, a_machine, openshift
 from tests.preserved_objects import carried_out
@@ -89,7 +90,9 @@ class Fleet:
 
     def annotate(self, name: str, key: str, value: str | None) -> None:
         rest = {each: said for each, said in self.nodes[name].annotations.items() if each != key}
-        self.put(replace(self.nodes[name], annotations=rest if value is None else {**rest, key: value}))
+        annotations = rest if value is None else {**rest, key: value}
+        labels = {**self.nodes[name].labels, **confirmed(annotations)}
+        self.put(replace(self.nodes[name], annotations=annotations, labels=labels))
 
     def set_cap(self, cap: int) -> None:
         self.pool = replace(self.pool, cap=cap)

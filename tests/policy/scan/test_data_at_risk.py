@@ -13,6 +13,7 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Condition, NodeView, Taint
 from policy.scan.data_at_risk import FORCE_DETACH_AFTER, DataAtRisk, PodStay, deadline, patience_of, vouched_off
 from policy.scan.report import MAXIMUM_AT_RISK
+from tests.marks import confirmed
 
 T0 = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MARGIN = timedelta(minutes=1)
@@ -36,6 +37,7 @@ class Tolerates:
 def node(
     name: str = "node-7", *, ready: str = "Unknown", since: datetime | None = T0, uid: str = "uid-7", **fields: object
 ) -> NodeView:
+    fields.setdefault("labels", confirmed(fields.get("annotations", {})))
     return NodeView(name=name, uid=uid, conditions=(Condition(type="Ready", status=ready, since=since),), **fields)  # type: ignore[arg-type]
 
 

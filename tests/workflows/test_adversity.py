@@ -1,4 +1,4 @@
-"""What the adversary has found once, each in its smallest form: on the clockwork, with nothing left to chance."""
+"""What the adversary has found once, in fencings and in ladders, each in its smallest form and with nothing left to chance."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from datetime import timedelta
 
 import pytest
 
-from policy.episode.messages import Outcome
+from policy.episode.messages import Kind, Outcome
 from policy.fence.kdump import KdumpRule
-from policy.fence.plan import CORDON, UNCORDON, Freeing
+from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.power import PowerState
+from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.clockwork import Perils
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
-from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE
-from tests.workflows.playing import Play
+from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE, step
+from tests.workflows.playing import EPISODE, Play
 from tests.workflows.world import plan
 
+HOUR = timedelta(hours=1)
 PATIENT = {"free_timeout": timedelta(minutes=5)}
 
 
@@ -225,3 +227,128 @@ def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_noth
     states = [each.state for each in play.adversary.referee.commands]
     assert states == [PowerState.OFF] * 4 + [PowerState.ON] * 2
     assert play.result.outcome is Outcome.RECOVERED
+
+
+# Ladders --------------------------------------------------------------------------------------------------------------
+
+
+def climbing(*steps: Strategy, ambush: Ambush, planned: FencingPlan | None = None, **changes: object) -> Drawn:
+    """A remediation by these steps."""
+    given = {"kinds": (Kind.REMEDIATION,), "ladder": tuple(step(each, HOUR) for each in steps)}
+    return arranged(planned or plan(), ambush, **(given | changes))
+
+
+def left_off(play: Play, outcome: Outcome, said: str = "may be off") -> bool:
+    """It is off at the end, and people are told so."""
+    return (play.adversary.machine.runs, play.result.outcome) == (False, outcome) and said in play.result.message
+
+
+def offs(play: Play) -> list[str]:
+    """What was commanded off."""
+    return [each.endpoint for each in play.adversary.referee.commands if each.state is PowerState.OFF]
+
+
+INSTANCE = plan(levels=((CLOUD,),))
+FENCE, REBOOT, DETACH, DELETE = Strategy.FENCE, Strategy.REBOOT, Strategy.DETACH_VOLUMES, Strategy.DELETE_MACHINE
+ABORT = {"reactions": ("abort",)}
+
+LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
+    {
+        "without an adversary a ladder fences and the node comes back": (
+            climbing(FENCE, ambush=at("drain", Mishap.ABORT)),
+            lambda play: play.result.outcome is Outcome.RECOVERED and play.adversary.referee.freed,
+        ),
+        "S5, S33: a deletion that never ends would have the machine started anew in every history, by the step beside it": (
+            climbing(DELETE, REBOOT, ambush=at("power_on", (Mishap.ROLL, 300.0)), goes_after=None, need=NEEDS[1], **ABORT),
+            lambda play: play.clockwork.executions[EPISODE].former is not None and len(offs(play)) == 1,
+        ),
+        "S35: a machine that a step has left off is a person's case though nobody asks for it any more, and not recovered": (
+            climbing(FENCE, DELETE, ambush=at("power_off", Mishap.NEED_GONE), planned=replace(GIVEN_UP, power_on=True), **ABORT),
+            lambda play: left_off(play, Outcome.ABORTED),
+        ),
+        "S9, S35: a Node that somebody deletes strands no machine unseen that a step has left off": (
+            climbing(FENCE, Strategy.EXTERNAL, ambush=at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=2), **ABORT),
+            lambda play: left_off(play, Outcome.REPLACED),
+        ),
+        "S35: where no step gives back what a predecessor had cut, the mark stays for a clean-up, and people hear why": (
+            climbing(
+                Strategy.EXTERNAL,
+                ambush=at("cut_path", (Mishap.TERMINATE, 1.0)),
+                planned=plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON)),
+                kinds=(Kind.FENCING, Kind.REMEDIATION),
+            ),
+            lambda play: f"left cut: {CUTS[0].device.endpoint}" in play.result.message,  # type: ignore[union-attr]
+        ),
+        "S9: no word makes a Node that was made anew the one that was pinned, so that each `resume` would ask for another one": (
+            climbing(REBOOT, ambush=at("read_power", Mishap.LOCKED, (Mishap.NODE_ANEW, 2.0)), **RESUME),
+            lambda play: play.result.outcome in {Outcome.REPLACED, Outcome.RECOVERED},
+        ),
+        "S9, S35: a deleted Node takes along what its terminated episode has left off; nothing unpinned is touched": (
+            climbing(FENCE, ambush=at("read_workload", (Mishap.NODE_GONE, 0.01), (Mishap.TERMINATE, 0.01)), planned=INSTANCE),
+            lambda play: (
+                left_off(play, Outcome.ABORTED, "there is no such Node")
+                and {each.incident for each in play.adversary.referee.commands} == {"incident-1"}
+                and play.result.incident == "incident-2"
+            ),
+        ),
+        "S35: a device that only others have switched off is left to them, and a person hears that the node does not come back": (
+            climbing(FENCE, ambush=at("mark_unschedulable", Mishap.OTHERS_OFF), planned=plan(levels=(PDUS, (BMC,)))),
+            lambda play: (
+                left_off(play, Outcome.ABORTED, "the node is not back Ready")
+                and play.adversary.machine.power
+                == {each.endpoint: PowerState.ON for each in PDUS} | {BMC.endpoint: PowerState.OFF}
+                and BMC.endpoint not in {each.endpoint for each in play.adversary.referee.commands}
+            ),
+        ),
+    }
+    | {
+        f"S5, S35: a later step switches on all that an earlier one has left off: {[*steps]}, {levels[0][0].driver} first": (
+            replace(drawn, ambushes=(*drawn.ambushes, at("power_on", Mishap.SILENT))),
+            lambda play: (
+                {*offs(play)} == {*play.adversary.machine.power}
+                and {*play.adversary.machine.power.values()} == {PowerState.ON}
+                and play.result.outcome is Outcome.RECOVERED
+            ),
+        )
+        for levels in ((PDUS, (BMC,)), ((BMC,), PDUS[:2]))
+        for steps in ((FENCE,), (REBOOT, FENCE), (DETACH, REBOOT))
+        for drawn in [climbing(*steps, ambush=at("power_off", Mishap.FIRST_SILENT), planned=plan(levels=levels))]
+    }
+)
+
+
+@pytest.mark.parametrize("found", LADDERS)
+def test_what_was_found_once_in_a_ladder_is_not_found_again(found: str) -> None:
+    drawn, holds = LADDERS[found]
+    assert holds(played(drawn))
+
+
+OFF_BEFORE = {
+    "by others": ((Kind.REMEDIATION,), at("find_volumes", Mishap.OTHERS_OFF)),
+    "by a terminated predecessor": ((Kind.FENCING, Kind.REMEDIATION), at("read_workload", (Mishap.TERMINATE, 0.1))),
+}
+"""How a machine is off that no step has switched off."""
+
+
+@pytest.mark.parametrize("off", OFF_BEFORE)
+@pytest.mark.parametrize("planned", [plan(), INSTANCE], ids=["without a device", "of a cloud"])
+def test_a_ladder_that_only_detaches_brings_a_machine_back_that_was_off_or_says_why_not(off: str, planned: FencingPlan) -> None:
+    """S35: by its own off and on; a step without a device touches none, and each `resume` asks again."""
+    kinds, ambush = OFF_BEFORE[off]
+    play = played(climbing(DETACH, ambush=ambush, planned=planned, kinds=kinds, need=NEEDS[1]))
+    if planned is INSTANCE:
+        assert (play.adversary.machine.runs, play.result.outcome) == (True, Outcome.RECOVERED)
+    else:
+        assert [each for each in play.adversary.referee.commands if each.incident == play.result.incident] == []
+        assert left_off(play, Outcome.ABORTED, "a cloud whose volumes are known")
+
+
+@pytest.mark.parametrize("rolls", [False, True], ids=["in-one-history", "in-a-new-history-after-every-rest"])
+def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*, rolls: bool) -> None:
+    """S35: nothing is left to be detached when a person has it go on, which had kept the machine off for ever."""
+    once = replace(INSTANCE, tries=1, restarts=0)
+    mend = {"need": NEEDS[1], "reactions": ("mend",)}
+    play = Play(climbing(DETACH, ambush=at("power_on", Mishap.SILENT), planned=once, **mend), rolls=rolls)
+    assert play.run() == [], play.story()
+    assert play.adversary.acts.count(f"detach_volume {CLOUD.endpoint}") == 1
+    assert (play.result.outcome, play.adversary.machine.runs) == (Outcome.RECOVERED, True)

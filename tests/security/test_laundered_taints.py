@@ -1,0 +1,130 @@
+"""A kubelet may write the annotations of its Node and may not take its taints away: our mark must not do that for it (S41, S28).
+
+The attacker changes nothing but the annotation `nodewarden.io/episode` of a Node. Workers run under the shipped rights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from policy.episode.messages import Outcome, Phase
+from policy.objects.marks import Mark, parse_mark
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
+from simulator.resources import NODES
+from tests.marks import mark_metadata
+from tests.system.harness import System
+from tests.system.questions import commands, events_about, in_phase, is_open, standing, status
+from tests.system.temporal_server import TemporalServer
+from tests.system.test_api_restarts import under_shipped_rights
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+SECURITY = (
+    {"key": "security/quarantine", "value": "true", "effect": "NoExecute"},
+    {"key": "security/look", "effect": "NoSchedule"},
+)
+SPELLED = ("security/quarantine=true:NoExecute", "security/look:NoSchedule")
+LONG_ENOUGH = 6.0
+"""A clean-up of marks that nobody holds would be open by then."""
+
+
+@pytest.fixture(scope="module")
+async def system(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=5, demo_workloads=False) as running:
+        await under_shipped_rights(running)
+        await running.start_worker()
+        await running.apply_policy(plan={"waitBeforePower": "4s"}, check={"minHealthy": 1})
+        await running.start_scanner()
+        yield running
+
+
+def forged(system: System, node: str, **changes: Any) -> Mark:
+    """What an episode that is long gone would have left there."""
+    workflow_id = f"episode/{system.cluster_name}/{node}"
+    mark = Mark(incident="long-gone", kind="Fencing", workflow_id=workflow_id, cordoned=True, out_of_service=True, taints=SPELLED)
+    return replace(mark, **changes)
+
+
+async def write(system: System, node: str, mark: Mark | str) -> None:
+    """As the kubelet of that node: the annotation and nothing else."""
+    value = mark if isinstance(mark, str) else mark.to_json()
+    await system.client.patch(NODES.path(node), {"metadata": {"annotations": {MARK_ANNOTATION: value}}})
+
+
+async def quarantine(system: System, node: str) -> None:
+    """As the security team, who has cordoned it, too."""
+    await system.client.patch(NODES.path(node), {"spec": {"taints": list(SECURITY), "unschedulable": True}})
+
+
+async def still_quarantined(system: System, node: str) -> bool:
+    spec = (await system.live_node(node))["spec"]
+    return spec.get("unschedulable") is True and all(each in spec["taints"] for each in SECURITY)
+
+
+async def told(system: System, node: str) -> bool:
+    return any(each["reason"] == "MarkNotOurs" for each in await events_about(system, "Node", node))
+
+
+@pytest.mark.parametrize("label", [None, "0" * 40], ids=["no label", "another label"])
+async def test_a_mark_that_is_not_ours_takes_nothing_away_and_is_told_of(label: str | None, system: System) -> None:
+    node = "node-2"
+    await quarantine(system, node)
+    await system.client.patch(NODES.path(node), {"metadata": {"labels": {MARK_LABEL: label}}})
+    await write(system, node, forged(system, node))
+    await system.until(lambda: told(system, node), "an Event on the Node names it", seconds=20)
+    await asyncio.sleep(LONG_ENOUGH)
+    assert not await is_open(system, node)
+    assert await still_quarantined(system, node)
+    live = await system.live_node(node)
+    assert parse_mark(live["metadata"]["annotations"][MARK_ANNOTATION], node=node).incident == "long-gone"  # a person's to remove
+
+
+@pytest.mark.parametrize("said", ["another workflow's", "no mark at all"])
+async def test_nor_does_it_keep_a_node_from_being_fenced(said: str, system: System) -> None:
+    """Whoever has one more annotation would else be out of reach for ever."""
+    node = "node-3" if said == "no mark at all" else "node-4"
+    foreign = forged(system, node, workflow_id="somebody/elses", cordoned=False, taints=(), out_of_service=False)
+    await write(system, node, foreign if said != "no mark at all" else "not ours")
+    before = system.break_node(node, "kubelet-stops")
+    result = await system.ended(before)
+    assert result.outcome is Outcome.RECOVERED
+    assert [each.command for each in commands(system, node)] == ["off", "on"]
+    metadata = (await system.live_node(node))["metadata"]
+    assert MARK_ANNOTATION not in metadata.get("annotations", {})
+    assert MARK_LABEL not in metadata["labels"]
+
+
+async def test_a_mark_that_is_changed_while_its_episode_is_open_takes_nothing_of_others_away(system: System) -> None:
+    """The kubelet knows the incident by then, and replays or amends what we wrote."""
+    node = "node-5"
+    await quarantine(system, node)
+    before = system.break_node(node, "kubelet-stops")
+    await in_phase(system, node, Phase.RUNNING)
+    await system.warden.episode(system.cluster_name, node).hold(who="ada", reason="looks at it")
+    live = await system.live_node(node)
+    ours = parse_mark(live["metadata"]["annotations"][MARK_ANNOTATION], node=node)
+    assert not ours.cordoned
+    await write(system, node, replace(ours, cordoned=True, taints=SPELLED))
+    await system.warden.episode(system.cluster_name, node).resume(who="ada", reason="go on")
+    assert (await system.ended(before)).outcome is Outcome.RECOVERED
+    assert await still_quarantined(system, node)
+    assert MARK_LABEL not in (await system.live_node(node))["metadata"]["labels"]
+
+
+async def test_a_mark_that_is_ours_is_looked_after_as_ever(system: System) -> None:
+    """With its label it is believed: an episode is opened that takes away what a terminated one has left (S35)."""
+    node = "node-2"
+    await system.client.patch(NODES.path(node), {"metadata": mark_metadata(forged(system, node).to_json())})
+
+    async def opened() -> bool:
+        found = await status(system, node)
+        return found is not None and found.reason == "carries the mark of incident long-gone, which is not open"
+
+    await system.until(opened, "an episode cleans up", seconds=20)
