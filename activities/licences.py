@@ -126,7 +126,8 @@ class Licences:
 def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, ...]:
     """Of the target what does not change while it is in hand. The run is the one that Temporal names: no caller chooses it."""
     pinned, run = target.pinned, activity.info()
-    victim = (target.cluster, target.incident, pinned.node, pinned.uid, pinned.provider_id, pinned.endpoints)
+    machine = (pinned.uid, pinned.provider_id, pinned.system_uuid, pinned.instance_id)
+    victim = (target.cluster, target.incident, pinned.node, *machine, pinned.endpoints)
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
 
 

@@ -80,6 +80,7 @@ class DeviceReadings(DeviceReadingActivities):
             at=reading.at,
             state=reading.state,
             latency=timedelta(seconds=clock() - asked),
+            serves=reading.serves,
             problem="" if answers else f"answers, but says neither on nor off{f': {reading.detail}' if reading.detail else ''}",
         )
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
-from uuid import UUID
 
 from activities.power.hiding import excerpt, hidden
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
+from policy.values.system_uuids import same_system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +77,8 @@ class DeviceIdentity:
     detail: str = ""
 
     def is_system(self, system_uuid: str) -> bool | None:
-        """Whether this is the machine with the `systemUUID` that its Node shows; None where the device does not say.
-
-        Firmwares disagree on the byte order of a GUID (SMBIOS, RFC 4122, wholly reversed), so each is accepted.
-        """
-        if self.system_uuid is None:
-            return None
-        wire = UUID(self.system_uuid).bytes_le
-        return UUID(system_uuid) in {UUID(bytes_le=wire), UUID(bytes=wire), UUID(bytes=wire[::-1])}
+        """Whether this is the machine with the `systemUUID` that its Node shows; None where the device does not say."""
+        return None if self.system_uuid is None else same_system(self.system_uuid, system_uuid)
 
 
 class PowerDriver(Protocol):
@@ -99,7 +93,8 @@ class PowerDriver(Protocol):
         """What may be asked of it; the rest raises NotSupported."""
 
     async def read(self, deadline: Deadline) -> Reading:
-        """Ask for the power state. `at` is when the question was put, so the state is at least as young as that."""
+        """Ask for the power state. `at` is when the question was put, so the state is at least as young as that. `serves`: what
+        the answer tells of whose state it is (S39)."""
 
     async def off(self, deadline: Deadline) -> None:
         """Command a hard off. Returning means that the device accepted it, which proves nothing (S2)."""

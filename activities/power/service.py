@@ -35,6 +35,7 @@ from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine
+from policy.fence.served_system import another_machine
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,9 @@ DeviceRequest = BoundedRequest | GivenUpRequest
 
 READ_SHARE = 0.4
 """Of a command's deadline, what its preceding reading may use."""
+
+MOST_OURS = 10_000
+"""Targets of which is remembered that a device was asked whose it is."""
 
 READ_BACK_PAUSE = timedelta(milliseconds=200)
 """Before a command's effect is read back a second time; twice as long before each further one."""
@@ -73,13 +77,16 @@ class PowerService(PowerActivities):
         self._guard = guard
         self._own_node = own_node
         self._drivers = drivers
+        self._ours: set[tuple[str, ...]] = set()
 
     @activity.defn(name="power-management.read-power")
     async def read_power(self, request: PowerRequest) -> Reading:
         """Read the state; reading harms nobody, so our own node's may be read too."""
         deadline = Deadline.within(request.deadline)
         driver = await self._driver(request)
-        return await _typed(driver.read(deadline))
+        reading = await _typed(driver.read(deadline))
+        _refuse_another_machine(request, reading)
+        return reading
 
     @activity.defn(name="power-management.power-off")
     async def power_off(self, request: PowerRequest) -> CommandResult:
@@ -137,6 +144,7 @@ class PowerService(PowerActivities):
         with self._licensed(request, PowerAct.QUARANTINE) as licensed:
             deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
+            await self._known_as_ours(driver, licensed)
             _refuse_late(licensed)
             return await _typed(driver.quarantine(deadline))
 
@@ -146,6 +154,7 @@ class PowerService(PowerActivities):
         with self._licensed(request, PowerAct.LIFT_QUARANTINE) as licensed:
             deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
+            await self._known_as_ours(driver, licensed)
             _refuse_late(licensed)
             return QuarantineLifted(groups=await _typed(driver.lift_quarantine(licensed.quarantine, deadline)))
 
@@ -161,6 +170,7 @@ class PowerService(PowerActivities):
         with self._licensed(request, PowerAct.DETACH_VOLUME) as licensed:
             deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.VOLUMES)
+            await self._known_as_ours(driver, licensed)
             _refuse_late(licensed)
             await _typed(driver.detach(licensed.volume, deadline))
             return CommandResult(
@@ -228,7 +238,19 @@ class PowerService(PowerActivities):
     async def _read_before(self, driver: PowerDriver, request: PowerRequest) -> PowerState:
         """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command."""
         reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
+        _refuse_another_machine(request, reading)
         return reading.state
+
+    async def _known_as_ours(self, driver: PowerDriver, request: BoundedRequest) -> None:
+        """Before a command that needs no reading: one for each target and process tells whose device it is."""
+        pinned = request.target.pinned
+        key = (driver.endpoint, pinned.uid, pinned.provider_id, pinned.instance_id)
+        if key in self._ours:
+            return
+        _refuse_another_machine(request, await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE))))
+        if len(self._ours) >= MOST_OURS:
+            self._ours.clear()
+        self._ours.add(key)
 
     async def _read_back(self, driver: PowerDriver, request: PowerRequest, wanted: PowerState) -> Reading | None:
         """What the device says of itself, each time asked for after its command's end (S1, S2), until it says what was commanded
@@ -238,9 +260,12 @@ class PowerService(PowerActivities):
         pause = READ_BACK_PAUSE
         while over.remaining() > timedelta(0):
             try:
-                reading = await driver.read(over)
+                said = await driver.read(over)
             except PowerError:
                 return reading
+            if another_machine(said.serves, request.target.pinned):
+                return reading
+            reading = said
             if reading.state is wanted or over.remaining() <= pause:
                 return reading
             await asyncio.sleep(pause.total_seconds())
@@ -252,6 +277,14 @@ def _cloud(driver: PowerDriver, capability: PowerCapability) -> CloudDriver:
     if capability not in driver.capabilities:
         raise failure(ErrorType.NOT_SUPPORTED, f"{driver.endpoint}: this driver has no {capability.value}")
     return cast("CloudDriver", driver)
+
+
+def _refuse_another_machine(request: DeviceRequest, reading: Reading) -> None:
+    """The address of a BMC may have been given to another machine's, or a name in a cloud: its off would be the wrong one's, and
+    what it says proves nothing of ours (S39)."""
+    if told := another_machine(reading.serves, request.target.pinned):
+        words = f"{request.device.endpoint} is not the device of {_node(request)}: {told}"
+        raise failure(ErrorType.TARGET_CHANGED, f"{words}; nothing was sent")
 
 
 def _node(request: DeviceRequest) -> str:

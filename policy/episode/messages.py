@@ -151,16 +151,20 @@ class Pinned:
     """Of the Machines that belong to the Node; none where it has none."""
     addresses: tuple[str, ...] = ()
     """Its IP addresses, by which it may be heard of; they identify nobody and are never compared."""
+    instance_id: str = ""
+    """Its cloud's own number for it, where the Node says one (GKE). Compared with what the cloud says (S39)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One read of one device: what it said and when it had said it (worker's clock)."""
+    """One read of one device: what it said and when it had said it (worker's clock). serves: which machine it said that it
+    serves, in the words of `policy/fence/served_system.py`; nothing where it does not say."""
 
     endpoint: str
     state: PowerState
     at: datetime
     detail: str = ""
+    serves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

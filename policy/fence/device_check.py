@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
+from policy.fence.served_system import another_machine
 from policy.values.moments import written
 
 MOST_ROWS = 2000
 """Devices in one report; those with a problem first. A report must fit into one message, whatever the size of the cluster."""
 
 LONGEST_PROBLEM = 300
+MOST_NAMED = 3
+"""Of those who share a device."""
 
 MOST_CHARACTERS = 1_000_000
 """What is remembered travels in one message, too: half of what Temporal takes."""
@@ -40,6 +43,7 @@ class DeviceEventReason(StrEnum):
 
     FENCE_DEVICE_SILENT = "FenceDeviceSilent"
     FENCE_DEVICE_ANSWERS = "FenceDeviceAnswers"
+    FENCE_DEVICE_SHARED = "FenceDeviceShared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class NodeToCheck:
     """A node with its devices. problem: why there are none to read. held: an open episode's incident, or "".
 
     tells: somebody configured it, or wants nodes of this cluster to be looked after, so that silence is told by Events.
+    provider_id, system_uuid, instance_id: which machine it is, for comparing with what a device says.
     """
 
     node: str
@@ -65,11 +70,14 @@ class NodeToCheck:
     tells: bool = False
     devices: tuple[DeviceToCheck, ...] = ()
     problem: str = ""
+    provider_id: str = ""
+    system_uuid: str = ""
+    instance_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What came of reading one device. latency None where it gave no answer."""
+    """What came of reading one device. latency None where it gave no answer. serves: which machine it says that it serves."""
 
     endpoint: str
     answer: Reachability
@@ -77,6 +85,7 @@ class DeviceAnswer:
     state: PowerState = PowerState.UNKNOWN
     latency: timedelta | None = None
     problem: str = ""
+    serves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +125,8 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNotice:
-    """A device that fell silent, or that is back. since: its last success before, None where it has never answered."""
+    """A device that fell silent, that is back, or that is another node's, too. since: its last success before, None where it has
+    never answered."""
 
     node: str
     node_uid: str
@@ -128,6 +138,8 @@ class DeviceNotice:
     @property
     def message(self) -> str:
         """For people."""
+        if self.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
+            return self.problem
         last = f"its last answer was at {written(self.since)}" if self.since is not None else "it has not answered before"
         if self.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
             return f"the node could not be fenced by {self.endpoint}: {self.problem}; {last}"
@@ -136,16 +148,19 @@ class DeviceNotice:
     @property
     def identity(self) -> str:
         """The same for every repetition of the same notice, whatever the message says."""
+        if self.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
+            return f"{self.endpoint} shared"
         return f"{self.endpoint} {written(self.since) if self.since is not None else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """What outlives one check. answered: by node and endpoint, the last success in whole seconds since 1970. silent: node and
-    endpoint of devices whose silence has been told."""
+    endpoint of devices whose silence has been told. shared: the same of those that are another node's, too."""
 
     answered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     silent: tuple[tuple[str, str], ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
@@ -171,7 +186,7 @@ def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer, last
         state=answer.state,
         latency_ms=round(answer.latency / timedelta(milliseconds=1)) if answer.latency is not None else None,
         last_success=last_success,
-        problem=answer.problem[:LONGEST_PROBLEM],
+        problem=(answer.problem or another_machine(answer.serves, node))[:LONGEST_PROBLEM],
         warning=_warning(node, checked, answer),
     )
 
@@ -194,12 +209,61 @@ def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) ->
     return ""
 
 
+class DeviceClaims:
+    """Whose device each one is, as all nodes together are configured (S39). One check's."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, list[NodeToCheck]] = {}
+
+    def add(self, *nodes: NodeToCheck) -> None:
+        """What is configured for them."""
+        for node in nodes:
+            for checked in node.devices:
+                self._nodes.setdefault(checked.device.endpoint, []).append(node)
+
+    def problem(self, node: str, endpoint: str) -> str:
+        """Who else is configured to be fenced by that device, in words; "" for nobody."""
+        others = [each.node for each in self._nodes.get(endpoint, ()) if each.node != node]
+        if not others:
+            return ""
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        named = ", ".join(f"Node/{each}" for each in others[:MOST_NAMED])
+        told = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
+        return f"{told}: find out whose it is, or the wrong machine is switched off"
+
+    def notices(self) -> list[DeviceNotice]:
+        """One for each node that shares a device, but for what nobody has asked us to look after."""
+        return [
+            DeviceNotice(
+                node=node.node,
+                node_uid=node.uid,
+                endpoint=endpoint,
+                reason=DeviceEventReason.FENCE_DEVICE_SHARED,
+                problem=self.problem(node.node, endpoint)[:LONGEST_PROBLEM],
+            )
+            for endpoint, nodes in self._nodes.items()
+            if len(nodes) > 1
+            for node in nodes
+            if node.tells
+        ]
+
+    def noted(self, rows: Iterable[DeviceRow]) -> list[DeviceRow]:
+        """The lines, with what is wrong with whose device they are about."""
+        return [
+            replace(row, problem="; ".join(filter(None, (shared, row.problem)))[:LONGEST_PROBLEM])
+            if row.endpoint and (shared := self.problem(row.node, row.endpoint))
+            else row
+            for row in rows
+        ]
+
+
 class Remembered:
     """When each device last answered, and whose silence has been told. Bounded by the devices that there are."""
 
     def __init__(self, memory: DeviceMemory) -> None:
         self._answered = {node: dict(endpoints) for node, endpoints in memory.answered.items()}
         self._silent = set(memory.silent)
+        self._shared = set(memory.shared)
 
     def last_success(self, node: str, endpoint: str) -> datetime | None:
         """None where none is known."""
@@ -224,10 +288,18 @@ class Remembered:
             problem=answer.problem[:LONGEST_PROBLEM],
         )
 
+    def hear_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
+        """Which devices are shared since. One that is shared no more is forgotten, and told again if it comes back."""
+        notices = claims.notices()
+        self._shared &= {(each.node, each.endpoint) for each in notices}
+        return [each for each in notices if (each.node, each.endpoint) not in self._shared]
+
     def told(self, notice: DeviceNotice) -> None:
         """People have heard it: not again until it changes."""
         key = (notice.node, notice.endpoint)
-        if notice.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
+        if notice.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
+            self._shared.add(key)
+        elif notice.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
             self._silent.add(key)
         else:
             self._silent.discard(key)
@@ -248,7 +320,7 @@ class Remembered:
     def carried(self, most: int = MOST_CHARACTERS) -> DeviceMemory:
         """For whoever goes on. Where it is too much, what is known of the last nodes is left out, and learnt anew by the next
         check; whose silence has been told is kept."""
-        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in self._silent)
+        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared))
         answered: dict[str, dict[str, int]] = {}
         for node, endpoints in sorted(self._answered.items()):
             room -= len(node) + 6 + sum(len(endpoint) + 14 for endpoint in endpoints)
@@ -256,7 +328,7 @@ class Remembered:
                 break
             if endpoints:
                 answered[node] = dict(endpoints)
-        return DeviceMemory(answered=answered, silent=tuple(sorted(self._silent)))
+        return DeviceMemory(answered=answered, silent=tuple(sorted(self._silent)), shared=tuple(sorted(self._shared)))
 
 
 def report_of(

@@ -13,6 +13,7 @@ from itertools import islice
 from policy.objects.machines import MachineView, machine_key
 from policy.objects.nodes import NodeView
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
+from policy.values.system_uuids import tells_nothing
 
 OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
 CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
@@ -50,16 +51,6 @@ def answers_of(node: NodeView | None) -> set[str]:
     return answers | identities_of(node).keys()
 
 
-PLACEHOLDERS = frozenset(
-    {
-        "03000200-0400-0500-0006-000700080009",  # American Megatrends' default
-        "12345678-1234-5678-90ab-cddeefaabbcc",
-        "fefefefe-fefe-fefe-fefe-fefefefefefe",
-    }
-)
-"""System UUIDs of firmware into which nobody has written one: thousands of machines have them, and they tell nothing."""
-
-
 def identities_of(node: NodeView | None) -> dict[str, str]:
     """What only one machine can have, each by a key and in words. A kubelet says all of it of itself when it registers."""
     if node is None:
@@ -68,7 +59,7 @@ def identities_of(node: NodeView | None) -> dict[str, str]:
     if node.provider_id:
         found[f"provider/{node.provider_id}"] = f"providerID {node.provider_id}"
     uuid = node.system_uuid.casefold()
-    if uuid and uuid not in PLACEHOLDERS and len(set(uuid) - {"-"}) > 1:
+    if uuid and not tells_nothing(uuid):
         found[f"system/{uuid}"] = f"system UUID {node.system_uuid}"
     if node.boot_id:
         found[f"boot/{node.boot_id}"] = f"boot id {node.boot_id}"

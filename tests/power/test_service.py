@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
+from uuid import UUID
 
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.power import CommandResult, PowerRequest, VolumeRequest
+from activities.contracts.power import CommandResult, LiftRequest, PowerRequest, VolumeRequest
 from activities.errors import ErrorType, error_type
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
 from policy.fence.plan import CredentialRef, PowerDevice
-from policy.fence.power import PowerCapability, PowerState
+from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
+from policy.fence.served_system import instance_of, system_of
 from tests.licensing import BELIEVING
 from tests.power.targets import target_with
 
@@ -38,6 +41,8 @@ class Plug:
         self.slow = 0
         """How often it is read as before a command once that was sent."""
         self.silent_after = False
+        self.serves: tuple[str, ...] = ()
+        self.serves_after: tuple[str, ...] | None = None
         self._to_be: PowerState | None = None
 
     async def read(self, deadline: Deadline) -> Reading:
@@ -47,7 +52,8 @@ class Plug:
         if self._to_be is not None and self.slow <= 0:
             self.state = self._to_be
         self.slow -= self._to_be is not None
-        return Reading(endpoint=self.endpoint, state=self.state, at=datetime.now(UTC))
+        serves = self.serves_after if self._to_be is not None and self.serves_after is not None else self.serves
+        return Reading(endpoint=self.endpoint, state=self.state, at=datetime.now(UTC), serves=serves)
 
     async def off(self, deadline: Deadline) -> None:
         self.told.append("off")
@@ -157,3 +163,74 @@ async def test_a_worker_whose_clock_is_behind_sends_nothing_late(service: PowerS
         await environment.run(getattr(service, act), request(not_after=now + timedelta(seconds=15)))
     assert error_type(refused.value) is ErrorType.EXPIRED
     assert plug.told in ([], ["read"])
+
+
+OURS, ANOTHER = "4c4c4544-0042-3510-8051-b4c04f4d3132", "4c4c4544-0042-3510-8051-b4c04f4d3133"
+OF_SYSTEM = replace(TARGET, pinned=replace(TARGET.pinned, system_uuid=OURS, instance_id="1"))
+
+
+@pytest.mark.parametrize("act", ["read_power", "power_off", "power_on", "cut_path", "restore_path"])
+async def test_a_device_that_serves_another_machine_is_not_commanded_and_proves_nothing(
+    service: PowerService, plug: Plug, act: str
+) -> None:
+    """S39: its address was given to another one's BMC."""
+    plug.serves, plug.state = (system_of(ANOTHER),), PowerState.OFF
+    with pytest.raises(ApplicationError) as refused:
+        await ActivityEnvironment().run(getattr(service, act), request(target=OF_SYSTEM))
+    assert error_type(refused.value) is ErrorType.TARGET_CHANGED
+    assert (ANOTHER in str(refused.value), OURS in str(refused.value)) == (True, True)
+    assert plug.told == ["read"]
+
+
+@pytest.mark.parametrize("serves", [(), (system_of(OURS),), (system_of(str(UUID(bytes=UUID(OURS).bytes_le))),)])
+async def test_one_that_serves_the_pinned_machine_or_does_not_say_is_commanded(
+    service: PowerService, plug: Plug, serves: tuple[str, ...]
+) -> None:
+    plug.serves = serves
+    result: CommandResult = await ActivityEnvironment().run(service.power_off, request(target=OF_SYSTEM))
+    assert (result.sent, plug.told) == (True, ["read", "off"])
+
+
+async def test_what_another_machine_says_after_a_command_is_not_heard(service: PowerService, plug: Plug) -> None:
+    """S2, S39."""
+    plug.serves, plug.serves_after = (system_of(OURS),), (system_of(ANOTHER),)
+    wanted = request(target=OF_SYSTEM, read_back=timedelta(seconds=5))
+    result: CommandResult = await ActivityEnvironment().run(service.power_off, wanted)
+    assert (result.sent, result.after) == (True, None)
+
+
+class Instance(Plug):
+    """A machine of a cloud."""
+
+    capabilities = frozenset({PowerCapability.VOLUMES, PowerCapability.QUARANTINE})
+
+    async def detach(self, volume: str, deadline: Deadline) -> None:
+        self.told.append("detach")
+
+    async def quarantine(self, deadline: Deadline) -> Quarantine:
+        self.told.append("quarantine")
+        return Quarantine(group="sg-1", former=(), at=datetime.now(UTC))
+
+    async def lift_quarantine(self, quarantine: Quarantine | None, deadline: Deadline) -> tuple[InterfaceGroups, ...]:
+        self.told.append("lift")
+        return ()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize("act", ["quarantine", "lift_quarantine", "detach_volume"])
+async def test_a_command_without_a_reading_asks_once_whose_device_it_is(act: str, ours: bool) -> None:
+    """S39: one request more for each target and process, and not one for each volume."""
+    plug = Instance()
+    plug.serves = (instance_of("1" if ours else "2"),)
+    service = PowerService(NoCredentials(), BELIEVING, drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    asked = {"target": OF_SYSTEM, "device": DEVICE, "deadline": timedelta(seconds=5)}
+    requests = {
+        "quarantine": PowerRequest(**asked),  # type: ignore[arg-type]
+        "lift_quarantine": LiftRequest(**asked, quarantine=None),  # type: ignore[arg-type]
+        "detach_volume": VolumeRequest(**asked, volume="vol-a"),  # type: ignore[arg-type]
+    }
+    for _ in range(2):
+        with nullcontext() if ours else pytest.raises(ApplicationError, match="is not the device of node-7"):
+            await ActivityEnvironment().run(getattr(service, act), requests[act])
+    command = act.partition("_")[0]
+    assert plug.told == (["read", command, command] if ours else ["read", "read"])

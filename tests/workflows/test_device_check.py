@@ -270,6 +270,25 @@ async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_ea
     assert report.problems == 0
 
 
+async def test_a_device_that_is_configured_for_two_nodes_is_told_on_both_and_is_a_problem_of_both(
+    env: WorkflowEnvironment,
+) -> None:
+    """S39: also where they are on different pages."""
+    devices = Devices()
+    for number in range(PAGE + 1):
+        devices.put(f"node-{number:02}")
+    last = f"node-{PAGE:02}"
+    devices.nodes[last] = replace(devices.nodes[last], devices=devices.nodes["node-00"].devices)
+    async with checking(env, devices) as check:
+        await check.start()
+        report = await check.rounds(3)
+    assert [(each.node, each.reason.value) for each in devices.told] == [
+        ("node-00", "FenceDeviceShared"),
+        (last, "FenceDeviceShared"),
+    ]
+    assert [row.node for row in report.rows if row.problem] == ["node-00", last]
+
+
 async def test_the_age_of_the_last_success_grows_with_the_hours_and_outlives_the_run(env: WorkflowEnvironment) -> None:
     """Also over the end of the workflow: what it ends with is what the next begins with."""
     devices = Devices(rounds=[set(), {BMC}])

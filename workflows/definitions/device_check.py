@@ -30,6 +30,7 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_message, error_type
 from policy.fence.device_check import (
     DeviceAnswer,
+    DeviceClaims,
     DeviceNotice,
     DeviceReport,
     DeviceRow,
@@ -125,10 +126,12 @@ class DeviceCheck:
         return await asyncio.shield(self._all)
 
     async def _read_all(self) -> DeviceReport:
-        began, rows = workflow.now(), list[DeviceRow]()
+        began, rows, claims = workflow.now(), list[DeviceRow](), DeviceClaims()
         names = await self._names()
         for start in range(0, len(names), PAGE):
-            rows += await self._read_page(names[start : start + PAGE])
+            rows += await self._read_page(names[start : start + PAGE], claims=claims)
+        await self._tell(self._remembered.hear_claims(claims))
+        rows = claims.noted(rows)
         self._remembered.keep_nodes(frozenset(names))
         self._report = report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=len(names))
         self._show()
@@ -140,10 +143,14 @@ class DeviceCheck:
         rows = await self._read_page((node,), also_held=True)
         return report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=1)
 
-    async def _read_page(self, names: Sequence[str], *, also_held: bool = False) -> list[DeviceRow]:
+    async def _read_page(
+        self, names: Sequence[str], *, also_held: bool = False, claims: DeviceClaims | None = None
+    ) -> list[DeviceRow]:
         """One page at a time, whoever asks: so a site never has more to do than one page gives it."""
         async with self._turn:
             nodes = await self._find(names)
+            if claims is not None:
+                claims.add(*nodes)
             to_read = [
                 (node, device) for node in nodes if not node.problem and (also_held or not node.held) for device in node.devices
             ]

@@ -19,6 +19,7 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.plans import FENCE_NAMESPACE, configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
+from activities.cluster.objects.livenode import GKE_INSTANCE_ANNOTATION
 from activities.cluster.objects.reading import Readers
 from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import (
@@ -132,6 +133,9 @@ class ClusterFenceDevices(FenceDeviceActivities):
             held=_held(view),
             tells=_somebodys(config) or self._looked_after(),
             devices=devices,
+            provider_id=view.provider_id,
+            system_uuid=view.system_uuid,
+            instance_id=view.annotations.get(GKE_INSTANCE_ANNOTATION, ""),
         )
 
 
@@ -158,6 +162,6 @@ def _happening(notice: DeviceNotice) -> Happening:
         uid=notice.node_uid,
         reason=notice.reason,
         message=notice.message,
-        warning=notice.reason is DeviceEventReason.FENCE_DEVICE_SILENT,
+        warning=notice.reason is not DeviceEventReason.FENCE_DEVICE_ANSWERS,
         identity=notice.identity,
     )

@@ -30,6 +30,9 @@ from policy.values.errors import PolicyError
 
 Operations = tuple[JsonObject, ...]
 
+GKE_INSTANCE_ANNOTATION = "container.googleapis.com/instance_id"
+"""By this GKE says which instance a Node is: one that is made anew under its name has another number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
@@ -126,6 +129,7 @@ def pinned_of(node: LiveNode) -> Pinned:
         zone=view.zone,
         not_ready_since=None if view.ready else view.ready_since,
         addresses=node.addresses,
+        instance_id=view.annotations.get(GKE_INSTANCE_ANNOTATION, ""),
     )
 
 

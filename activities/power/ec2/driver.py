@@ -21,6 +21,7 @@ from activities.power.errors import PowerError, invalid, parameters_of, require_
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
+from policy.fence.served_system import host_of, instance_of
 
 CONSOLE_LENGTH = 64 * 1024
 """Characters of console output, the newest: what EC2 itself keeps of it."""
@@ -89,8 +90,15 @@ class Ec2Driver:
     async def read(self, deadline: Deadline) -> Reading:
         """The instance's state. `stopped` and `terminated` are off; one that is not there is a mistake, and not off (S3)."""
         asked_at = datetime.now(UTC)
-        state = _state(await self._instance("read", deadline))
-        return Reading(endpoint=self.endpoint, state=POWER.get(state, PowerState.UNKNOWN), at=asked_at, detail=state)
+        instance = await self._instance("read", deadline)
+        state, name = _state(instance), instance.get("PrivateDnsName")
+        return Reading(
+            endpoint=self.endpoint,
+            state=POWER.get(state, PowerState.UNKNOWN),
+            at=asked_at,
+            detail=state,
+            serves=(instance_of(self.place.instance), *((host_of(name),) if name else ())),
+        )
 
     async def off(self, deadline: Deadline) -> None:
         """Stop it by force and without asking its operating system: a hung one would only use up the time, and a shutdown that

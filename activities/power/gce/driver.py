@@ -24,6 +24,7 @@ from activities.power.gce.act import ComputeRequest, ComputeStage, NotThereError
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
 from policy.fence.power import PowerCapability, PowerState, VolumeState
+from policy.fence.served_system import instance_of
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1
@@ -135,7 +136,8 @@ class GceDriver:
         status = found.status
         state = PowerState.OFF if status in OFF else PowerState.ON if status in ON else PowerState.UNKNOWN
         detail = ": ".join(part for part in (status or "no status", found.status_message) if part)
-        return Reading(endpoint=self.endpoint, state=state, at=asked_at, detail=detail)
+        serves = (instance_of(str(found.id)),) if found.id else ()
+        return Reading(endpoint=self.endpoint, state=state, at=asked_at, detail=detail, serves=serves)
 
     async def off(self, deadline: Deadline) -> None:
         """Stop. Scratch disks are discarded unless configured otherwise: without a word about them a stop is refused."""

@@ -163,6 +163,24 @@ def ask(session: Any, network_function: int, command: int, data: tuple[int, ...]
     return bytes(response["data"])
 
 
+def read(session: Any, known: dict[str, Any]) -> dict[str, Any]:
+    """The state, and whose it is. The login has told a GUID, which should be the system's and is not everywhere: where it is
+    another one than what is known of this BMC, the BMC is asked for that one, too."""
+    answer: dict[str, Any] = dict(read_state(session))
+    told = getattr(session, "remoteguid", b"").hex()
+    if told and told == known.get("login_guid"):
+        return answer | known
+    try:
+        return answer | {"login_guid": told, "system_uuid": system_guid(session)}
+    except OperationError:
+        return answer | {"login_guid": told, "system_uuid": None}
+
+
+def system_guid(session: Any) -> str | None:
+    raw = ask(session, APPLICATION, 0x37)
+    return str(UUID(bytes_le=raw)) if len(raw) == 16 and raw not in (bytes(16), b"\xff" * 16) else None
+
+
 def read_state(session: Any) -> dict[str, str]:
     data = ask(session, CHASSIS, 0x01)
     if len(data) < 3:
@@ -189,9 +207,7 @@ def identify(session: Any) -> dict[str, str | None]:
     device = ask(session, APPLICATION, 0x01)
     firmware = f"{device[2] & 0x7F}.{device[3]:02x}" if len(device) > 3 else None
     try:
-        raw = ask(session, APPLICATION, 0x37)
-        known = len(raw) == 16 and raw not in (bytes(16), b"\xff" * 16)
-        system_uuid = str(UUID(bytes_le=raw)) if known else None
+        system_uuid = system_guid(session)
     except OperationError as error:
         system_uuid = None
         notes.append(f"no system GUID: {error}")
@@ -294,7 +310,7 @@ def perform(request: dict[str, Any]) -> None:
     session = log_in(request)
     operation = request["operation"]
     if operation == "read":
-        answer: dict[str, Any] = dict(read_state(session))
+        answer = read(session, request["known"])
     elif operation == "identity":
         answer = dict(identify(session))
     elif operation == "event-log":

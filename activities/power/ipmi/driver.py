@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from activities.power.driver import DeviceCredentials
 from activities.power.errors import invalid, parameters_of
 from activities.power.processes.fork_server import ForkServer
 from activities.power.processes.staged_child import StagedChild, StagedDriver
 from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
+from policy.values.system_uuids import same_system
 
 SERVER = ForkServer("ipmi.child")
 
 # Limits of the protocol itself: a BMC would cut or refuse longer ones, and say only "wrong password".
 USERNAME_BYTES, PASSWORD_BYTES = 16, 20
+
+MOST_GUIDS = 10_000
+
+_guids: dict[str, dict[str, str]] = {}
+"""By endpoint, the GUID that a BMC's login tells and what it means: asked for once for each device and process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,19 @@ class IpmiDriver(StagedDriver):
         },
         silence="no answer from the BMC",
     )
+
+    def _known(self) -> Mapping[str, Any]:
+        return {"known": _guids.get(self.endpoint, {})}
+
+    def _learn(self, answer: Mapping[str, Any]) -> None:
+        """Only of a BMC whose login tells the system's GUID: then the login is enough to see that it is the same machine's."""
+        login, told = answer["login_guid"], answer["system_uuid"]
+        if login and told and same_system(login, told):
+            if len(_guids) >= MOST_GUIDS:
+                _guids.clear()
+            _guids[self.endpoint] = {"login_guid": login, "system_uuid": told}
+        else:
+            _guids.pop(self.endpoint, None)
 
 
 def _address(parameters: Mapping[str, str]) -> IpmiAddress:

@@ -21,6 +21,7 @@ from activities.power.errors import PowerError
 from activities.power.processes.fork_server import ForkServer
 from policy.episode.messages import Reading
 from policy.fence.power import PowerCapability, PowerState
+from policy.fence.served_system import system_of
 
 SENT = "sent"
 """The stage after which a command may have been carried out, whatever the child says or does not say."""
@@ -122,6 +123,10 @@ class DeviceAddress(Protocol):
     def endpoint(self) -> str:
         """The device in its one spelling."""
 
+    @property
+    def check_system(self) -> bool:
+        """Whether the system UUID that it tells is its machine's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDriver:
@@ -146,8 +151,15 @@ class StagedDriver:
     async def read(self, deadline: Deadline) -> Reading:
         """Read the power state; `at` is the moment before the question."""
         asked_at = datetime.now(UTC)
-        answer = await self._perform("read", deadline)
-        return Reading(endpoint=self.endpoint, state=PowerState(answer["state"]), at=asked_at, detail=answer["detail"])
+        answer = await self._perform("read", deadline, **self._known())
+        self._learn(answer)
+        return Reading(
+            endpoint=self.endpoint,
+            state=PowerState(answer["state"]),
+            at=asked_at,
+            detail=answer["detail"],
+            serves=(system_of(answer["system_uuid"]),) if answer["system_uuid"] and self.address.check_system else (),
+        )
 
     async def off(self, deadline: Deadline) -> None:
         """Hard off, without asking the operating system."""
@@ -169,5 +181,13 @@ class StagedDriver:
         """What the device has noted of its machine."""
         return str((await self._perform("event-log", deadline))["text"])
 
-    async def _perform(self, operation: str, deadline: Deadline) -> Any:
-        return await self.operations.perform(self.endpoint, operation, asdict(self.address), self.credentials, deadline)
+    def _known(self) -> Mapping[str, Any]:
+        """What the child is told of earlier readings."""
+        return {}
+
+    def _learn(self, answer: Mapping[str, Any]) -> None:
+        """Keep of a reading what the next one may be told."""
+
+    async def _perform(self, operation: str, deadline: Deadline, **more: Any) -> Any:
+        address = asdict(self.address) | more
+        return await self.operations.perform(self.endpoint, operation, address, self.credentials, deadline)

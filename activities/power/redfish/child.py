@@ -76,14 +76,16 @@ class RedfishOperation:
         say(stage="admitted")
         return system
 
-    def _state(self) -> dict[str, str]:
-        written = self._system().power_state
+    def _state(self) -> dict[str, str | None]:
+        system = self._system()
+        written, system_uuid = system.power_state, known_uuid(system.uuid)
         if written is None:
-            return {"state": "unknown", "detail": "the service names no power state"}
+            return {"state": "unknown", "detail": "the service names no power state", "system_uuid": system_uuid}
         state = STATES.get(written, "unknown") if isinstance(written, str) else "unknown"
         return {
             "state": state,
             "detail": "" if written in ("On", "Off") else f"the service says {self._service.excerpt(written)}",
+            "system_uuid": system_uuid,
         }
 
     def _command(self) -> dict[str, str]:

@@ -71,6 +71,17 @@ def port_of(parameters: Mapping[str, str], name: str, default: int) -> int:
     return int(port)
 
 
+_ANSWERS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def answer_of(parameters: Mapping[str, str], name: str, *, default: str) -> bool:
+    """Yes or no."""
+    value = parameters.get(name, default)
+    if value.lower() not in _ANSWERS:
+        raise ParameterError(name, f"expected true or false, got {value!r}")
+    return _ANSWERS[value.lower()]
+
+
 def authority(host: str, port: int) -> str:
     """Host and port as they stand in a URL."""
     return f"{f'[{host}]' if ':' in host else host}:{port}"

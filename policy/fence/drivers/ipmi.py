@@ -1,13 +1,14 @@
-"""IPMI over the network: `ip`, and optionally `ipport`, `cipher` (3, 17) and `privilege` (operator, administrator)."""
+"""IPMI over the network: `ip`, and optionally `ipport`, `cipher` (3, 17), `privilege` (operator, administrator) and
+`check-system`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.fence.drivers.contract import DriverParameters, ParameterError, authority, host_of, port_of
+from policy.fence.drivers.contract import DriverParameters, ParameterError, answer_of, authority, host_of, port_of
 
-NAMES = ("ip", "ipport", "cipher", "privilege")
+NAMES = ("ip", "ipport", "cipher", "privilege", "check-system")
 PORT = 623
 CIPHERS = {"3": 3, "17": 17}
 PRIVILEGES = {"operator": 3, "administrator": 4}
@@ -15,12 +16,16 @@ PRIVILEGES = {"operator": 3, "administrator": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpmiAddress:
-    """Where a BMC listens and how to log in there. cipher, privilege: None lets the BMC have its best offer."""
+    """Where a BMC listens and how to log in there. cipher, privilege: None lets the BMC have its best offer.
+
+    check_system: whether the GUID that it tells must be the Node's system UUID.
+    """
 
     host: str
     port: int = PORT
     cipher: int | None = None
     privilege: int | None = None
+    check_system: bool = True
 
     @property
     def endpoint(self) -> str:
@@ -38,6 +43,7 @@ def ipmi_address(parameters: Mapping[str, str]) -> IpmiAddress:
         port=port_of(parameters, "ipport", PORT),
         cipher=_choice("cipher", parameters, CIPHERS),
         privilege=_choice("privilege", parameters, PRIVILEGES),
+        check_system=answer_of(parameters, "check-system", default="true"),
     )
 
 

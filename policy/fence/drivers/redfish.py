@@ -1,4 +1,5 @@
-"""Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure` and `ca-file`.
+"""Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure`, `ca-file` and
+`check-system`.
 
 `system` is the path or the id of one machine of the service (`1` is `/redfish/v1/Systems/1`); without it the service must have
 only one. Certificates are verified unless `ssl-insecure` is asked for, and plain HTTP is spoken only where `scheme` is `http`:
@@ -11,9 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.fence.drivers.contract import DriverParameters, ParameterError, authority, host_of, port_of
+from policy.fence.drivers.contract import DriverParameters, ParameterError, answer_of, authority, host_of, port_of
 
-NAMES = ("ip", "ipport", "system", "scheme", "ssl-insecure", "ca-file")
+NAMES = ("ip", "ipport", "system", "scheme", "ssl-insecure", "ca-file", "check-system")
 PORTS = {"https": 443, "http": 80}
 SYSTEMS = "/redfish/v1/Systems"
 
@@ -21,14 +22,14 @@ _SEGMENT = r"[A-Za-z0-9_~:@+-][A-Za-z0-9._~:@+-]*"
 _ID = re.compile(_SEGMENT)
 _PATH = re.compile(rf"/redfish/v1(/{_SEGMENT})+")
 _FILE = re.compile(r"/[A-Za-z0-9_.:@+=~ /-]+")
-_ANSWERS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedfishAddress:
     """Where a service listens and which of its systems is meant. system: its path, None for the only one there is.
 
-    ca_file: a file on the worker with the authorities to trust, None for those that its operating system trusts.
+    ca_file: a file on the worker with the authorities to trust, None for those that its operating system trusts. check_system:
+    whether the UUID that it tells must be the Node's system UUID.
     """
 
     host: str
@@ -37,6 +38,7 @@ class RedfishAddress:
     scheme: str = "https"
     verify: bool = True
     ca_file: str | None = None
+    check_system: bool = True
 
     @property
     def endpoint(self) -> str:
@@ -57,8 +59,9 @@ def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
         port=port_of(parameters, "ipport", PORTS[scheme]),
         system=_system(parameters.get("system")),
         scheme=scheme,
-        verify=not _answer(parameters, "ssl-insecure"),
+        verify=not answer_of(parameters, "ssl-insecure", default="false"),
         ca_file=parameters.get("ca-file"),
+        check_system=answer_of(parameters, "check-system", default="true"),
     )
     if address.ca_file is not None:
         if _FILE.fullmatch(address.ca_file) is None or ".." in address.ca_file.split("/"):
@@ -82,13 +85,6 @@ def _system(value: str | None) -> str | None:
     if _PATH.fullmatch(path) is None:
         raise ParameterError("system", f"expected the id of a system or its path below /redfish/v1, got {value!r}")
     return path
-
-
-def _answer(parameters: Mapping[str, str], name: str) -> bool:
-    value = parameters.get(name, "false")
-    if value.lower() not in _ANSWERS:
-        raise ParameterError(name, f"expected true or false, got {value!r}")
-    return _ANSWERS[value.lower()]
 
 
 REDFISH = DriverParameters(

@@ -73,6 +73,12 @@ async def test_the_whole_identity_of_the_node_and_its_device_is_pinned(ready: Wo
     assert ready.writes == 0
 
 
+async def test_the_number_that_a_cloud_has_for_the_node_is_pinned_where_the_node_says_it(ready: World) -> None:
+    """S39: GKE does."""
+    await ready.change_node({"metadata": {"annotations": {"container.googleapis.com/instance_id": "7146341255239083172"}}})
+    assert (await pin(ready)).pinned.instance_id == "7146341255239083172"
+
+
 async def test_a_ready_node_has_no_moment_from_which_it_was_not(empty: World) -> None:
     await empty.install_kinds()
     await empty.add_template()

@@ -9,6 +9,7 @@ import pytest
 
 from policy.fence.device_check import (
     DeviceAnswer,
+    DeviceClaims,
     DeviceMemory,
     DeviceNotice,
     DeviceRow,
@@ -22,6 +23,7 @@ from policy.fence.device_check import (
 )
 from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
+from policy.fence.served_system import system_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NODE = NodeToCheck(node="node-1", uid="uid-1", ready=True, tells=True)
@@ -155,3 +157,48 @@ def test_a_report_has_its_problems_first_and_is_bounded() -> None:
     assert (whole.devices, whole.answering, whole.problems, whole.left_out) == (4, 3, 2, 0)
     part = report_of("prod", rows, began=NOON, ended=NOON, nodes=5, most=2)
     assert ([row.node for row in part.rows], part.left_out, part.problems) == (["node-1", "node-4"], 3, 2)
+
+
+def shared_by(*nodes: str, tells: bool = True) -> DeviceClaims:
+    claims = DeviceClaims()
+    claims.add(*(replace(NODE, node=node, tells=tells, devices=(DeviceToCheck(device=BMC),)) for node in nodes))
+    return claims
+
+
+def test_a_device_of_two_nodes_is_a_problem_of_both_and_told_once_on_both() -> None:
+    """S39: whichever of them fails, the other one's machine may be switched off."""
+    remembered, claims = Remembered(DeviceMemory()), shared_by("node-1", "node-2")
+    notices = remembered.hear_claims(claims)
+    assert [(each.node, each.reason.value) for each in notices] == [
+        ("node-1", "FenceDeviceShared"),
+        ("node-2", "FenceDeviceShared"),
+    ]
+    for each in notices:
+        assert ("Node/node-1" in each.message, "Node/node-2" in each.message) == (True, True)
+        remembered.told(each)
+    rows = [
+        row_of(replace(NODE, node=node), DeviceToCheck(device=BMC), answer(), NOON) for node in ("node-1", "node-2", "node-3")
+    ]
+    assert [bool(row.problem) for row in claims.noted([*rows[:2], replace(rows[2], endpoint="ipmi://b:623")])] == [
+        True,
+        True,
+        False,
+    ]
+    again = Remembered(remembered.carried())
+    assert again.hear_claims(claims) == []
+    assert again.hear_claims(shared_by("node-1")) == []
+    assert len(again.hear_claims(claims)) == 2
+
+
+def test_one_nodes_own_devices_and_what_nobody_asked_for_are_not_told() -> None:
+    assert Remembered(DeviceMemory()).hear_claims(shared_by("node-1")) == []
+    assert Remembered(DeviceMemory()).hear_claims(shared_by("node-1", "node-2", tells=False)) == []
+
+
+def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
+    """S39: found before the day on which it is needed."""
+    ours, another = "4c4c4544-0042-3510-8051-b4c04f4d3132", "4c4c4544-0042-3510-8051-b4c04f4d3133"
+    node = replace(NODE, system_uuid=ours)
+    said = [replace(answer(), serves=(system_of(each),)) for each in (ours, another)]
+    problems = [row_of(node, DeviceToCheck(device=BMC), each, NOON).problem for each in said]
+    assert (problems[0], another in problems[1]) == ("", True)

@@ -22,6 +22,7 @@ from activities.power.ec2 import calls
 from activities.power.ec2.driver import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
 from activities.power.errors import PowerError
 from policy.fence.power import PowerState, VolumeState
+from policy.fence.served_system import host_of, instance_of
 from simulator.api.access.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
 from tests.power.conftest import fails, within
@@ -163,6 +164,9 @@ async def test_identity_says_what_ec2_calls_it_and_no_system_uuid(stand: Ec2Stan
     identity = await stand.driver().identity(within(5))
     assert (identity.product, identity.manufacturer, identity.system_uuid) == ("m5.large", "Amazon EC2", None)
     assert "node-1, us-east-1a, running" in identity.detail
+    serves = (await stand.driver().read(within(5))).serves
+    assert serves == (instance_of(stand.instance), host_of(identity.detail.partition(",")[0]))
+    assert serves[1].endswith(".internal")
 
 
 @pytest.mark.parametrize("old", [False, True])

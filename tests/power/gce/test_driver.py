@@ -29,6 +29,7 @@ from activities.power.service import PowerService
 from policy.episode.messages import Pinned
 from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerCapability, PowerState, VolumeState
+from policy.fence.served_system import instance_of
 from simulator.api.access.certificates import issue
 from tests.licensing import BELIEVING
 from tests.power.conftest import fails, within
@@ -212,6 +213,7 @@ async def test_another_instance_of_the_name_is_told_from_the_one_that_was_given_
     identity = await stand.driver().identity(within(10))
     assert (identity.manufacturer, identity.product, identity.system_uuid) == ("Google Compute Engine", "e2-standard-4", None)
     number = identity.serial or ""
+    assert (await stand.driver().read(within(10))).serves == (instance_of(number),)
     assert not (await stand.driver().given_up(number, within(10))).given_up
     anew = stand.cloud.add_instance(PROJECT, ZONE, NAME)
     reading = await stand.driver().given_up(number, within(10))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from activities.errors import ErrorType
 from policy.fence.power import PowerCapability, PowerState
-from tests.power.conftest import Stand, fails, ipmi_driver, within
+from policy.fence.served_system import system_of
+from simulator.bmc.bmc import start_bmc
+from simulator.bmc.chassis import Chassis
+from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, ipmi_driver, within
 
 
 async def test_an_unknown_user_is_unauthorized(stand: Stand) -> None:
@@ -74,6 +78,30 @@ async def test_a_bmc_says_which_machine_it_serves(stand: Stand) -> None:
     assert identity.is_system(str(stand.bmc.system_uuid).upper())
     assert identity.is_system(str(UUID(bytes=stand.bmc.system_uuid.bytes_le)))
     assert not identity.is_system("00000000-1111-2222-3333-444444444444")
+
+
+async def test_a_reading_says_whose_it_is_also_once_the_login_alone_tells(stand: Stand) -> None:
+    """S39."""
+    driver, own = stand.driver(), (system_of(str(stand.bmc.system_uuid)),)
+    assert (await driver.read(within(10))).serves == own
+    assert (await driver.read(within(10))).serves == own
+    assert (await stand.driver(**{"check-system": "false"}).read(within(10))).serves == ()
+
+
+async def test_a_bmc_whose_address_is_given_to_another_machine_says_so_at_once(chassis: Chassis, tmp_path: Path) -> None:
+    """S39: whatever is remembered of the one that was there before."""
+    there: list[tuple[str, ...]] = []
+    port = 0
+    for name in ("node-1", "node-2"):
+        chassis.machine(name)
+        bmc = await start_bmc(chassis.url, name, USERNAME, PASSWORD, kind="python", state_dir=tmp_path, port=port)
+        try:
+            port = bmc.port
+            there.append((await ipmi_driver(port).read(within(10))).serves)
+            assert there[-1] == (system_of(str(bmc.system_uuid)),)
+        finally:
+            await bmc.stop()
+    assert len(set(there)) == 2
 
 
 @pytest.mark.parametrize("parameters", [{"cipher": "3"}, {"privilege": "operator"}, {"privilege": "administrator"}])

@@ -15,6 +15,7 @@ import pytest
 from activities.errors import ErrorType
 from activities.power.redfish.driver import SERVER
 from policy.fence.power import PowerState
+from policy.fence.served_system import system_of
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.redfish.stand import (
     RESET,
@@ -51,6 +52,7 @@ async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> No
     identity = await stand.driver(machine.name).identity(within(PATIENCE))
     system_uuid = str(stand.service.system_uuids[machine.name])
     assert identity.is_system(system_uuid.upper())
+    assert (await stand.driver(machine.name).read(within(PATIENCE))).serves == (system_of(system_uuid),)
     assert (identity.manufacturer, identity.product, identity.firmware) == ("nodewarden", "simulated server", "1.00")
     assert identity.serial is not None
     assert identity.serial.startswith("SIM")
