@@ -13,6 +13,7 @@ import re
 import sys
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -116,6 +117,14 @@ def _host_and_port(example: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine is spoken to by that name or address."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 def _scope(value: str) -> str:
     if not is_scope(value):
         raise ValueError(f"expected {EXPECTED_SCOPE}, got {value!r}")
@@ -138,6 +147,7 @@ class TemporalSettings(_Section):
     tls_client_cert_file: UserPath | None = None
     tls_client_key_file: UserPath | None = None
     tls_server_name: str = ""
+    insecure: bool = Field(default=False, description="go without TLS to a Temporal that is not on this machine")
     patience: Duration = Field(default=timedelta(seconds=5), description="how long a command waits for it; workers wait for ever")
     register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
 
@@ -147,6 +157,16 @@ class TemporalSettings(_Section):
             raise ValueError("tls_client_cert_file and tls_client_key_file go together")
         if self.api_key is not None and self.api_key_file is not None:
             raise ValueError("give api_key or api_key_file, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Whoever stands between us and Temporal would read all histories and could speak in anybody's name."""
+        secret = self.api_key is not None or self.api_key_file is not None or self.tls_client_cert_file is not None
+        encrypted = self.tls if self.tls is not None else secret
+        if self.address and not (encrypted or self.insecure or is_loopback(self.address.rpartition(":")[0])):
+            expected = "expected TLS (temporal.tls, a certificate or an API key) to a Temporal that is not on this machine"
+            raise ValueError(f"{expected}, or temporal.insecure: true; got {self.address} without")
         return self
 
 
