@@ -55,6 +55,7 @@ from policy.preservation.pools import Pool, pool_of
 from policy.scan.repeats import RepeatAlarm
 from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError
+from policy.values.object_names import FENCE_NAMESPACE
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -408,7 +409,7 @@ class Settings(BaseSettings):
         default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
     )
     fence_namespace: str = Field(
-        default="default",
+        default=FENCE_NAMESPACE,
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         description="namespace in which fence configuration is read from ConfigMaps, by name",
     )
