@@ -89,7 +89,7 @@ async def test_the_proposals_own_file_with_the_demos_templates() -> None:
         "password": "configmap:nodewarden/fence-method-template-eaton-pdu#template.properties.password",
     }
     (cut,) = found["steps"]["isolation"]
-    assert cut["parameters"]["password"] == "secret:default/secret-fence-method-fc-off-n1#password"
+    assert cut["parameters"]["password"] == "secret:nodewarden/secret-fence-method-fc-off-n1#password"
     assert "pa=ss=" not in json.dumps(found)
 
 
