@@ -56,6 +56,7 @@ from policy.preservation.pools import Pool, pool_of
 from policy.scan.repeats import RepeatAlarm
 from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError
+from policy.values.object_names import FENCE_NAMESPACE
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -444,7 +445,7 @@ class Settings(BaseSettings):
         default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
     )
     fence_namespace: str = Field(
-        default="default",
+        default=FENCE_NAMESPACE,
         pattern=f"^{_NAME}$",
         description="namespace in which fence configuration is read from ConfigMaps, by name",
     )

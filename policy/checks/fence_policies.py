@@ -15,6 +15,7 @@ from typing import TypeVar
 from policy.objects.node_events import NodeEvent, lately
 from policy.objects.nodes import NodeView
 from policy.objects.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
+from policy.values.object_names import FENCE_NAMESPACE
 
 OFF = "off"
 
@@ -166,7 +167,7 @@ NO_POLICIES = FencePolicies()
 class PolicySource:
     """Where the fence policies of a cluster come from: ConfigMaps in that namespace, and what the worker's settings say."""
 
-    namespace: str = "default"
+    namespace: str = FENCE_NAMESPACE
     policies: FencePolicies = NO_POLICIES
 
 

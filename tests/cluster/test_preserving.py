@@ -393,10 +393,11 @@ async def test_where_fencing_is_switched_off_a_person_keeps_and_releases(world: 
 
 async def switch(world: Surroundings, fencing: str) -> None:
     """The off switch of the whole cluster."""
-    path, config = "/api/v1/namespaces/default/configmaps", a_cluster_config(fencing=fencing)
+    path, config = "/api/v1/namespaces/nodewarden/configmaps", a_cluster_config(fencing=fencing)
     if (await world.person.list(path))["items"]:
         await world.person.patch(f"{path}/fence-cluster-config", {"data": config["data"]})
     else:
+        await world.person.create("/api/v1/namespaces", {"metadata": {"name": "nodewarden"}})
         await world.person.create(path, config)
 
 

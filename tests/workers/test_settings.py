@@ -294,7 +294,7 @@ def test_an_alarm_about_repetitions_and_the_life_of_a_node_fence_can_be_set(clea
 
 
 def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load().policy_source() == PolicySource(namespace="default", policies=NO_POLICIES)
+    assert load().policy_source() == PolicySource(namespace="nodewarden", policies=NO_POLICIES)
     write(
         clean / "nodewarden.yaml",
         """

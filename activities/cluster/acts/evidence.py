@@ -26,7 +26,7 @@ from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import EVENTS, NODES
 from activities.cluster.live.keeping import Keeping
-from activities.cluster.live.plans import FENCE_NAMESPACE, plan_for
+from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.decoding import decode_node
 from activities.contracts.evidence import (
     BundleName,
@@ -43,6 +43,7 @@ from activities.licences import Licences
 from policy.episode.evidence import said_at, timeline, without_secrets
 from policy.episode.needs import Need
 from policy.fence.plan import PowerDevice
+from policy.values.object_names import FENCE_NAMESPACE
 
 READING_SHARE = 0.5
 """Of the patience with one bundle; the rest is for writing."""

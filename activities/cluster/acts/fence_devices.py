@@ -17,7 +17,7 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.plans import FENCE_NAMESPACE, configuration_for
+from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.livenode import GKE_INSTANCE_ANNOTATION
 from activities.cluster.objects.reading import Readers
@@ -39,6 +39,7 @@ from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToChe
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
+from policy.values.object_names import FENCE_NAMESPACE
 from policy.values.object_refs import ObjectRef
 
 PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})

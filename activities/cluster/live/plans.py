@@ -45,13 +45,11 @@ from policy.fence.templates import is_fencing_template, read_fencing_template
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
+from policy.values.object_names import FENCE_NAMESPACE
 from policy.values.object_refs import ObjectRef
 
 TAINT_HONOURED_SINCE = (1, 26)
 """Since then PodGC and attach-detach act on the out-of-service taint without a feature gate set by hand."""
-
-FENCE_NAMESPACE = "default"
-"""Where ConfigMaps with fence configuration are read, unless the worker's settings say otherwise."""
 
 TEMPLATE_GROUP = FENCING_TEMPLATES.api_version.partition("/")[0]
 HOW_TO = (

@@ -36,7 +36,7 @@ async def licensed(world: World) -> World:
 
 async def put(world: World, *maps: dict[str, Any]) -> None:
     for each in maps:
-        await world.others.create(CONFIG_MAPS.path(namespace="default"), each)
+        await world.others.create(CONFIG_MAPS.path(namespace="nodewarden"), each)
 
 
 async def look(world: World, **fields: Any) -> LookResult:
@@ -58,9 +58,9 @@ async def test_fencing_that_is_switched_off_stops_before_its_next_act(licensed: 
     result = await look(licensed, need=need)
     assert (result.verdict, result.reason) == (
         LookVerdict.VETOED,
-        "fencing is switched off: fencing=off in ConfigMap/default/fence-cluster-config",
+        "fencing is switched off: fencing=off in ConfigMap/nodewarden/fence-cluster-config",
     )
-    path = CONFIG_MAPS.path("fence-cluster-config", namespace="default")
+    path = CONFIG_MAPS.path("fence-cluster-config", namespace="nodewarden")
     await licensed.others.patch(path, {"data": a_cluster_config(fencing="on")["data"]})
     assert (await look(licensed, need=need)).verdict is LookVerdict.GO
 
