@@ -26,7 +26,7 @@ from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import EVENTS, NODES
 from activities.cluster.live.keeping import Keeping
-from activities.cluster.live.plans import FENCE_NAMESPACE, plan_for
+from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.decoding import decode_node
 from activities.contracts.evidence import (
     BundleName,
@@ -40,6 +40,7 @@ from activities.contracts.evidence import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.evidence import said_at, timeline, without_secrets
 from policy.episode.needs import Need
 from policy.fence.plan import PowerDevice
@@ -97,7 +98,7 @@ class ClusterEvidence(EvidenceCollection):
         licences: Licences,
         *,
         machines: ClusterConnection | None = None,
-        fence_namespace: str = FENCE_NAMESPACE,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         self._cluster = cluster
         self._licences = licences
@@ -105,7 +106,7 @@ class ClusterEvidence(EvidenceCollection):
         self._directory = directory
         self._keeping = Keeping(connection, machines=machines)
         self._connections = Connections(nodes=connection, machines=machines or connection)
-        self._fence_namespace = fence_namespace
+        self._source = source
 
     @activity.defn(name="evidence.collect")
     async def collect(self, request: CollectRequest) -> Collected:
@@ -196,7 +197,7 @@ class ClusterEvidence(EvidenceCollection):
         try:
             async with asyncio.timeout(seconds):
                 node = decode_node(orjson.dumps(found["node"]))
-                plan = await plan_for(self._connections, node, None, Need(), namespace=self._fence_namespace)
+                plan = await plan_for(self._connections, node, None, Need(), source=self._source)
         except TimeoutError:
             writing.miss("console", f"its fence configuration could not be read within {seconds:g} s")
             return ()

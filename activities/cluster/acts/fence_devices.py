@@ -17,7 +17,7 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.plans import FENCE_NAMESPACE, configuration_for
+from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.livenode import GKE_INSTANCE_ANNOTATION
 from activities.cluster.objects.reading import Readers
@@ -32,6 +32,7 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
@@ -62,7 +63,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         licences: Licences,
         *,
         machines: ClusterConnection | None = None,
-        fence_namespace: str = FENCE_NAMESPACE,
+        source: PolicySource = DEFAULT_SOURCE,
         looked_after: Callable[[], bool] = lambda: True,
         clock: Clock = utc_now,
     ) -> None:
@@ -70,7 +71,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         self._connection = connection
         self._licences = licences
         self._machines = machines
-        self._fence_namespace = fence_namespace
+        self._source = source
         self._looked_after = looked_after
         self._recorder = EventRecorder(connection, clock=clock)
 
@@ -119,7 +120,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
             return _without_devices(view, error.message)
 
     async def _resolved(self, connections: Readers, view: NodeView) -> NodeToCheck:
-        config = await configuration_for(connections, view, None, Need(), namespace=self._fence_namespace)
+        config = await configuration_for(connections, view, None, Need(), source=self._source)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
         plan = self._licences.sealed(self._cluster, compile_config(config))
