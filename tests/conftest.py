@@ -34,13 +34,16 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 CALM = (
     *_files("frozen", "scanner_life", "wrong_clocks", "worker_ends"),
     "tests/benchmarks/test_whole_benchmarks.py",
-    *_files("preservation_kills", "remediation", "changed_nodes", "management_cluster", "remediation_owners"),
+    *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
     *_files("deployment_version", "isolated", "fence_check"),
     "tests/security/",
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others
 to remediate. The longest come first."""
+
+APART = _files("frozen", "worker_ends", "api_restarts", "wrong_clocks")
+"""Long files of calm tests that share no system: each test goes by itself, so that the run ends with no process alone."""
 
 LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
 """The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, and a process has them all. So
@@ -107,7 +110,9 @@ class BySurroundings(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         lane = _lane(nodeid)
-        return lane if lane in {"patient", "prompt"} else nodeid.partition("::")[0]
+        if lane in {"patient", "prompt"}:
+            return lane
+        return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from activities.errors import ErrorType, failure
 from activities.power.driver import DeviceCredentials
 from policy.fence.credential_hosts import EVERYWHERE, HOSTS_ANNOTATION, annotated, hosts_of, hosts_written, not_for
-from policy.fence.plan import CredentialKind
+from policy.fence.plan import CredentialKind, problem_of_place
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
 
@@ -95,6 +95,8 @@ class WorkerCredentials:
             case CredentialKind.ENVIRONMENT:
                 return {name: self._variable(variable) for name, variable in reference.keys.items()}
             case CredentialKind.SECRET | CredentialKind.CONFIG_MAP:
+                if (problem := problem_of_place(reference.kind, reference.name)) is not None:
+                    raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
                 data = await self._objects.data(cluster, reference, admit)
                 if reference.properties:
                     data = _properties(data, reference)

@@ -8,6 +8,7 @@ from importlib import import_module
 from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials, DriverFactory, PowerDriver
 from activities.power.errors import PowerError, invalid
+from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.drivers.fence_agents import canonical
 from policy.fence.plan import PowerDevice
 
@@ -72,6 +73,9 @@ def driver_for(
     if endpoint != device.endpoint:
         message = f"{device.endpoint}: the device's parameters lead to {endpoint}, not to the pinned endpoint"
         raise PowerError(ErrorType.TARGET_CHANGED, message)
+    for name, value in credentials.values.items():
+        if (problem := problem_of_credential(device.driver, name, value)) is not None:
+            raise invalid(f"{endpoint}: credential {name!r}: {problem}")
     return factory.build(device.parameters, credentials)
 
 

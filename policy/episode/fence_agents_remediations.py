@@ -19,7 +19,7 @@ from policy.fence.drivers import canonical, parameters_of, unknown
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.limits import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
-from policy.fence.plan import CredentialKind, CredentialRef, FencingPlan, Freeing, PowerDevice
+from policy.fence.plan import CredentialKind, CredentialRef, FencingPlan, Freeing, PowerDevice, problem_of_place
 from policy.objects.remediations import NODE_NAME_ANNOTATION
 from policy.values.credential_names import names_a_credential
 from policy.values.durations import format_duration
@@ -247,11 +247,14 @@ class _Reader:
 
     def _credentials(self, namespace: str) -> tuple[CredentialRef, ...]:
         """The shared Secret first: of two that are given the node's own wins, parameter by parameter."""
-        names = [self._spec.text("sharedSecretName", "")]
+        names = {"sharedSecretName": self._spec.text("sharedSecretName", "")}
         secrets = self._spec.within_or_empty("nodeSecretNames")
         if secrets.has(self._node):
-            names.append(secrets.text(self._node))
-        return tuple(CredentialRef(kind=CredentialKind.SECRET, name=name, namespace=namespace) for name in names if name)
+            names[f"nodeSecretNames.{self._node}"] = secrets.text(self._node)
+        for field, name in names.items():
+            if name and (problem := problem_of_place(CredentialKind.SECRET, name)) is not None:
+                raise self._spec.refuse(field, problem)
+        return tuple(CredentialRef(kind=CredentialKind.SECRET, name=name, namespace=namespace) for name in names.values() if name)
 
 
 def _for_node(value: str, node: str) -> str:

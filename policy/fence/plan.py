@@ -12,6 +12,8 @@ from datetime import timedelta
 from enum import StrEnum
 
 from policy.fence.kdump import KdumpRule
+from policy.values.errors import shown
+from policy.values.object_names import is_object_name, is_relative_file, is_variable
 
 WITH_VOLUMES = frozenset({"ec2", "gce"})
 """The drivers that list and detach the volumes of a machine."""
@@ -33,6 +35,17 @@ class CredentialKind(StrEnum):
     CONFIG_MAP = "ConfigMap"
     FILE = "file"
     ENVIRONMENT = "env"
+
+
+def problem_of_place(kind: CredentialKind, place: str) -> str | None:
+    """Why a reference can't lead there, None where it can (S41). place: the object's name, the path, the variable."""
+    match kind:
+        case CredentialKind.FILE:
+            return None if is_relative_file(place) else "expected a path inside the worker's directory for credentials"
+        case CredentialKind.ENVIRONMENT:
+            return None if is_variable(place) else "expected the name of a variable"
+        case _:
+            return None if is_object_name(place) else f"expected the name of a {kind.value}, got {shown(place)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from policy.fence.drivers import DRIVER_PARAMETERS, canonical, parameters_of, unknown
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.limits import LONGEST_DELAY, LONGEST_OFF
-from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
 from policy.fence.variables import VariableError, fill_in, identifies, with_node_name
 from policy.objects.nodes import NodeView
 from policy.values.credential_names import names_a_credential
@@ -141,6 +141,13 @@ class DeviceReader:
         except VariableError as error:
             raise fields.refuse(field, str(error)) from error
 
+    def _place(self, fields: Fields, kind: CredentialKind, field: str, written: str) -> str:
+        """Where a credential is, held to what that may look like with the node's own words in it (S41)."""
+        place = self._rendered(fields, field, written)
+        if (problem := problem_of_place(kind, place)) is not None:
+            raise fields.refuse(field, problem)
+        return place
+
     def _refuse_a_neighbours_endpoint(
         self, fields: Fields, takes: DriverParameters, endpoint: str, shared: Mapping[str, str], by_node: Fields
     ) -> None:
@@ -172,10 +179,10 @@ class DeviceReader:
         if kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
             if not keys:
                 raise fields.refuse("keys", "expected a parameter and where its value is, such as password: bmc/password")
-            return CredentialRef(kind=kind, keys={key: self._rendered(fields, f"keys.{key}", at) for key, at in keys.items()})
+            return CredentialRef(kind=kind, keys={key: self._place(fields, kind, f"keys.{key}", at) for key, at in keys.items()})
         return CredentialRef(
             kind=kind,
-            name=self._rendered(fields, "name", fields.text("name")),
+            name=self._place(fields, kind, "name", fields.text("name")),
             namespace=self._namespace_of(fields),
             keys=keys,
         )
@@ -190,7 +197,7 @@ class DeviceReader:
             }
         return CredentialRef(
             kind=CredentialKind.SECRET,
-            name=self._rendered(reference, "name", reference.text("name")),
+            name=self._place(reference, CredentialKind.SECRET, "name", reference.text("name")),
             namespace=self._namespace_of(reference),
             keys=keys,
         )

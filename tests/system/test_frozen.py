@@ -63,7 +63,7 @@ async def test_a_worker_that_is_continued_takes_no_lease_of_a_node_that_is_back(
     assert result.outcome is Outcome.RECOVERED
     assert not await has_node_lease(system, before.node)
 
-    await other.kill()
+    await other.stop()
     status = await system.scanner()
     scans = status.scans if status is not None else 0
     frozen.thaw()

@@ -1,66 +1,38 @@
 """An operator that goes on running hands its nodes over: it creates a FenceAgentsRemediation, reads its conditions, deletes it.
 
 The operator is played by the test as medik8s' NodeHealthCheck controller acts: elected by its leader Lease, holding the node's
-lease under its own name, the object owned by its NodeHealthCheck and named as the node. Two nodes fall silent together: one whose
-outlet does as it is told, and one whose outlet ignores the off.
+lease under its own name, the object owned by its NodeHealthCheck and named as the node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
 import pytest
 
 from policy.checks.conflicts import LEADER_LEASES
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
+from policy.episode.messages import Outcome
 from policy.values.object_refs import Dialect
 from simulator.control import describe
 from simulator.objects import JsonObject, is_ready, micro_timestamp
-from simulator.platforms.contract import DeviceFault
 from simulator.resources import LEASES, NAMESPACES, SECRETS, Resource
 from tests.cluster.fencing_requests import NAMESPACE, conditions_of, remediation
 from tests.power.agents.scripted import needs
 from tests.system.harness import CHECK, CHECKS, System
-from tests.system.questions import CONSEQUENCES, acts, commands, opened_at, parked, standing
+from tests.system.questions import commands, opened_at, standing
 from tests.system.temporal_server import TemporalServer
-from tests.system.witness import NODE_LEASES, Before, judge, left_over
+from tests.system.witness import NODE_LEASES, judge, left_over
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120), needs("fence_apc_snmp", "snmpget")]
 
 REMEDIATIONS = Resource(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", plural="fenceagentsremediations"
 )
-TRIES = 1
 OPERATOR = f"NodeHealthCheck-{CHECK}"
 PROCESSING, ACTION, SUCCEEDED = "Processing", "FenceAgentActionSucceeded", "Succeeded"
 STARTED = {PROCESSING: "True", ACTION: "Unknown", SUCCEEDED: "Unknown"}
 FENCED = {PROCESSING: "True", ACTION: "True", SUCCEEDED: "Unknown"}
 FINISHED = {PROCESSING: "False", ACTION: "True", SUCCEEDED: "True"}
-FAILED = {PROCESSING: "False", ACTION: "False", SUCCEEDED: "False"}
-
-
-@dataclass(slots=True, kw_only=True)
-class Wish:
-    """One object of the operator's: what it has read in it, in order, and how the episode ended that served it."""
-
-    before: Before
-    read: list[dict[str, str]] = field(default_factory=list)
-    last: JsonObject = field(default_factory=dict)
-    parked: EpisodeStatus | None = None
-    result: EpisodeResult | None = None
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """The two of them, once both are over. untouched: what we did about the nodes before anybody asked."""
-
-    obeys: Wish
-    ignores: Wish
-    untouched: list[str]
-    acts_of_ignored: list[str]
 
 
 class Operator:
@@ -110,18 +82,20 @@ class Operator:
         wish["metadata"]["ownerReferences"] = [owner]
         await self._client.create(REMEDIATIONS.path(namespace=NAMESPACE), wish)
 
-    async def reads(self, wish: Wish, until: dict[str, str]) -> None:
-        """Look at the conditions again and again, as its reconciler does, until they are as wished."""
-        path = REMEDIATIONS.path(wish.before.node, namespace=NAMESPACE)
+    async def reads(self, node: str, until: dict[str, str]) -> tuple[list[dict[str, str]], JsonObject]:
+        """Look at the conditions again and again, as its reconciler does, until they are as wished. Answers what they were, in
+        their order, and the object as it is then."""
+        path, read, last = REMEDIATIONS.path(node, namespace=NAMESPACE), list[dict[str, str]](), JsonObject()
 
         async def as_wished() -> bool:
-            wish.last = await self._client.get(path)
-            found = conditions_of(wish.last)
-            if found and (not wish.read or wish.read[-1] != found):
-                wish.read.append(found)
+            last.update(await self._client.get(path))
+            found = conditions_of(last)
+            if found and (not read or read[-1] != found):
+                read.append(found)
             return found == until
 
-        await self._system.until(as_wished, f"the operator reads {until} of {wish.before.node}", seconds=60)
+        await self._system.until(as_wished, f"the operator reads {until} of {node}", seconds=60)
+        return read, last
 
     async def is_done_with(self, node: str) -> None:
         """The object goes, then the lease."""
@@ -135,103 +109,43 @@ class Operator:
         await self._client.create(LEASES.path(namespace=namespace), lease)
 
 
-@pytest.fixture(scope="module")
-async def served(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, platform="pdu", nodes=4) as system:
-        operator = Operator(system)
-        await asyncio.gather(operator.install(), system.start_worker())
-        await system.start_scanner(cap=2)
-        names = [system.node_of_pod("demo/database-0"), system.node_of_pod("demo/database-1")]
-        system.cluster.break_node(names[1], DeviceFault.IGNORES_OFF)
-        befores = [system.break_node(name, "kubelet-stops") for name in names]
-
-        async def seen_down() -> bool:
-            return not any([is_ready(await system.live_node(name)) for name in names])
-
-        await system.until(seen_down, "the API sees both down")
-        untouched = [f"{name}: {command.command}" for name in names for command in commands(system, name)]
-        untouched += [name for name in names if await opened_at(system, name) is not None]
-        # Whoever obeys is given the time of an operator, for this machine may be busy; the other one is waited for.
-        await asyncio.gather(
-            operator.ask_for(names[0], retrycount=5, timeout="60s"), operator.ask_for(names[1], retrycount=TRIES, timeout="5s")
-        )
-        obeys, ignores = await asyncio.gather(_obeys(system, operator, befores[0]), _ignores(system, operator, befores[1]))
-        yield Served(obeys=obeys, ignores=ignores, untouched=untouched, acts_of_ignored=await acts(system, names[1]))
-
-
-async def _obeys(system: System, operator: Operator, before: Before) -> Wish:
-    """The operator lets go as soon as the node is healthy again, whether or not we are through."""
-    wish = Wish(before=before)
-    await operator.reads(wish, FINISHED)
-
-    async def healthy() -> bool:
-        return is_ready(await system.live_node(before.node))
-
-    await system.until(healthy, f"{before.node} is Ready again", seconds=60)
-    await operator.is_done_with(before.node)
-    wish.result = await system.ended(before)
-    wish.problems = judge(system.cluster, system.witness, before, wish.result) + await left_over(system.cluster, before)
-    return wish
-
-
-async def _ignores(system: System, operator: Operator, before: Before) -> Wish:
-    """The operator hears that it failed, gives up, and will try something else: that ends what waits for a person."""
-    wish = Wish(before=before)
-    await operator.reads(wish, FAILED)
-    wish.parked = await parked(system, before.node)
-    await operator.is_done_with(before.node)
-    wish.result = await system.ended(before)
-    system.cluster.heal_node(before.node)  # what the operator tries next
-
-    async def nothing_is_left() -> bool:
-        wish.problems = await left_over(system.cluster, before)
-        return not wish.problems
-
-    await system.until(nothing_is_left, f"nothing of ours is left on {before.node}")
-    return wish
-
-
 def reasons(found: JsonObject) -> dict[str, str]:
     return {each["type"]: each["reason"] for each in found["status"]["conditions"]}
 
 
-async def test_its_node_is_fenced_in_its_name_and_it_reads_how_that_goes_in_its_own_words(served: Served) -> None:
-    """S1, S2, S13, S28, S35: its lease on the node is no veto; the conditions go through the operator's states, and the episode
-    that ends after the object is gone leaves nothing behind."""
-    wish = served.obeys
-    assert wish.result is not None
-    assert wish.result.outcome is Outcome.RECOVERED
-    assert wish.problems == []
-    assert wish.result.freed_pods >= 1
-    assert wish.read == [each for each in (STARTED, FENCED, FINISHED) if each in wish.read]
-    assert wish.read[-1] == FINISHED
-    assert reasons(wish.last) == {
-        PROCESSING: "RemediationFinishedSuccessfully",
-        ACTION: "FenceAgentSucceeded",
-        SUCCEEDED: "RemediationFinishedSuccessfully",
-    }
-    assert not wish.last["metadata"].get("finalizers"), "its deletion waits for nobody"
+async def test_its_node_is_fenced_in_its_name_and_it_reads_how_that_goes_in_its_own_words(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """S1, S2, S13, S28, S35: nothing is done before it asks, though its check calls the node unhealthy; its lease on the node is
+    no veto; the conditions go through the operator's states, and the episode that ends after the object is gone leaves nothing
+    behind. The operator lets go as soon as the node is healthy again, whether or not we are through."""
+    async with standing(temporal, free_namespaces, tmp_path_factory, platform="pdu", nodes=4) as system:
+        operator = Operator(system)
+        await asyncio.gather(operator.install(), system.start_worker())
+        await system.start_scanner()
+        node = system.node_of_pod("demo/database-0")
+        before = system.break_node(node, "kubelet-stops")
 
+        async def is_well() -> bool:
+            return is_ready(await system.live_node(node))
 
-async def test_tries_that_are_used_up_are_told_and_its_deletion_ends_what_waits_for_a_person(served: Served) -> None:
-    """S1, S3, S35: nothing is freed, and no person of ours is needed for what its operator has given up."""
-    wish = served.ignores
-    assert wish.parked is not None
-    assert "says on" in wish.parked.problem
-    assert wish.read[-1] == FAILED
-    assert reasons(wish.last)[SUCCEEDED] == "FenceAgentFailed"
-    assert wish.result is not None
-    assert wish.result.outcome is Outcome.RECOVERED
-    assert wish.result.message == "the need is gone"
-    assert wish.result.off_proof is None
-    assert wish.result.freed_pods == 0
-    assert wish.problems == []
-    assert CONSEQUENCES.isdisjoint(served.acts_of_ignored)
-    assert served.acts_of_ignored.count("power-management.power-off") == TRIES
+        async def is_down() -> bool:
+            return not await is_well()
 
-
-async def test_while_the_operator_is_at_work_its_checks_are_only_looked_at(served: Served) -> None:
-    """S17: nothing was done about either node before it asked, though its check calls them unhealthy."""
-    assert served.untouched == []
+        await system.until(is_down, "the API sees it down")
+        assert (commands(system, node), await opened_at(system, node)) == ([], None)
+        await operator.ask_for(node, retrycount=5, timeout="60s")  # an operator's patience, for this machine may be busy
+        read, last = await operator.reads(node, FINISHED)
+        await system.until(is_well, f"{node} is Ready again", seconds=60)
+        await operator.is_done_with(node)
+        result = await system.ended(before)
+        assert result.outcome is Outcome.RECOVERED
+        assert judge(system.cluster, system.witness, before, result) + await left_over(system.cluster, before) == []
+        assert result.freed_pods >= 1
+        assert read == [each for each in (STARTED, FENCED, FINISHED) if each in read]
+        assert reasons(last) == {
+            PROCESSING: "RemediationFinishedSuccessfully",
+            ACTION: "FenceAgentSucceeded",
+            SUCCEEDED: "RemediationFinishedSuccessfully",
+        }
+        assert not last["metadata"].get("finalizers"), "its deletion waits for nobody"

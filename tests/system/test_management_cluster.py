@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import pytest
 
@@ -19,7 +18,6 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests import report
 from tests.cluster.machines import CLUSTER_API, machine_of
-from tests.cluster.skipping import now
 from tests.system.canary import RUN
 from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.questions import standing
@@ -42,7 +40,6 @@ class World:
     """Both clusters, and somebody who may do anything in the management cluster."""
 
     system: System
-    management: ApiServer
     person: ApiClient
 
     async def check(self, name: str = "workers") -> CheckReport | None:
@@ -67,7 +64,7 @@ async def world(
             await system.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template())
             await system.start_worker()
             await system.start_scanner()
-            yield World(system=system, management=management, person=person)
+            yield World(system=system, person=person)
 
 
 async def furnish(person: ApiClient, system: System) -> None:
@@ -111,26 +108,3 @@ async def test_what_belongs_to_another_cluster_is_left_alone(world: World) -> No
     assert await CAPI.check_status(world.person, "green") == {}
     machine = await world.person.get(CAPI.path("machines", "green-node-2"))
     assert "HealthCheckSucceeded" not in CAPI.newer_conditions(machine["status"])
-
-
-async def test_while_the_management_cluster_is_lost_nothing_is_begun_and_afterwards_it_is(world: World) -> None:
-    """S18: nobody can know what the Machines and their check say meanwhile."""
-    system = world.system
-    await world.management.stop()
-
-    async def held() -> bool:
-        found = await world.check()
-        return found is not None and found.reason == Closed.STALE_MACHINES
-
-    await system.until(held, "the check is held", seconds=40)
-    before = system.break_node("node-1", "kernel-hangs")
-    sick_for = timedelta(seconds=6)
-    began = now()
-    await system.until(lambda: now() - began > sick_for, "the node has been sick for long")
-    scanner = await system.scanner()
-    assert scanner is not None
-    assert scanner.permits == ()
-    await world.management.start()
-    result = await system.ended(before)
-    assert result.outcome is Outcome.RECOVERED
-    assert await system.judge(before, result) == []

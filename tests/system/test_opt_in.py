@@ -1,7 +1,7 @@
-"""nodewarden acts where it is asked to: without a health check nothing is ever written, and a bad check stops only itself.
+"""nodewarden acts where it is asked to, and on what it sees: without a health check nothing is ever written.
 
-The tests of this module are one cluster's story and run in their order: no policy, a policy, two policies of which one breaks,
-none again.
+The tests of this module are one cluster's story and run in their order: no policy, a policy, two of them while the API server is
+away, none again.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from datetime import timedelta
 
 import pytest
 
+from policy.checks.verdicts import Health
 from policy.episode.messages import Outcome
 from policy.episode.permits import Permit
 from policy.scan.admission import AdmissionRefusal
 from simulator.client import ApiError
-from simulator.objects import JsonObject
+from simulator.objects import JsonObject, is_ready
 from simulator.resources import LEASES
+from starter import wording
 from tests import report
-from tests.system.harness import CHECK, CHECKS, TEMPLATE, System
+from tests.system.harness import CHECK, CHECKS, System
 from tests.system.nursery import Nursery
 from tests.system.questions import (
-    check_status,
     commands,
-    condition,
-    events_about,
     is_open,
     opened_at,
     our_writes,
@@ -35,7 +34,9 @@ from tests.system.temporal_server import TemporalServer
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
-OTHER_CHECK, ABSENT = "others", "absent"
+OTHER_CHECK, SICK = "others", "node-4"
+SLOW = timedelta(seconds=7)
+"""Longer than a view may be broken before it counts as stale, so that a timeout expires while it is."""
 SCANS = 3
 WRITTEN_IN_A_FENCING = {
     "patch nodes",
@@ -128,62 +129,54 @@ async def test_a_policy_that_appears_is_acted_upon_and_takes_the_lease(system: S
     report.say(TITLE, f"{len(our_writes(system))} once there was one and a node was fenced")
 
 
-async def test_a_missing_template_is_said_and_stops_only_its_own_check(system: System) -> None:
-    """S10: no template, no guess. The check's Event and the scanner's status name what is missing."""
-    reference = {**system.health_check()["spec"]["remediationTemplate"], "name": ABSENT}
-    check = _covering(system, OTHER_CHECK, ["node-4", "node-5"], remediationTemplate=reference)
+async def test_while_the_api_is_away_nothing_is_opened_and_afterwards_only_what_is_really_sick(system: System) -> None:
+    """S18: a timeout expires while we see nothing: said and not acted upon. Then all nodes look dead, for none could report."""
+    api = simulated_api(system)
+    conditions = [
+        {"type": "Ready", "status": status, "duration": f"{SLOW.total_seconds():.0f}s"} for status in ("False", "Unknown")
+    ]
+    check = _covering(system, OTHER_CHECK, [SICK, "node-5"], unhealthyConditions=conditions)
     await system.client.create(CHECKS.path(), check)
-    system.cluster.break_node("node-4", "kubelet-stops")
+    await system.until(lambda: all(is_ready(node) for node in system.cluster.view.nodes), "all nodes are Ready")
+    scanner = await system.scanner()
+    assert scanner is not None
+    opened = scanner.opened
+    before = system.break_node(SICK, "kubelet-stops")
 
-    async def said() -> bool:
+    async def its_time_runs() -> bool:
+        now = await system.scanner()
+        rows = now.report.rows if now is not None and now.report is not None else ()
+        return any(row.node == SICK and row.health is Health.SOON for row in rows)
+
+    await system.until(its_time_runs, "the timeout of the node runs")
+    await api.stop()
+    try:
+
+        async def refused_as_stale() -> bool:
+            now = await system.scanner()
+            return now is not None and any(
+                each.node == SICK
+                and each.reason == AdmissionRefusal.STALE_VIEW
+                and "the view of the cluster is stale" in each.message
+                for each in now.refused
+            )
+
+        await system.until(refused_as_stale, "it is unhealthy by now, and refused because the view is stale", seconds=30)
         scanner = await system.scanner()
-        refused = scanner.refused if scanner is not None else ()
-        return any(
-            each.node == "node-4" and each.reason == AdmissionRefusal.HELD_OFF and ABSENT in each.message for each in refused
-        )
-
-    await system.until(said, "the scanner says which template is missing")
-
-    async def event_told() -> bool:
-        return any(
-            f"FencingTemplate/{system.cluster.bmc_secret[0]}/{ABSENT}, which does not exist" in event["message"]
-            for event in await events_about(system, CHECKS.kind, OTHER_CHECK)
-            if event["type"] == "Warning"
-        )
-
-    await system.until(event_told, "an Event on the check says it")
-    assert commands(system, "node-4") == []
-    live = await system.live_node("node-4")
-    assert not live["spec"].get("unschedulable")
-    system.cluster.heal_node("node-4")
-
-
-async def test_a_policy_made_invalid_says_so_and_the_others_go_on(system: System) -> None:
-    """A check that becomes bad opens nothing, never falls back to defaults, and is nobody else's trouble."""
-    good = {**system.health_check()["spec"]["remediationTemplate"], "name": TEMPLATE}
-    await system.client.patch(
-        CHECKS.path(OTHER_CHECK), {"spec": {"remediationTemplate": good, "selector": {"matchExpressions": []}}}
-    )
-
-    async def disabled() -> bool:
-        status = await check_status(system, OTHER_CHECK)
-        return status.get("phase") == "Disabled" and condition(status, "Disabled").get("status") == "True"
-
-    await system.until(disabled, "the check's status says that it can't be used")
-    status = await check_status(system, OTHER_CHECK)
-    assert "spec.selector" in status["reason"]
-    assert "an empty selector would take every node" in status["reason"]
-    told = [event for event in await events_about(system, CHECKS.kind, OTHER_CHECK) if event["reason"] == "Disabled"]
-    assert [(event["type"], event.get("count", 1)) for event in told] == [("Warning", 1)]
-    assert "an empty selector would take every node" in told[0]["message"]
-
-    system.cluster.break_node("node-5", "kubelet-stops")
-    before = system.break_node("node-2", "kubelet-stops")
+        assert scanner is not None
+        assert scanner.report is not None
+        assert scanner.report.view.stale != ""
+        assert wording.view(scanner).startswith("view not live: ")
+        assert scanner.opened == opened
+        assert await opened_at(system, SICK) is None
+    finally:
+        await api.start()
     result = await system.ended(before)
     assert result.outcome is Outcome.RECOVERED
-    assert (await check_status(system, CHECK))["phase"] != "Disabled"
-    assert await opened_at(system, "node-5") is None
-    assert commands(system, "node-5") == []
+    await system.until(lambda: all(is_ready(node) for node in system.cluster.view.nodes), "all nodes are Ready")
+    scanner = await system.scanner()
+    assert scanner is not None
+    assert scanner.opened == opened + 1
 
 
 async def test_when_the_policy_is_gone_no_episode_is_opened_and_nothing_is_written(system: System) -> None:

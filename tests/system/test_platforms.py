@@ -2,7 +2,7 @@
 
 All systems play at once, each with a worker of its own, for they mostly wait. In each, three nodes fall silent together: one
 whose device does as it is told, one whose device ignores the off, one whose device loses its answers. When the worker has spoken
-to the first, a fourth falls silent whose credentials are no longer good. IPMI by our own driver has the rest of this folder.
+to the first, a fourth falls silent whose credentials are no longer good.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ AGENT_PLAN = {"actDeadline": "12s", "offTimeout": "2s"}
 """Each question and each command is a run of a program or two."""
 
 STANDS = {
+    "ipmi": Stand(platform="ipmi", endpoint="ipmi://", refused="refused the user, the password", loses_answers=False),
     "redfish": Stand(platform="redfish", endpoint="redfish://", refused="refused the user"),
     "ec2": Stand(platform="aws", endpoint="ec2://us-east-1/i-", refused="SignatureDoesNotMatch"),
     "gce": Stand(platform="gce", endpoint="gce://nodewarden-simulation/us-central1-", refused="refused the credentials"),

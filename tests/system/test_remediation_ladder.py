@@ -19,7 +19,6 @@ from simulator.remediators.self_node import Agent, SelfNodeRemediations
 from tests.system.harness import CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_remediation import QUICK
-from tests.system.witness import Before
 from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -75,32 +74,3 @@ async def test_self_node_remediation_then_fencing_then_another_machine(
         memory = read_memory(there["metadata"]["annotations"][LAST_REMEDIATION_ANNOTATION])
         assert (memory.of, memory.failed) == (machine, ("external", "fence"))
         await system.until(lambda: not list(operator.objects), "the object is taken back", seconds=30)
-
-
-async def test_a_node_that_is_ready_and_ill_is_rebooted_and_nothing_of_it_is_freed(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """A detector's condition on a Ready node; off and on by its BMC, each proven, and its pods are where they were (S1)."""
-    async with System(
-        tmp_path_factory.mktemp("reboot"), temporal=temporal, namespace=free_namespaces.pop(), nodes=3, zones=1
-    ) as system:
-        node = "node-2"
-        await system.client.create(
-            TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template({"waitBeforePower": "0s"})
-        )
-        ill = [{"type": "KernelDeadlock", "status": "True", "duration": "1s"}]
-        check = system.health_check({"unhealthyConditions": ill})
-        check["metadata"]["annotations"] = {ESCALATION_ANNOTATION: "reboot=2m"}
-        await system.client.create(CHECKS.path(), check)
-        await system.start_worker()
-        await system.warden.start_scanner(system.cluster_name)
-        boot = (await system.live_node(node))["status"]["nodeInfo"]["bootID"]
-        before = Before.of(system.cluster, node)
-        system.cluster.break_node(node, "condition:KernelDeadlock=True")
-        result = await system.ended(before)
-        assert result.outcome is Outcome.RECOVERED, result.message
-        assert result.freed_pods == 0
-        assert (await system.live_node(node))["status"]["nodeInfo"]["bootID"] != boot
-        acts = [(entry.act, entry.outcome) for entry in result.record]
-        assert ("off-proven", "ok") in acts or any(act.startswith("off") for act, _ in acts)
-        assert not any(act in {"delete-workload", "taint-out-of-service"} for act, _ in acts)

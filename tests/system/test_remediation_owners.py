@@ -1,13 +1,11 @@
 """Cluster API: whoever owns a Machine remediates it. We say by conditions that it is its turn, and see it through.
 
-A worker's MachineSet, and a KubeadmControlPlane with three, two and one member, whose rules are its own: the last one stays.
+A worker's MachineSet, and a KubeadmControlPlane whose rules are its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -16,6 +14,7 @@ from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject
 from tests.system.harness import System
+from tests.system.questions import standing
 from tests.system.temporal_server import TemporalServer
 from workflows.kit.ids import episode_id
 
@@ -39,28 +38,6 @@ WORKERS = check("workers", {"matchExpressions": [{"key": "cluster.x-k8s.io/contr
 CONTROL_PLANE = check("control-plane", {"matchExpressions": [{"key": "cluster.x-k8s.io/control-plane", "operator": "Exists"}]})
 
 
-@asynccontextmanager
-async def watched(
-    temporal: TemporalServer, free_namespaces: list[str], factory: pytest.TempPathFactory, *, members: int, workers: int
-) -> AsyncIterator[System]:
-    options = MachineOptions(system="cluster-api", settings=QUICK, control_plane=True, max_in_flight=1)
-    async with System(
-        factory.mktemp("owners"),
-        temporal=temporal,
-        namespace=free_namespaces.pop(),
-        nodes=workers,
-        zones=1,
-        workers_as=options,
-        demo_workloads=False,
-        shape={"control_planes": members, "mirror_pods": True},
-    ) as system:
-        await system.start_worker()
-        for each in (WORKERS, CONTROL_PLANE):
-            await system.client.create(CHECKS, each)
-        await system.warden.start_scanner(system.cluster_name)
-        yield system
-
-
 async def replaced(system: System, node: str) -> tuple[str, EpisodeResult]:
     """Break a node, and see its episode to its end."""
     machine = system.cluster.machines.of_node(node)
@@ -76,11 +53,18 @@ async def replaced(system: System, node: str) -> tuple[str, EpisodeResult]:
     return machine, result
 
 
-async def test_three_members_and_a_worker(
+async def test_a_worker_and_one_of_two_members(
     temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Seed 003; S15. Their owners delete them, and nobody else."""
-    async with watched(temporal, free_namespaces, tmp_path_factory, members=3, workers=2) as system:
+    """Seed 003; S15. Their owners delete them, and nobody else; two members are the smallest control plane where one may go."""
+    options = MachineOptions(system="cluster-api", settings=QUICK, control_plane=True, max_in_flight=1)
+    shape = {"control_planes": 2, "mirror_pods": True}
+    small = {"nodes": 2, "zones": 1, "workers_as": options, "demo_workloads": False, "shape": shape}
+    async with standing(temporal, free_namespaces, tmp_path_factory, **small) as system:
+        await system.start_worker()
+        for each in (WORKERS, CONTROL_PLANE):
+            await system.client.create(CHECKS, each)
+        await system.warden.start_scanner(system.cluster_name)
         fleet = system.cluster.machines
         for node in ("node-2", "control-plane-2"):
             machine, result = await replaced(system, node)
@@ -90,34 +74,4 @@ async def test_three_members_and_a_worker(
             assert deletions
             assert all(each.by_controllers for each in deletions), "its owner has deleted it, not we"
         assert fleet.control_plane.is_whole
-        assert len(fleet.names) == 5
-
-
-async def test_one_of_two_members_is_replaced(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """S15: the smallest control plane that can be remediated."""
-    async with watched(temporal, free_namespaces, tmp_path_factory, members=2, workers=1) as system:
-        machine, result = await replaced(system, "control-plane-2")
-        assert result.outcome is Outcome.REPLACED, result.message
-        assert machine not in system.cluster.machines.names
-
-
-async def test_the_only_member_is_left_alone_and_it_is_told_why(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """S15: also with a second Machine-less look: nothing is asked of its owner, and nothing is deleted."""
-    async with watched(temporal, free_namespaces, tmp_path_factory, members=1, workers=1) as system:
-        fleet = system.cluster.machines
-        machine = fleet.of_node("control-plane-1")
-        system.break_node("control-plane-1", "kernel-hangs")
-
-        async def refused() -> bool:
-            found = await system.scanner()
-            refusals = found.refused if found is not None else ()
-            return any("only control-plane member" in each.message for each in refusals)
-
-        await system.until(refused, "it is told that it is the only one", seconds=30)
-        assert fleet.deletions() == []
-        conditions = ((fleet.machine(machine) or {}).get("status") or {}).get("conditions") or ()
-        assert "OwnerRemediated" not in {each["type"] for each in conditions}
+        assert len(fleet.names) == 4

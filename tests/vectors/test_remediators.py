@@ -29,7 +29,6 @@ from simulator.remediators.self_node import Agent, SelfNodeRemediations
 from simulator.resources import LEASES, NODES
 from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, take_lease, told
 from tests.simulator.remediators.test_hosts import ask_for, until_hosted
-from tests.simulator.remediators.test_machine_deletion import machine_by_hand
 from tests.vectors.objects import Json
 from workers.credentials import Admission, WorkerCredentials
 
@@ -202,6 +201,15 @@ async def test_an_object_about_no_node_does_nothing() -> None:
 # machine-deletion-remediation
 
 
+async def machine_by_hand(cluster: SimulatedCluster, name: str, *, provider_id: str) -> JsonObject:
+    """A Machine whose instance nobody has made."""
+    system = cluster.machines.system
+    metadata: JsonObject = {"name": name, "namespace": system.namespace}
+    spec = {"providerID": provider_id} if provider_id else {}
+    body = {"apiVersion": system.machines.api_version, "kind": "Machine", "metadata": metadata, "spec": spec}
+    return await cluster.client.create(system.machines.path(namespace=system.namespace), body)
+
+
 @pytest.mark.parametrize("name", ["mdr-baremetal", "mdr-no-provider"])
 async def test_whether_a_node_of_that_name_will_come_back(name: str) -> None:
     facts, expect = given(name)
@@ -211,7 +219,7 @@ async def test_whether_a_node_of_that_name_will_come_back(name: str) -> None:
         cluster.machines.instances.refuses = True
         operator = cluster.remediator(MachineDeletionRemediations)
         asker = Asker(cluster, MachineDeletionRemediations.remediations, namespace=cluster.machines.system.namespace)
-        machine = await machine_by_hand(cluster, "by-hand", provider_id=facts["provider_id"] or "", owner=None)
+        machine = await machine_by_hand(cluster, "by-hand", provider_id=facts["provider_id"] or "")
         await asker.ask("by-hand", owner=machine)
 
         def says() -> bool:

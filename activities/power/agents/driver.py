@@ -10,7 +10,6 @@ lists, or that it has lately called on (S3).
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,8 @@ from activities.power.processes.child_process import Ended
 from policy.episode.messages import Reading
 from policy.fence.drivers import fence_agents
 from policy.fence.drivers.agent_metadata import AcceptedParameters, AgentMetadata, fitted
-from policy.fence.drivers.agent_parameters import FILES, canonical_name, refusal
+from policy.fence.drivers.agent_parameters import canonical_name, refusal
+from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.power import PowerCapability, PowerState
 
 SIGHTING_LASTS = 600.0
@@ -60,7 +60,7 @@ class FenceAgentFactory:
         secrets: dict[str, str] = {}
         for key, value in credentials.values.items():
             name = canonical_name(key)
-            problem = refusal(name) or _problem_of_secret(name, value)
+            problem = refusal(name) or _problem_of_secret(self.agent, name, value)
             if problem is not None:
                 raise invalid(f"{endpoint}: credential {key!r}: {problem}")
             if name in named or secrets.get(name, value) != value:
@@ -296,13 +296,11 @@ def timing(metadata: AgentMetadata, given: Mapping[str, str], action: str, secon
     return {name: str(value) for name, value in chosen.items() if metadata.has(name)}
 
 
-def _problem_of_secret(name: str, value: str) -> str | None:
+def _problem_of_secret(agent: str, name: str, value: str) -> str | None:
     """Credentials stand in no plan and are pinned by nothing, so they may not choose the device (S9)."""
     if fence_agents.chooses_a_device(name):
         return "would choose the device: expected it among the parameters"
-    if name not in FILES and re.search(r"[\x00-\x1f\x7f]", value):
-        return "expected a single line without control characters"
-    return None
+    return problem_of_credential(agent, name, value)
 
 
 def _names(parameters: Mapping[str, str]) -> set[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from activities.power.agents.metadata import ENVIRONMENT
 from activities.power.errors import invalid
 from policy.fence.drivers.agent_metadata import AgentMetadata
-from policy.fence.drivers.agent_parameters import FILES
+from policy.fence.drivers.agent_values import FILES
 
 # What the SNMP tools call what agents would write into their arguments.
 _SNMP_WORDS = {

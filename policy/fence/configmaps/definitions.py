@@ -19,6 +19,7 @@ from policy.fence.own import OWN_METHODS
 from policy.fence.variables import VariableError, fill_in
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
+from policy.values.object_names import is_object_name
 
 METHOD_PREFIX = "fence-method-"
 METHOD_KEY = "method.properties"
@@ -27,7 +28,6 @@ TEMPLATE_PREFIXES = ("fence-method-template-", "fence-template-")
 SECRET_PREFIX = "secret-fence-method-"  # noqa: S105 - how such objects are called
 
 _METHOD_NAME = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 CONTROL = frozenset(
     {"template", "agent_name", "action", "delay", "timeout", "tries", "level", "site", "node_name", "name", "script_path"}
@@ -99,7 +99,7 @@ class Definitions:
     def _own_lines(self, name: str) -> tuple[dict[str, Line], tuple[str, str]] | None:
         key = f"{METHOD_PREFIX}{name}"
         inline = self._winner if self._winner is not None and key in self._winner.data else None
-        apart = self._shelf.config_map(f"{key}-{self._node.name}") if _OBJECT_NAME.fullmatch(f"{key}-{self._node.name}") else None
+        apart = self._shelf.config_map(f"{key}-{self._node.name}") if is_object_name(f"{key}-{self._node.name}") else None
         if inline is not None and apart is not None:
             raise PolicyError(inline.subject, f"data[{key}]", f"is defined here and in {apart.subject}: expected one of them")
         if inline is not None:
@@ -166,7 +166,7 @@ def require_node(line: Line, node: NodeView) -> None:
 
 def _template_names(line: Line) -> list[str]:
     """The name as written; what carries no prefix may be short for either."""
-    if _OBJECT_NAME.fullmatch(line.value) is None:
+    if not is_object_name(line.value):
         raise line.refuse("expected the name of a ConfigMap")
     if line.value.startswith(TEMPLATE_PREFIXES):
         return [line.value]

@@ -16,8 +16,9 @@ from policy.fence.configmaps.definitions import SECRET_PREFIX, Definition
 from policy.fence.configmaps.lines import Line, merged, under_one_name
 from policy.fence.configmaps.shelf import Forbidden, Shelf
 from policy.fence.drivers.contract import DriverParameters, ParameterError
+from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.findings import Findings
-from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
 from policy.fence.variables import VariableError, fill_in, identifies
 from policy.objects.nodes import NodeView
 from policy.values.credential_names import names_a_credential
@@ -101,10 +102,9 @@ class DeviceLines:
             if (problem := not_for_configuration(driver, name)) is not None:
                 raise line.refuse(problem)
             if name in takes.secret or (takes.any_name and name not in takes.names and names_a_credential(name)):
-                if line.value:
-                    found.secret[name] = line
-                    continue
-                raise line.refuse("expected a value, got nothing")
+                self._refuse_credential(driver, name, line)
+                found.secret[name] = line
+                continue
             if name not in takes.names and not takes.any_name:
                 if name.replace("-", "_") in OPTIONS_OF_AGENTS and driver in NATIVE.values():
                     self._findings.warn(line.subject, line.field, f"is not used: {driver} has time limits of its own")
@@ -113,6 +113,7 @@ class DeviceLines:
             if line.value.startswith(tuple(REFERENCES)):
                 if not takes.any_name or name in takes.identifying:
                     raise line.refuse("is no secret: expected the value itself, since it belongs to what is pinned")
+                self._refuse_credential(driver, name, line)
                 found.secret[name] = line
                 continue
             value = self._filled_in(line)
@@ -120,6 +121,19 @@ class DeviceLines:
             found.written[line.written] = value
             found.identified |= name in takes.identifying and (line.specific or identifies(line.value))
         return found
+
+    def _refuse_credential(self, driver: str, name: str, line: Line) -> None:
+        """One that is written here is read again by the worker, and one that is elsewhere only there (S41)."""
+        if not line.value:
+            raise line.refuse("expected a value, got nothing")
+        prefix = next((each for each in REFERENCES if line.value.startswith(each)), None)
+        problem = (
+            problem_of_credential(driver, name, line.value)
+            if prefix is None
+            else problem_of_place(REFERENCES[prefix], line.value.removeprefix(prefix))
+        )
+        if problem is not None:
+            raise line.refuse(problem)
 
     def _filled_in(self, line: Line) -> str:
         try:

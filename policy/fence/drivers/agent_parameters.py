@@ -1,7 +1,7 @@
 """The names of fence agents' parameters: their one spelling, and those that are not for a configuration to set.
 
 An agent takes `-` for `_` and old names for new ones. What would make it do something else than switch one device and say what it
-did is refused here, before a worker starts anything.
+did is refused here, before a worker starts anything. What a value may look like is `agent_values.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from policy.fence.drivers.agent_values import FILES, problem_of
 from policy.fence.drivers.contract import ParameterError
+from policy.values.credential_names import names_a_credential
+from policy.values.errors import shown
 
 _RENAMED: Mapping[str, str] = {
     "cmd_prompt": "command_prompt",
@@ -43,10 +46,6 @@ _RUNS_OR_WRITES = frozenset(
     }
 )
 
-FILES = frozenset({"cacert", "identity_file", "kubeconfig", "serviceaccount", "tlscacert", "tlscert", "tlskey", "token_file"})
-"""Parameters that an agent reads from a file: here the content itself is the credential, and never a path on some worker."""
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _USER_INFO = re.compile(r"://[^/]*@")
 
 
@@ -66,10 +65,11 @@ def canonical_parameters(agent: str, parameters: Mapping[str, str]) -> dict[str,
             raise ParameterError(key, problem)
         if name in FILES:
             raise ParameterError(key, "expected its content as a credential, not a path on some worker")
-        if _CONTROL.search(value) is not None:
-            raise ParameterError(key, f"expected a single line without control characters, got {value!r}")
         if _USER_INFO.search(value) is not None:
             raise ParameterError(key, "has a user before the host: expected credentials in a Secret")
+        problem = problem_of(agent, name, value)
+        if problem is not None:
+            raise ParameterError(key, problem if names_a_credential(name) else f"{problem}, got {shown(value)}")
         if name in given and given[name] != value:
             raise ParameterError(key, f"{name} is given twice to {agent}, under different names and with different values")
         given[name] = value

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_ZONE = re.compile(r"[^%]*(%[A-Za-z0-9._-]{1,32})?")
+"""What stands behind the % of an IPv6 address is anything at all for Python, and the name of an interface here (S41)."""
 _PORT = re.compile(r"[0-9]{1,5}")
 _SECURE = re.compile(r"https://(?P<host>[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#@]*)?")
 
@@ -52,6 +54,8 @@ def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
     if not value:
         raise ParameterError(name, f"expected the address or name of the {what}, got nothing")
     try:
+        if _ZONE.fullmatch(value) is None:
+            raise ValueError(name)
         return str(ipaddress.ip_address(value))
     except ValueError:
         if HOST.fullmatch(value) is None:

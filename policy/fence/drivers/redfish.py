@@ -21,6 +21,7 @@ SYSTEMS = "/redfish/v1/Systems"
 _SEGMENT = r"[A-Za-z0-9_~:@+-][A-Za-z0-9._~:@+-]*"
 _ID = re.compile(_SEGMENT)
 _PATH = re.compile(rf"/redfish/v1(/{_SEGMENT})+")
+_FILE = re.compile(r"/[A-Za-z0-9_.:@+=~ /-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
         check_system=answer_of(parameters, "check-system", default="true"),
     )
     if address.ca_file is not None:
-        if not address.ca_file.startswith("/"):
+        if _FILE.fullmatch(address.ca_file) is None or ".." in address.ca_file.split("/"):
             raise ParameterError("ca-file", f"expected the absolute path of a file on the power worker, got {address.ca_file!r}")
         if scheme == "http" or not address.verify:
             raise ParameterError(

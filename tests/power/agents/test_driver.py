@@ -315,7 +315,7 @@ async def test_parameters_are_held_against_the_agents_own_description() -> None:
     with pytest.raises(PowerError, match="'privlvl': expected one of callback, user, operator, administrator, got 'king'"):
         await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "privlvl": "king"}).read(within(5))
     with pytest.raises(PowerError, match="'cipher': expected letters"):
-        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "cipher": "3 -v"}).read(within(5))
+        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "cipher": "3,v"}).read(within(5))
     with pytest.raises(PowerError, match="expected the driver ipmi instead") as caught:
         await agent_driver("fence_ipmilan", {"ip": "127.0.0.1"}, hexadecimal_kg="c0ffee").read(within(5))
     assert "c0ffee" not in str(caught.value)

@@ -18,7 +18,6 @@ NAMESPACES = "/api/v1/namespaces"
 CONFIG_MAPS = f"{NAMESPACES}/default/configmaps"
 PODS = f"{NAMESPACES}/default/pods"
 EVENTS = f"{NAMESPACES}/default/events"
-SECRETS = f"{NAMESPACES}/default/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"
@@ -28,7 +27,6 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

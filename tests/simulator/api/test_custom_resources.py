@@ -79,39 +79,6 @@ async def test_a_definition_can_change_its_schema_but_not_its_names(client: Clie
     assert (await client.patch(path, {"spec": {"scope": "Cluster"}})).status == 422
 
 
-async def test_a_second_version_shows_the_same_objects(client: Client) -> None:
-    two: dict[str, Any] = copy.deepcopy(definition())
-    old = {**two["spec"]["versions"][0], "name": "v1beta1", "storage": False}
-    two["spec"]["versions"].append(old)
-    await client.made(DEFINITIONS, two)
-    await client.made(GADGETS, gadget("g"))
-    older = GADGETS.replace("/v1/", "/v1beta1/")
-    assert (await client.get(f"{older}/g")).document["apiVersion"] == "example.org/v1beta1"
-    assert (await client.patch(f"{older}/g", {"spec": {"size": 8}})).document["apiVersion"] == "example.org/v1beta1"
-    assert (await client.get(GADGETS)).document["items"][0]["apiVersion"] == "example.org/v1"
-    async with client.watch(older) as events:
-        assert (await events.next())["object"]["apiVersion"] == "example.org/v1beta1"
-
-
-@pytest.mark.parametrize(
-    "break_it",
-    [
-        lambda spec: spec.pop("group"),
-        lambda spec: spec["names"].update(plural="others"),
-        lambda spec: spec["versions"][0].update(storage=False),
-        lambda spec: spec["versions"][0].pop("schema"),
-        lambda spec: spec["versions"][0]["schema"]["openAPIV3Schema"].update(type="string"),
-        lambda spec: spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].pop("type"),
-        lambda spec: spec.update(scope="Universe"),
-    ],
-)
-async def test_a_definition_that_is_not_structural_is_refused(client: Client, break_it: Any) -> None:
-    broken: dict[str, Any] = copy.deepcopy(definition())
-    break_it(broken["spec"])
-    answer = await client.post(DEFINITIONS, broken)
-    assert (answer.status, answer.reason) == (422, "Invalid")
-
-
 # The schema functions themselves -------------------------------------------------------------------------------------
 
 

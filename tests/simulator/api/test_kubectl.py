@@ -92,17 +92,6 @@ async def test_nodes_are_labelled_tainted_cordoned_and_described(kubectl: Kubect
     assert "NotFound" in await kubectl("get", "node", "n1", expect=1)
 
 
-async def test_drain_evicts_and_waits_for_the_pod_to_go(api: ApiServer, kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=[node("n1"), pod("p1", "n1")])
-    draining = asyncio.create_task(kubectl("drain", "n1", "--force", "--timeout=20s"))
-    pods = api.catalogue.named("pods")
-    async with asyncio.timeout(15):
-        while "deletionTimestamp" not in api.registry.get(pods, "default", "p1").document["metadata"]:
-            await asyncio.sleep(0.02)
-    await kubectl("delete", "pod", "p1", "--force", "--grace-period=0")
-    assert "node/n1 drained" in await draining
-
-
 async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kubectl: Kubectl) -> None:
     assert "poddisruptionbudgets" in await kubectl("api-resources")
     assert "Server Version: v1.36" in await kubectl("version")

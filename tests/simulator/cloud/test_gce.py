@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from simulator.bmc.machine import Machine
 from simulator.cloud.gce import GceEndpoint
 from simulator.cloud.gce_state import Instance
 
@@ -51,20 +50,6 @@ async def test_an_instance_follows_a_machine_that_lost_its_power_by_itself(
     assert await status(http) == "TERMINATED"
     await instance.machine.set_power("on")
     assert await status(http) == "RUNNING"
-
-
-async def test_an_instance_that_loses_answers_carries_commands_out_once(cloud: GceEndpoint, http: aiohttp.ClientSession) -> None:
-    machine = Machine("node-1")
-    instance = cloud.add_instance("p", "z", "node-1", machine)
-    machine.set_faults(lose_answers=True)
-    stop = asyncio.create_task(command(http, "stop"))
-    await until(instance, "TERMINATED")
-    assert await status(http) == "TERMINATED"
-    assert not stop.done()
-    machine.set_faults()
-    with pytest.raises(aiohttp.ClientError):
-        await stop
-    assert [entry.command for entry in machine.log] == ["off"]
 
 
 async def test_a_request_id_is_carried_out_once(cloud: GceEndpoint, http: aiohttp.ClientSession) -> None:

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from simulator.api.control.faults import Accident, Fault
 from simulator.objects import is_ready
 from tests.simulator.cluster.conftest import FAST, Observer
 
@@ -40,13 +39,3 @@ async def test_an_api_server_that_was_away_for_longer_than_the_grace_makes_no_no
     await api.start()
     await observer.until(lambda: all_renewed_since(observer, before), "all leases are renewed again")
     assert unknown == []
-
-
-async def test_a_kubelet_that_alone_cannot_reach_the_api_loses_its_node(observer: Observer) -> None:
-    api = observer.cluster.api
-    assert api is not None
-    fault = api.faults.add(Fault(accident=Accident.REFUSE, user_agent="kubelet/node-3$"))
-    await observer.until(lambda: observer.ready("node-3") == "Unknown", "node-3 is Unknown")
-    assert [observer.ready(f"node-{number}") for number in (1, 2, 4, 5, 6)] == ["True"] * 5
-    api.faults.remove(fault)
-    await observer.until(lambda: observer.ready("node-3") == "True", "node-3 is Ready")

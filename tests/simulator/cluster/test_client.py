@@ -86,17 +86,6 @@ async def test_a_watch_survives_being_cut_and_told_that_it_is_too_old(server: Ap
         await until(lambda: "third" in names(ChangeType.ADDED))
 
 
-async def test_a_watch_that_has_run_its_time_is_resumed_without_a_list(server: ApiServer, client: ApiClient) -> None:
-    changes: list[Change] = []
-    async with beside(follow(client, changes, watch_seconds=1)):
-        for _ in range(2):
-            await until(lambda: server.open_watches == 1)
-            await until(lambda: server.open_watches == 0)
-        await client.create(PATH, named("later"))
-        await until(lambda: len(changes) > 1)
-        assert [change.type for change in changes] == [ChangeType.REPLACED, ChangeType.ADDED]
-
-
 async def test_a_cache_forgets_what_was_deleted_while_it_could_not_see(server: ApiServer, client: ApiClient) -> None:
     await client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
     informer = Informer(client, NODES)

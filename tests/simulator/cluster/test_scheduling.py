@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.objects import is_ready, node_of
-from simulator.resources import DEPLOYMENTS, DISRUPTION_BUDGETS, NODES
+from simulator.resources import DEPLOYMENTS, NODES
 from tests.simulator.cluster.conftest import Observer
 
 pytestmark = pytest.mark.timeout(40)
@@ -33,21 +33,3 @@ async def test_a_pod_waits_when_no_node_fits_and_is_bound_when_one_does(observer
     assert len(running(observer, "web")) == 4
     await observer.client.patch(NODES.path("node-5"), {"spec": {"unschedulable": None}})
     await observer.until(lambda: len(running(observer, "web")) == 5, "the pod runs")
-
-
-async def test_a_dead_node_uses_up_the_disruption_budget(observer: Observer) -> None:
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "database", "namespace": "demo"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "database"}}},
-    }
-    await observer.client.create(DISRUPTION_BUDGETS.path(namespace="demo"), budget)
-
-    def allowed() -> int | None:
-        known = observer.cluster.view.disruption_budgets.get("demo/database") or {}
-        return (known.get("status") or {}).get("disruptionsAllowed")
-
-    await observer.until(lambda: allowed() == 1, "one disruption is allowed")
-    observer.cluster.break_node(observer.cluster.node_of_pod("demo/database-0"), "kubelet-stops")
-    await observer.until(lambda: allowed() in {0, None}, "none is allowed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.controllers.autoscaler import AutoscalerSettings
 from simulator.machines import Trouble
@@ -76,34 +75,3 @@ async def test_a_set_whose_machines_never_join_is_scaled_back_after_its_time_and
         await cluster.wait_until(lambda: name not in fleet.names, what="its set has given it up")
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [(name, True)]
         await cluster.wait_until(lambda: len(fleet.in_phase("Running")) == 3, what="three Machines with Nodes")
-
-
-async def until_lost(cluster: SimulatedCluster, name: str) -> None:
-    await cluster.wait_until(lambda: cluster.machines.autoscaler.last_of(name) == "lost", what=f"the clock of {name} is lost")
-
-
-async def delete(cluster: SimulatedCluster, name: str) -> None:
-    system = cluster.machines.system
-    async with ApiClient(cluster.address, user_agent="health-check") as client:
-        await client.delete(system.machines.path(name, namespace=system.namespace))
-
-
-async def test_who_deletes_failed_machines_at_once_keeps_the_autoscaler_from_finding_out() -> None:
-    """The hot loop: each replacement has a uid, and with it a clock, of its own."""
-    async with with_autoscaler("openshift") as cluster:
-        fleet, scaler = cluster.machines, cluster.machines.autoscaler
-        fleet.instances.troubles[A] = Trouble(refuses=True)
-        scaler.want(1)
-        for _ in range(3):
-            name = await the_broken_one(cluster, "Failed")
-            scaler.pass_time(600)
-            await delete(cluster, name)
-            await until_lost(cluster, name)
-        name = await the_broken_one(cluster, "Failed")
-        assert scaler.what_befell(A) == ["scaled-up", "awaited", *["lost", "awaited"] * 3], "broken for twice its time by now"
-        assert scaler.what_befell(B) == []
-        assert not scaler.is_content
-        scaler.pass_time(901)
-        await cluster.wait_until(lambda: scaler.is_content, what="left alone it is found out")
-        assert scaler.backed_off == [A]
-        assert scaler.last_of(name) == "gave-up"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from simulator.cluster import SimulatedCluster
 from simulator.etcd import EtcdMember
 from simulator.machine_systems.control_plane import (
     COMPONENTS,
@@ -20,9 +19,8 @@ from simulator.machine_systems.control_plane import (
     may_grow,
 )
 from simulator.machine_systems.remediation import CANNOT, DEFERRED, DELETING
-from simulator.node import NodeFault
-from simulator.objects import JsonObject, controller_of, name_of, timestamp
-from tests.simulator.machines.fleets import condition, judge, status_of, with_machines
+from simulator.objects import JsonObject, name_of, timestamp
+from tests.simulator.machines.fleets import condition
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -144,46 +142,3 @@ def test_whether_etcd_keeps_its_quorum(
 
 def test_where_there_is_no_machine_one_may_be_added() -> None:
     assert may_grow(control_plane(), [], [])
-
-
-# In a cluster ----------------------------------------------------------------------------------------------------------------
-
-
-def with_control_plane(count: int, **remediation: int) -> SimulatedCluster:
-    options = {"control_plane": True, "remediation": remediation}
-    return with_machines("cluster-api", nodes=1, zones=3, control_planes=count, options=options)
-
-
-async def break_and_condemn(cluster: SimulatedCluster, number: int) -> str:
-    """The name of the Machine whose node has become silent."""
-    fleet, name = cluster.machines, f"control-plane-machine-{number}"
-    cluster.break_node(f"control-plane-{number}", NodeFault.KUBELET_STOPS)
-    await cluster.wait_until(lambda: status_of(fleet, name, "APIServerPodHealthy") != "True", what="its components are silent")
-    await judge(fleet, name, healthy=False)
-    return name
-
-
-@pytest.mark.parametrize("count", [2, 3])
-async def test_a_sick_machine_of_a_control_plane_is_replaced_by_one_that_joins(count: int) -> None:
-    async with with_control_plane(count) as cluster:
-        fleet = cluster.machines
-        plane = fleet.control_plane
-        assert fleet.names == sorted([*(f"control-plane-machine-{number}" for number in range(1, count + 1)), "machine-1"])
-        assert {each.name for each in plane.etcd.members} == {f"control-plane-{number}" for number in range(1, count + 1)}
-        assert plane.is_whole
-        name = await break_and_condemn(cluster, 2)
-        await cluster.wait_until(lambda: name not in fleet.names and plane.is_whole, what="the control plane is whole again")
-        new = fleet.of_node(f"control-plane-{count + 1}")
-        attempt = plane.replaces(new)
-        assert attempt is not None
-        assert (attempt.machine, attempt.retries) == (name, 0)
-        assert plane.in_progress is None
-        machine = fleet.machine(new) or {}
-        assert (controller_of(machine) or {})["kind"] == "KubeadmControlPlane"
-        assert "cluster.x-k8s.io/control-plane" in machine["metadata"]["labels"]
-        node = cluster.node(f"control-plane-{count + 1}")
-        assert (node.identity.role, node.identity.zone) == ("control-plane", "zone-b"), "where there was one less"
-        names = {each.name for each in plane.etcd.members}
-        assert names == {f"control-plane-{number}" for number in range(1, count + 2) if number != 2}
-        assert plane.object["status"]["lastRemediation"].items() >= {"machine": name, "retryCount": 0}.items()
-        assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [(name, True)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from simulator.client import ApiClient, ApiError
@@ -13,8 +11,7 @@ from simulator.machine_systems import MACHINE_SYSTEMS
 from simulator.machines import MACHINE_CONTROLLERS, Fleet
 from simulator.objects import JsonObject, condition_status, controller_of, is_ready, uid_of
 from simulator.resources import NODES
-from tests.simulator.cluster.conftest import FAST as CONTROLLERS
-from tests.simulator.machines.fleets import condition, with_machines
+from tests.simulator.machines.fleets import with_machines
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -154,46 +151,7 @@ async def test_a_failed_machine_of_openshift_stays_failed_whatever_its_node_does
         await cluster.wait_until(lambda: fleet.names == ["machine-3"], what="those with an error went first")
 
 
-async def test_a_machine_set_of_cluster_api_deletes_what_a_health_check_condemns_and_nothing_that_got_well() -> None:
-    async with with_machines("cluster-api") as cluster:
-        fleet = cluster.machines
-        waiting = condition("OwnerRemediated", "False", "WaitingForRemediation")
-        await fleet.set_status("machine-1", {"conditions": [condition("HealthCheckSucceeded", "True", "Well"), waiting]})
-        await cluster.wait_until(lambda: "OwnerRemediated" not in _conditions(fleet, "machine-1"), what="the request is dropped")
-        kept = {"HealthCheckSucceeded", "NodeHealthy"}
-        await cluster.wait_until(lambda: _conditions(fleet, "machine-1") == kept, what="the other conditions")
-        await fleet.set_status("machine-2", {"conditions": [condition("HealthCheckSucceeded", "False", "Sick"), waiting]})
-        await until_replaced(cluster, "machine-2")
-        assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-2", True)]
-        failure = {"v1beta1": {"failureReason": "UpdateError", "failureMessage": "a test's"}}
-        await fleet.set_status("machine-3", {"deprecated": failure})
-        await cluster.wait_until(lambda: fleet.phase("machine-3") == "Failed", what="Failed")
-
-
-async def test_members_of_a_deleted_machine_run_elsewhere_and_never_twice() -> None:
-    # A Node that is gone is no proof for the attach and detach controller: it waits its time out, here a short one.
-    timings = dataclasses.replace(CONTROLLERS, force_detach_after=0.3)
-    async with with_machines("openshift", demo_workloads=True, controller_timings=timings) as cluster:
-        fleet = cluster.machines
-        node = cluster.node_of_pod("demo/database-0")
-        cluster.break_node(node, "kubelet-stops")
-        await delete(cluster, fleet.of_node(node))
-        await until_replaced(cluster, node.replace("node", "machine"))
-
-        def moved() -> bool:
-            pod = cluster.view.pods.get("demo/database-0")
-            return pod is not None and is_ready(pod) and pod["spec"]["nodeName"] != node
-
-        await cluster.wait_until(moved, what="database-0 runs elsewhere")
-        assert cluster.storage.violations == []
-
-
 def _node(cluster: SimulatedCluster, name: str) -> JsonObject:
     node = cluster.view.nodes.get(name)
     assert node is not None
     return node
-
-
-def _conditions(fleet: Fleet, name: str) -> set[str]:
-    machine = fleet.machine(name) or {}
-    return {each["type"] for each in (machine.get("status") or {}).get("conditions") or ()}

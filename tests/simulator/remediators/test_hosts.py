@@ -138,26 +138,3 @@ async def test_no_node_is_deleted_while_its_host_does_not_go_off() -> None:
         await cluster.wait_until(lambda: len([each for each in log if each.outcome == "ignored"]) >= 2, what="told twice")
         assert POWERED_OFF not in machine_named(cluster, "machine-1")["metadata"]["annotations"]
         assert uid_of(await cluster.client.get(NODES.path("node-1"))) == uid_of(before)
-
-
-async def test_an_annotation_on_an_openshift_machine_has_its_host_power_cycled() -> None:
-    async with cluster_with("external-baremetal", machines="openshift") as cluster:
-        await until_hosted(cluster)
-        await cluster.client.patch(NODES.path("node-1"), {"metadata": {"labels": {"rack": "7"}}})
-        before = await cluster.client.get(NODES.path("node-1"))
-        cluster.break_node("node-1", "kubelet-stops")
-        boots = cluster.node("node-1").boots
-        await cluster.machines.annotate("machine-1", {EXTERNAL_REMEDIATION: ""})
-
-        def annotations() -> JsonObject:
-            found: JsonObject = machine_named(cluster, "machine-1")["metadata"].get("annotations") or {}
-            return found
-
-        await cluster.wait_until(lambda: POWERED_OFF in annotations(), what="powered off")
-        await cluster.wait_until(lambda: EXTERNAL_REMEDIATION not in annotations(), what="done")
-        assert annotations().keys() == {HOST}
-        after = await cluster.client.get(NODES.path("node-1"))
-        assert uid_of(after) != uid_of(before), "the Node was deleted while the host was off"
-        assert after["metadata"]["labels"]["rack"] == "7"
-        assert cluster.node("node-1").boots == boots + 1
-        assert cluster.machines.deletions() == []

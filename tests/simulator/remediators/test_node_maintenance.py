@@ -12,7 +12,7 @@ from simulator.objects import JsonObject, has_taint
 from simulator.remediators.contract import EXCLUDED
 from simulator.remediators.node_maintenance import HOLDER, LEASE_NAMESPACE, TAINTS, NodeMaintenances
 from simulator.resources import LEASES, NODES
-from tests.simulator.remediators.conftest import Asker, cluster_with, take_lease
+from tests.simulator.remediators.conftest import Asker, cluster_with
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -51,20 +51,3 @@ async def test_a_node_is_emptied_under_a_lease_and_given_back() -> None:
         assert not has_taint(found, "medik8s.io/drain")
         with pytest.raises(ApiError, match="404"):
             await cluster.client.get(LEASES.path(f"node-{node}", namespace=LEASE_NAMESPACE))
-
-
-async def test_somebody_elses_lease_is_waited_for_before_the_drain_and_missed_after_it_has_begun() -> None:
-    async with running() as cluster:
-        asker = Asker(cluster, KIND)
-        await take_lease(cluster, "node-1", "NodeHealthCheck-all")
-        await asker.ask("service", {"nodeName": "node-1"})
-        await cluster.wait_until(lambda: "held by" in status_of(cluster, "service").get("lastError", ""), what="held")
-        assert (status_of(cluster, "service")["phase"], status_of(cluster, "service")["errorOnLeaseCount"]) == ("Running", 0)
-        assert not (await cluster.client.get(NODES.path("node-1")))["spec"].get("unschedulable")
-
-        progress = {"status": {"drainProgress": 50}}
-        await cluster.client.patch(KIND.path("service", subresource="status"), progress)
-        await cluster.wait_until(lambda: status_of(cluster, "service").get("phase") == "Failed", what="failed")
-        assert status_of(cluster, "service")["errorOnLeaseCount"] == 4
-        lease = await cluster.client.get(LEASES.path("node-node-1", namespace=LEASE_NAMESPACE))
-        assert lease["spec"]["holderIdentity"] == "NodeHealthCheck-all", "it is not the operator's to give back"

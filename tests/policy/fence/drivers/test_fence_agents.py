@@ -111,7 +111,7 @@ def test_old_names_and_dashes_are_the_same_parameter() -> None:
         ("fence_ipmilan", {"ip": "FE80:0::1"}, "fence_ipmilan://[fe80::1]:623"),
         ("fence_redfish", {"ip": "bmc", "systems-uri": "/redfish/v1/Systems/2"},
          "fence_redfish://bmc:443?systems_uri=%2Fredfish%2Fv1%2FSystems%2F2"),
-        ("fence_lpar", {"ip": "hmc", "plug": "lpar1", "managed": "frame 1"}, "fence_lpar://hmc:22/lpar1?managed=frame%201"),
+        ("fence_lpar", {"ip": "hmc", "plug": "lpar1", "managed": "frame-1"}, "fence_lpar://hmc:22/lpar1?managed=frame-1"),
         ("fence_openstack", {"uuid": "abc", "project-name": "p"}, "fence_openstack:///abc?project_name=p"),
         ("fence_azure_arm", {"plug": "vm-7", "resourceGroup": "prod"}, "fence_azure_arm:///vm-7?resourceGroup=prod"),
         ("fence_lindypdu", {"ip": "pdu", "plug": "1", "switch": "2"}, "fence_lindypdu://pdu:161/1?switch=2"),

@@ -1,0 +1,144 @@
+"""What a value that an agent of the fence-agents package is told may look like, by the kind of its parameter (S41).
+
+Agents read lines `key=value`, and many of them paste the values into a command line: of ssh, of a tool, of a shell or a menu on
+the device, of a URL or an XML document. A user called `-oProxyCommand=...` runs a program on the worker. So each kind has a
+grammar of its own, no value begins with a dash, and none holds the end of a line. `agent_parameters.py` holds parameters to it,
+when a configuration is read and again on the worker. Credentials are `credentials.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+from policy.values.credential_names import names_a_credential
+
+LONGEST_VALUE = 1024
+
+FILES = frozenset({"cacert", "identity_file", "kubeconfig", "serviceaccount", "tlscacert", "tlscert", "tlskey", "token_file"})
+"""Parameters that an agent reads from a file: here the content itself is the credential, and never a path on some worker."""
+
+
+class ValueKind(StrEnum):
+    """Kinds of parameters. The values are how people are told what was expected."""
+
+    USER = "a user name of letters, digits and . _ @ \\ : ! + = , -"
+    HOST = "an IP address or a host name"
+    PORT = "a port from 1 to 65535"
+    NUMBER = "a whole number"
+    SEGMENT = "a name of letters, digits and . _ : @ + -"
+    WORD = "a word of letters, digits and . _ : / @ + = , ~ -"
+    NAME = "a name of letters, digits, blanks and . _ : / @ + = , ~ ( ) [ ] -"
+    PATH = "a path of letters, digits and . _ : @ + ~ - between slashes"
+    URL = "a URL like https://host:port/path, without a user or a query"
+    QUERY = "pairs like name=value, with & between them"
+    PATTERN = "a pattern that does not begin with a dash"
+    SECRET = "a single line without control characters"  # noqa: S105 - what people are told of one
+
+
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]?"
+_PIECE = r"[\w~.:@+-]*[\w~:@+-][\w~.:@+-]*"
+"""A part of a path that is neither `.` nor `..`."""
+
+_GRAMMAR: Mapping[ValueKind, re.Pattern[str]] = {
+    # No blank, quote or slash: agents write it into ssh's command line, into XML and into the name of a file.
+    ValueKind.USER: re.compile(r"\w(?:[\w.@\\:!+=,-]*[\w.@:!+=,-])?"),
+    ValueKind.HOST: re.compile(_HOST),
+    ValueKind.PORT: re.compile(r"[0-9]{1,5}"),
+    ValueKind.NUMBER: re.compile(r"[0-9]{1,9}"),
+    ValueKind.SEGMENT: re.compile(r"\w[\w.:@+-]*"),
+    ValueKind.WORD: re.compile(r"[\w./][\w.:/@+=,~-]*"),
+    ValueKind.NAME: re.compile(r"[\w./][\w .:/@+=,~()\[\]-]*"),
+    ValueKind.PATH: re.compile(rf"(?!-)/?{_PIECE}(?:/{_PIECE})*/?"),
+    ValueKind.URL: re.compile(rf"https?://(?:{_HOST})(?::[0-9]{{1,5}})?(?:/{_PIECE})*/?"),
+    ValueKind.QUERY: re.compile(r"\w[\w.]*=[\w ,.:@+-]*(?:&\w[\w.]*=[\w ,.:@+-]*)*"),
+    ValueKind.PATTERN: re.compile(r"(?!-).*"),
+    ValueKind.SECRET: re.compile(r".*", re.DOTALL),
+}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CLIMBS = re.compile(r"(?:^|/)\.\.(?:/|$)")
+
+_KINDS: Mapping[str, ValueKind] = {
+    "username": ValueKind.USER,
+    **dict.fromkeys(("ip", "crosscableip", "proxyhost"), ValueKind.HOST),
+    **dict.fromkeys(("ipport", "proxyport", "udpport"), ValueKind.PORT),
+    **dict.fromkeys(("ipmitool_timeout", "limit", "timeout"), ValueKind.NUMBER),
+    # Parts of the paths that agents ask for.
+    **dict.fromkeys(("instance", "namespace", "node_name", "pve_node", "vmtype"), ValueKind.SEGMENT),
+    **dict.fromkeys(("api_path", "hidden_page", "page", "redfish_uri", "suborg", "systems_uri"), ValueKind.PATH),
+    **dict.fromkeys(("auth_url", "proxy", "session_url"), ValueKind.URL),
+    "filter": ValueKind.QUERY,
+    # What the agent itself waits for; it goes nowhere.
+    "command_prompt": ValueKind.PATTERN,
+    # What people call things in an account; sent as data.
+    **dict.fromkeys(
+        (
+            *("cloud", "compute_domain", "domain", "project_domain", "project_domain_name", "project_name", "tenant_name"),
+            *("user_domain", "user_domain_name", "vmware_datacenter"),
+        ),
+        ValueKind.NAME,
+    ),
+}
+"""What is not here is a WORD: it may stand in a command line or a shell, and is one word there."""
+
+
+def _agents(names: str) -> frozenset[str]:
+    return frozenset(f"fence_{name}" for name in names.split())
+
+
+_PLUGS_WITH_BLANKS = _agents("nutanix_ahv openstack ovm vbox virt vmware vmware_rest vmware_soap xenapi")
+"""Their plug is what people call a machine, and they quote it or send it as data."""
+
+_PLUGS_IN_URLS = _agents(
+    "aliyun azure_arm docker ecloud gce hetzner_cloud ibm_powervs ibm_vpc ironic kubevirt pve rhevm vmware_vcloud"
+)
+"""They paste their plug into the path or the query of a URL."""
+
+_SECRETS_IN_ARGUMENTS = _agents("vmware")
+"""It passes a password on to its tool as an argument, so a worker takes it only where its setting says so."""
+
+
+def kind_of(agent: str, name: str) -> ValueKind:
+    """The kind of a parameter by its canonical name."""
+    if name in {"plug", "uuid"}:
+        if agent in _PLUGS_IN_URLS:
+            return ValueKind.SEGMENT
+        return ValueKind.NAME if agent in _PLUGS_WITH_BLANKS else ValueKind.WORD
+    if name in _KINDS:
+        return _KINDS[name]
+    return ValueKind.SECRET if names_a_credential(name) else ValueKind.WORD
+
+
+def problem_of(agent: str, name: str, value: str, *, published: bool = False) -> str | None:
+    """Why an agent may not be told this value of the parameter of this (canonical) name; None where it may. A bare flag is empty.
+
+    The text never holds the value (S12). A password may hold whatever a line can. It may begin with a dash where
+    the agent is a published one: those pass it on over a terminal, HTTP or a file in memory, and not as an argument. published:
+    whether the agent is one of these.
+    """
+    if name in FILES:
+        return "expected text without a NUL" if "\0" in value else None
+    kind = kind_of(agent, name)
+    if _CONTROL.search(value) is not None:
+        return f"expected {ValueKind.SECRET}"
+    if kind is ValueKind.SECRET:
+        if value.startswith("-") and (not published or agent in _SECRETS_IN_ARGUMENTS):
+            return f"begins with a dash, and {agent} may pass it on as an argument: expected another one"
+        return None
+    if value and (_GRAMMAR[kind].fullmatch(value) is None or not _is_sound(kind, value)):
+        return f"expected {kind}"
+    if len(value) > LONGEST_VALUE:
+        return f"expected at most {LONGEST_VALUE} characters, got {len(value)}"
+    return None
+
+
+def _is_sound(kind: ValueKind, value: str) -> bool:
+    """What a pattern can't say."""
+    match kind:
+        case ValueKind.PORT:
+            return 0 < int(value) < 65536
+        case ValueKind.USER | ValueKind.PATTERN | ValueKind.QUERY:
+            return True
+        case _:
+            return _CLIMBS.search(value) is None
