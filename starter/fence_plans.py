@@ -22,11 +22,13 @@ from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.file_objects import FileObjects
 from activities.cluster.objects.reading import ApiReader
 from activities.errors import ErrorType, error_type
+from policy.checks.fence_policies import PolicySource
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import INSTANCE, FenceConfig, FenceStep
 from policy.fence.shown import shown_parameters
+from policy.fence.templates import KIND as FENCING_TEMPLATE
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
@@ -36,7 +38,7 @@ PREFIX = "fence-"
 
 
 async def planned(
-    reader: ApiReader, node: str, *, namespace: str, machines: ApiReader | None = None, live: bool = True
+    reader: ApiReader, node: str, *, source: PolicySource, machines: ApiReader | None = None, live: bool = True
 ) -> FenceConfig:
     """What an episode begun by hand would do. live: a Node that is not there is none, instead of one whose file was not given.
 
@@ -45,7 +47,7 @@ async def planned(
     connections = Connections(nodes=reader, machines=machines or reader)
     known = await _node(reader, node)
     try:
-        found = await configuration_for(connections, known or NodeView(name=node, uid=""), None, Need(), namespace=namespace)
+        found = await configuration_for(connections, known or NodeView(name=node, uid=""), None, Need(), source=source)
     except ApplicationError as error:
         if error_type(error) is not ErrorType.INVALID_CONFIG:
             raise
@@ -59,7 +61,7 @@ async def planned(
     return _compiled(found)
 
 
-async def planned_from_files(files: list[str], node: str, *, namespace: str) -> FenceConfig:
+async def planned_from_files(files: list[str], node: str, *, source: PolicySource) -> FenceConfig:
     """The same for the objects in these files. What can't be read in them is an error, since it may be what was meant."""
     objects: list[JsonObject] = []
     problems: list[str] = []
@@ -69,8 +71,8 @@ async def planned_from_files(files: list[str], node: str, *, namespace: str) -> 
         else:
             problems += _misnamed(found)
             objects.append(found.document)
-    answer = await planned(FileObjects(objects), node, namespace=namespace, live=False)
-    elsewhere = _elsewhere(objects, namespace)
+    answer = await planned(FileObjects(objects), node, source=source, live=False)
+    elsewhere = _elsewhere(objects, source)
     return replace(answer, errors=(*problems, *answer.errors), warnings=(*answer.warnings, *elsewhere))
 
 
@@ -120,13 +122,17 @@ def _misnamed(manifest: Manifest) -> list[str]:
     return [f"{manifest.source}: ConfigMap/{name}: metadata.name: expected the name of a node in the place of what stands for it"]
 
 
-def _elsewhere(objects: Sequence[JsonObject], namespace: str) -> list[str]:
+def _elsewhere(objects: Sequence[JsonObject], source: PolicySource) -> list[str]:
+    """What is written where nobody reads it."""
     found = []
     for obj in objects:
-        metadata = obj.get("metadata") if obj.get("kind") == "ConfigMap" else None
-        if not isinstance(metadata, dict) or not str(metadata.get("name", "")).startswith(PREFIX):
+        kind, metadata = obj.get("kind"), obj.get("metadata")
+        if not isinstance(metadata, dict):
             continue
-        theirs = metadata.get("namespace") or DEFAULT_NAMESPACE
-        if theirs != namespace:
-            found.append(f"ConfigMap/{theirs}/{metadata['name']}: is not read: the setting fence_namespace is {namespace}")
+        theirs, name = str(metadata.get("namespace") or DEFAULT_NAMESPACE), str(metadata.get("name", ""))
+        if kind == "ConfigMap" and name.startswith(PREFIX) and theirs != source.namespace:
+            found.append(f"ConfigMap/{theirs}/{name}: is not read: the setting fence_namespace is {source.namespace}")
+        if kind == FENCING_TEMPLATE and theirs not in source.templates:
+            read = ", ".join(source.templates)
+            found.append(f"{FENCING_TEMPLATE}/{theirs}/{name}: is not read: the setting template_namespaces is {read}")
     return found

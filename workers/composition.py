@@ -163,7 +163,7 @@ async def _cluster_serving(
         connection,
         licences,
         machines=machines,
-        fence_namespace=settings.fence_namespace,
+        source=settings.policy_source(),
         looked_after=lambda: bool(scan.view.check_objects),
     )
     scan = await stack.enter_async_context(
@@ -238,7 +238,7 @@ async def _cluster_serving(
                 evidence_directory(settings),
                 licences,
                 machines=machines,
-                fence_namespace=settings.fence_namespace,
+                source=settings.policy_source(),
             ),
         ),
     )
@@ -285,7 +285,8 @@ def _power_serving(
 
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
-    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key)
+    hosts = settings.worker.credential_hosts
+    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key, hosts=hosts)
     drivers = partial(
         driver_for,
         further_agents=frozenset(settings.worker.fence_agents),

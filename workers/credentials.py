@@ -11,34 +11,39 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from activities.errors import ErrorType, failure
 from activities.power.driver import DeviceCredentials
+from policy.fence.credential_hosts import EVERYWHERE, HOSTS_ANNOTATION, annotated, hosts_of, hosts_written, not_for
 from policy.fence.plan import CredentialKind, problem_of_place
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
-    from policy.fence.plan import CredentialRef
+    from policy.fence.plan import CredentialRef, PowerDevice
 
 ENVIRONMENT_PREFIX = "NODEWARDEN_CREDENTIAL_"
 """Only these variables of a worker may be named by a fence configuration."""
 
 
+Admission = Callable[[str | None], None]
+"""Told what an object says of the hosts that it is for, None where it says nothing; raises where it is not for the device."""
+
+
 class ObjectSource(Protocol):
     """Where the data of Secrets and ConfigMaps is read."""
 
-    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
-        """All keys with their values, or as many as are asked for. Refuses an object that is not there."""
+    async def data(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:
+        """All keys with their values, or as many as are asked for, once `admit` lets them. Refuses an object that is missing."""
 
 
 class WorkerCredentials:
     """Every kind of reference. objects: the API or a mount. directory: where `file:` may lead, None: nowhere. withheld: whether a
-    value is none of a device's, whoever names it."""
+    value is none of a device's, whoever names it. hosts: whom credentials are for that do not say so themselves."""
 
     def __init__(
         self,
@@ -47,24 +52,43 @@ class WorkerCredentials:
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         withheld: Callable[[str], bool] = lambda _value: False,
+        hosts: Collection[str] = (EVERYWHERE,),
     ) -> None:
         self._objects = objects
+        self._hosts = hosts
         self._withheld = withheld
         self._directory = directory
         self._environment = os.environ if environment is None else environment
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
-        """The credentials now; a later reference wins, parameter by parameter."""
+    async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
+        """The credentials now; a later reference wins, parameter by parameter. Refused by name where one is not for the device's
+        host (S40)."""
         values: dict[str, str] = {}
-        for reference in references:
-            found = await self._values(cluster, reference)
+        for reference in device.credentials:
+            found = await self._values(cluster, reference, self._admission(device, reference))
             if any(map(self._withheld, found.values())):
                 problem = "it holds keys of this deployment, which are for no device"
                 raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
             values |= found
         return DeviceCredentials(values=values)
 
-    async def _values(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+    def _admission(self, device: PowerDevice, reference: CredentialRef) -> Admission:
+        def admit(says: str | None) -> None:
+            try:
+                allowed = self._hosts if says is None else hosts_written(says)
+            except ValueError as error:
+                problem = f"its annotation {HOSTS_ANNOTATION}: {error}"
+            else:
+                problem = not_for(hosts_of(device), allowed)
+            if problem:
+                where = HOSTS_ANNOTATION if says is not None else "the worker's setting worker.credential_hosts"
+                raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {device.endpoint}: {problem} ({where})")
+
+        return admit
+
+    async def _values(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:
+        if reference.kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
+            admit(None)
         match reference.kind:
             case CredentialKind.FILE:
                 return {name: self._file(path) for name, path in reference.keys.items()}
@@ -73,7 +97,7 @@ class WorkerCredentials:
             case CredentialKind.SECRET | CredentialKind.CONFIG_MAP:
                 if (problem := problem_of_place(reference.kind, reference.name)) is not None:
                     raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
-                data = await self._objects.data(cluster, reference)
+                data = await self._objects.data(cluster, reference, admit)
                 if reference.properties:
                     data = _properties(data, reference)
                 if not reference.keys:
@@ -101,7 +125,7 @@ class ClusterObjects:
     def __init__(self, connections: Mapping[str, ClusterConnection]) -> None:
         self._connections = connections
 
-    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+    async def data(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:
         """All keys and values of the object now."""
         from activities.cluster.api.paths import CONFIG_MAPS, SECRETS
         from activities.cluster.api.refusals import ObjectNotFound
@@ -117,6 +141,7 @@ class ClusterObjects:
             found = await connection.get(path)
         except ObjectNotFound:
             raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)} does not exist in cluster {cluster!r}") from None
+        admit(annotated((found.get("metadata") or {}).get("annotations")))
         values = found.get("data") or {}
         wanted = set(reference.keys.values()) or set(values)
         if not secret:
@@ -130,8 +155,9 @@ class MountedObjects:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:  # noqa: ARG002 - one mount, one deployment
-        """The keys that are asked for, or every file of the object's folder."""
+    async def data(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:  # noqa: ARG002 - one mount
+        """The keys that are asked for, or every file of the object's folder. Files carry no annotation."""
+        admit(None)
         folder = Path(reference.namespace, reference.name)
         keys = [reference.properties] if reference.properties else list(reference.keys.values())
         if not keys:
@@ -157,6 +183,8 @@ def _read_inside(directory: Path, relative: Path, what: str, *, folder: bool = F
 
 
 def _name(reference: CredentialRef) -> str:
+    if reference.kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
+        return f"{reference.kind.value}:{', '.join(reference.keys.values())}"
     return f"{reference.kind.value}/{reference.namespace}/{reference.name}"
 
 

@@ -50,6 +50,7 @@ from policy.checks.retries import (
     RetryBackoff,
     RetryRules,
 )
+from policy.fence.credential_hosts import hosts_written
 from policy.objects.scopes import CLUSTER, is_scope
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.preservation.pools import Pool, pool_of
@@ -79,6 +80,10 @@ def _duration(value: object) -> object:
 def _listed(value: object) -> object:
     """`a,b` from the environment; lists from the file."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
+    return hosts_written(" ".join(value))
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
@@ -305,6 +310,9 @@ class WorkerSettings(_Section):
     cloud_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
         default=(), description="APIs beside Google's and Amazon's own that are given this worker's own cloud identity, as URLs"
     )
+    credential_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_hosts)] = Field(
+        default=("*",), description="hosts of power devices to whom credentials go that do not say so themselves, networks also"
+    )
     signing_keys_file: UserPath | None = Field(
         default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
     )
@@ -449,6 +457,10 @@ class Settings(BaseSettings):
         pattern=f"^{_NAME}$",
         description="namespace in which fence configuration is read from ConfigMaps, by name",
     )
+    template_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        default=("nodewarden",),
+        description="namespaces whose FencingTemplates count, beside that of the Machine health check which names one",
+    )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     fence_check: FenceCheckSettings = FenceCheckSettings()
@@ -482,7 +494,7 @@ class Settings(BaseSettings):
 
     def policy_source(self) -> PolicySource:
         """Where the fence policies of every cluster come from."""
-        return PolicySource(namespace=self.fence_namespace, policies=self.fencing.policies())
+        return PolicySource(namespace=self.fence_namespace, templates=self.template_namespaces, policies=self.fencing.policies())
 
     def connections(self) -> dict[str, ClusterSettings]:
         """The clusters to serve: the configured ones, else the one kubectl would talk to; empty if there is none."""

@@ -61,7 +61,7 @@ class DeviceReadings(DeviceReadingActivities):
         device, clock = checked.device, asyncio.get_running_loop().time
         try:
             self._guard.require_seal(cluster, device)
-            credentials = await self._credentials.read(cluster, device.credentials)
+            credentials = await self._credentials.read(cluster, device)
         except ApplicationError as error:
             return _unanswered(device, error.message, silent=error_type(error) not in PASSING)
         asked = clock()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, cast
@@ -33,7 +33,7 @@ from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, Po
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
-from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.plan import PowerDevice
 from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine
 from policy.fence.served_system import another_machine
 
@@ -57,8 +57,8 @@ READ_BACK_PAUSE = timedelta(milliseconds=200)
 class CredentialSource(Protocol):
     """Where references to credentials are resolved: the cluster's API, or a source mounted on a site's worker."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
-        """The credentials now. Raises an ApplicationError of `activities.errors` that names the object, never its content."""
+    async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
+        """Its credentials now. Raises an ApplicationError of `activities.errors` that names the object, never its content."""
 
 
 class PowerService(PowerActivities):
@@ -229,7 +229,7 @@ class PowerService(PowerActivities):
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
             raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
         self._guard.require_seal(request.target.cluster, device)
-        credentials = await self._credentials.read(request.target.cluster, device.credentials)
+        credentials = await self._credentials.read(request.target.cluster, device)
         try:
             return self._drivers(device, credentials)
         except PowerError as error:

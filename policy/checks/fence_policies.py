@@ -165,9 +165,11 @@ NO_POLICIES = FencePolicies()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySource:
-    """Where the fence policies of a cluster come from: ConfigMaps in that namespace, and what the worker's settings say."""
+    """Where fence configuration and the fence policies of a cluster come from: ConfigMaps in that namespace, FencingTemplates in
+    those of `templates` (S40), and what the worker's settings say."""
 
     namespace: str = FENCE_NAMESPACE
+    templates: tuple[str, ...] = (FENCE_NAMESPACE,)
     policies: FencePolicies = NO_POLICIES
 
 

@@ -34,7 +34,7 @@ def plan(
 
         settings = session.settings()
         if filename:
-            found = await planned_from_files(filename, node, namespace=settings.fence_namespace)
+            found = await planned_from_files(filename, node, source=settings.policy_source())
         else:
             found = await _live(session, settings, node)
         show(session, lambda: as_json(found), lambda: as_table(found), soft_wrap=True)
@@ -53,6 +53,6 @@ async def _live(session: Session, settings: Settings, node: str) -> FenceConfig:
     name, known = session.known_cluster(settings)
     async with open_cluster(name, known) as (connection, machines):
         try:
-            return await planned(connection, node, namespace=settings.fence_namespace, machines=machines)
+            return await planned(connection, node, source=settings.policy_source(), machines=machines)
         except ApplicationError as error:
             raise RequestError(f"the cluster {name} could not be read: {error.message}") from error

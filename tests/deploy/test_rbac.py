@@ -55,7 +55,7 @@ from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof,
 from policy.episode.needs import Need, NeedKind
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
-from policy.fence.plan import CredentialRef, CutStorage
+from policy.fence.plan import CredentialRef, CutStorage, PowerDevice
 from policy.fence.power import PowerState
 from policy.scan.report import ScanReport
 from policy.values.object_refs import ObjectRef
@@ -514,7 +514,13 @@ async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
         await _look_at_a_member(worker, api)
         await _keep(worker, api)
     credentials = await WorkerCredentials(ClusterObjects({CLUSTER: worker})).read(
-        CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]
+        CLUSTER,
+        PowerDevice(
+            driver="ipmi",
+            endpoint="ipmi://10.0.0.7:623",
+            parameters={"ip": "10.0.0.7"},
+            credentials=(CredentialRef(name="bmc", namespace="nodewarden"),),
+        ),
     )
     assert credentials.username == "admin"
     settings = Settings.model_validate(yaml.safe_load(next(iter(_shipped_settings().values()))))

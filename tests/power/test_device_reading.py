@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -19,7 +19,7 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from policy.episode.messages import Reading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
-from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from tests.licensing import BELIEVING
 from tests.power.conftest import PASSWORD, USERNAME, Stand
@@ -35,7 +35,7 @@ class Known:
     password: str = PASSWORD
     error: Exception | None = None
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+    async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
         if self.error is not None:
             raise self.error
         return DeviceCredentials(values={"username": USERNAME, "password": self.password})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +18,7 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
-from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.plan import PowerDevice
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
 from policy.fence.served_system import instance_of, system_of
 from tests.licensing import BELIEVING
@@ -67,14 +66,14 @@ class Plug:
 class NoCredentials:
     """A device that wants none."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+    async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
         return DeviceCredentials(values={})
 
 
 class NobodyAsks:
     """What is refused is refused before credentials are read."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+    async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
         raise AssertionError("credentials were read")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from policy.values.object_names import FENCE_NAMESPACE
+from policy.checks.fence_policies import PolicySource
 from starter.fence_plans import planned_from_files
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "fencing.md"
@@ -16,6 +16,6 @@ async def test_the_example_in_config_maps_is_complete(tmp_path: Path) -> None:
     assert found is not None
     file = tmp_path / "example.yaml"
     file.write_text(found[1], encoding="utf-8")
-    plan = await planned_from_files([str(file)], "node-7", namespace=FENCE_NAMESPACE)
+    plan = await planned_from_files([str(file)], "node-7", source=PolicySource())
     assert plan.errors == ()
     assert plan.name == "fence-config-node-node-7"

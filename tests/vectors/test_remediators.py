@@ -30,7 +30,7 @@ from simulator.resources import LEASES, NODES
 from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, take_lease, told
 from tests.simulator.remediators.test_hosts import ask_for, until_hosted
 from tests.vectors.objects import Json
-from workers.credentials import WorkerCredentials
+from workers.credentials import Admission, WorkerCredentials
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -112,7 +112,7 @@ class Secrets:
     def __init__(self, **data: Mapping[str, str]) -> None:
         self._data = data
 
-    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+    async def data(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:
         return self._data[reference.name]
 
 
@@ -169,7 +169,7 @@ async def test_the_nodes_own_secret_goes_before_the_shared_one() -> None:
     spec = {"sharedSecretName": "shared", "nodeSecretNames": {"node-1": "own"}}
     [[device]] = plan_of(as_object(spec), "node-1").levels
     secrets = Secrets(shared=facts["shared_secret"], own=facts["node_secret"])
-    credentials = await WorkerCredentials(secrets).read("prod", device.credentials)
+    credentials = await WorkerCredentials(secrets).read("prod", device)
     built = FenceAgentFactory(agent=device.driver).build(device.parameters, credentials)
     assert dict(built.secrets) == {"password": expect["--password"]}
 

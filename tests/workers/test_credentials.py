@@ -14,11 +14,17 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
 from activities.keyring import Keyring
-from policy.fence.plan import CredentialKind, CredentialRef
-from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
+from policy.fence.credential_hosts import HOSTS_ANNOTATION
+from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from workers.credentials import ENVIRONMENT_PREFIX, ClusterObjects, MountedObjects, WorkerCredentials
 
 BMC = CredentialRef(name="bmc", namespace="nodewarden", keys={"username": "username", "password": "password"})
 WHOLE = CredentialRef(name="bmc", namespace="nodewarden")
+
+
+def bmc_with(*references: CredentialRef, **parameters: str) -> PowerDevice:
+    chosen = parameters or {"ip": "10.0.0.7"}
+    return PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters=chosen, credentials=references)
 
 
 class Api:
@@ -26,13 +32,15 @@ class Api:
 
     def __init__(self, data: dict[str, str] | None) -> None:
         self.data = data
+        self.hosts: str | None = None
         self.paths: list[str] = []
 
     async def get(self, path: str) -> dict[str, Any]:
         self.paths.append(path)
         if self.data is None:
             raise ObjectNotFound("not there", type=ErrorType.NOT_FOUND.value)
-        return {"data": self.data}
+        annotations = {"annotations": {HOSTS_ANNOTATION: self.hosts}} if self.hosts is not None else {}
+        return {"metadata": annotations, "data": self.data}
 
 
 def secrets(data: dict[str, str] | None) -> WorkerCredentials:
@@ -54,7 +62,7 @@ def encoded(text: str) -> str:
 
 async def test_a_secret_is_read_from_the_cluster_of_the_episode() -> None:
     api = Api({"username": encoded("admin"), "password": encoded("pa:ss\n")})
-    found = await cluster(api).read("prod", [BMC])
+    found = await cluster(api).read("prod", bmc_with(BMC))
     assert (found.username, found.password) == ("admin", "pa:ss\n")
     assert api.paths == ["/api/v1/namespaces/nodewarden/secrets/bmc"]
 
@@ -62,9 +70,9 @@ async def test_a_secret_is_read_from_the_cluster_of_the_episode() -> None:
 async def test_a_rotated_password_holds_from_the_next_act_on() -> None:
     api = Api({"username": encoded("admin"), "password": encoded("old")})
     source = cluster(api)
-    await source.read("prod", [BMC])
+    await source.read("prod", bmc_with(BMC))
     api.data = {"username": encoded("admin"), "password": encoded("new")}
-    assert (await source.read("prod", [BMC])).password == "new"
+    assert (await source.read("prod", bmc_with(BMC))).password == "new"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ async def test_a_rotated_password_holds_from_the_next_act_on() -> None:
 )
 async def test_an_unusable_secret_is_refused_by_name(data: dict[str, str] | None, expectation: str) -> None:
     with pytest.raises(ApplicationError) as refusal:
-        await secrets(data).read("prod", [BMC])
+        await secrets(data).read("prod", bmc_with(BMC))
     assert refusal.value.type == ErrorType.INVALID_CONFIG
     assert refusal.value.non_retryable
     assert expectation in refusal.value.message
@@ -87,7 +95,7 @@ async def test_an_unusable_secret_is_refused_by_name(data: dict[str, str] | None
 
 async def test_a_worker_that_does_not_know_the_cluster_says_which_it_knows() -> None:
     with pytest.raises(ApplicationError, match="knows the clusters prod, not 'staging'"):
-        await secrets({}).read("staging", [BMC])
+        await secrets({}).read("staging", bmc_with(BMC))
 
 
 async def test_a_site_reads_its_credentials_from_a_mount(tmp_path: Path) -> None:
@@ -95,7 +103,7 @@ async def test_a_site_reads_its_credentials_from_a_mount(tmp_path: Path) -> None
     mounted.mkdir(parents=True)
     (mounted / "username").write_text("admin\n", encoding="utf-8")
     (mounted / "password").write_text("hunter2", encoding="utf-8")
-    found = await mounted_at(tmp_path).read("prod", [BMC])
+    found = await mounted_at(tmp_path).read("prod", bmc_with(BMC))
     assert (found.username, found.password) == ("admin", "hunter2")
 
 
@@ -105,7 +113,7 @@ async def test_a_volume_that_kubernetes_mounts_is_read_through_its_links(tmp_pat
     for key in ("username", "password"):
         (mounted / "..data" / key).write_text(key, encoding="utf-8")
         (mounted / key).symlink_to(mounted / "..data" / key)
-    assert (await mounted_at(tmp_path).read("prod", [BMC])).password == "password"
+    assert (await mounted_at(tmp_path).read("prod", bmc_with(BMC))).password == "password"
 
 
 @pytest.mark.parametrize("name", ["../outside", "missing", "/etc"])
@@ -116,7 +124,7 @@ async def test_a_crafted_or_missing_name_leads_nowhere(tmp_path: Path, name: str
     root = tmp_path / "mount"
     (root / "nodewarden").mkdir(parents=True)
     with pytest.raises(ApplicationError) as refusal:
-        await mounted_at(root).read("prod", [CredentialRef(name=f"{name}", namespace="nodewarden")])
+        await mounted_at(root).read("prod", bmc_with(CredentialRef(name=f"{name}", namespace="nodewarden")))
     assert refusal.value.type == ErrorType.INVALID_CONFIG
     assert "hunter2" not in refusal.value.message
 
@@ -134,7 +142,7 @@ async def test_what_is_no_objects_name_is_not_asked_for(name: str) -> None:
 
 
 async def test_every_key_of_a_secret_is_a_parameter_where_none_is_named() -> None:
-    found = await secrets({"password": encoded("hunter2"), "snmp-priv-passwd": encoded("x=y")}).read("prod", [WHOLE])
+    found = await secrets({"password": encoded("hunter2"), "snmp-priv-passwd": encoded("x=y")}).read("prod", bmc_with(WHOLE))
     assert found.values == {"password": "hunter2", "snmp-priv-passwd": "x=y"}
 
 
@@ -142,7 +150,7 @@ async def test_a_later_reference_wins_parameter_by_parameter() -> None:
     environment = {"NODEWARDEN_CREDENTIAL_BMC": "newer"}
     later = CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": "NODEWARDEN_CREDENTIAL_BMC"})
     api = Api({"username": encoded("admin"), "password": encoded("older")})
-    found = await cluster(api, environment=environment).read("prod", [BMC, later])
+    found = await cluster(api, environment=environment).read("prod", bmc_with(BMC, later))
     assert found.values == {"username": "admin", "password": "newer"}
 
 
@@ -155,7 +163,7 @@ async def test_a_line_of_a_config_map_is_read_where_the_demo_writes_its_password
         properties="template.properties",
     )
     api = Api({"template.properties": "agent_name=fence_eaton_snmp\npasswd=ab=c==\n"})
-    assert (await cluster(api).read("prod", [reference])).values == {"password": "ab=c=="}
+    assert (await cluster(api).read("prod", bmc_with(reference))).values == {"password": "ab=c=="}
     assert api.paths == ["/api/v1/namespaces/default/configmaps/fence-template-eaton-pdu"]
 
 
@@ -165,15 +173,15 @@ async def test_a_file_is_read_inside_the_directory_of_credentials_only(tmp_path:
     (tmp_path / "inside" / "bmc").write_text("hunter2\n", encoding="utf-8")
     (tmp_path / "outside").write_text("hunter3", encoding="utf-8")
     source = cluster(Api({}), directory=tmp_path / "inside")
-    found = await source.read("prod", [CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"})])
+    found = await source.read("prod", bmc_with(CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"})))
     assert found.password == "hunter2"
     for path in ("../outside", str(tmp_path / "outside"), "missing"):
         with pytest.raises(ApplicationError) as refusal:
-            await source.read("prod", [CredentialRef(kind=CredentialKind.FILE, keys={"password": path})])
+            await source.read("prod", bmc_with(CredentialRef(kind=CredentialKind.FILE, keys={"password": path})))
         assert refusal.value.type == ErrorType.INVALID_CONFIG
         assert "hunter" not in refusal.value.message
     with pytest.raises(ApplicationError, match="has no directory for credentials"):
-        await cluster(Api({})).read("prod", [CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"})])
+        await cluster(Api({})).read("prod", bmc_with(CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"})))
 
 
 @pytest.mark.parametrize("name", ["TEMPORAL_API_KEY", "NODEWARDEN_CREDENTIAL_MISSING"])
@@ -181,12 +189,12 @@ async def test_only_variables_made_for_it_may_be_named(name: str) -> None:
     """S12."""
     source = cluster(Api({}), environment={"TEMPORAL_API_KEY": "hunter2"})
     with pytest.raises(ApplicationError, match=f"env:{name}") as refusal:
-        await source.read("prod", [CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": name})])
+        await source.read("prod", bmc_with(CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": name})))
     assert "hunter2" not in refusal.value.message
 
 
 async def test_a_device_without_references_has_no_credentials() -> None:
-    assert (await cluster(Api(None)).read("prod", [])).values == {}
+    assert (await cluster(Api(None)).read("prod", bmc_with())).values == {}
 
 
 async def test_the_keys_of_the_deployment_are_sent_to_no_device(tmp_path: Path) -> None:
@@ -203,5 +211,50 @@ async def test_the_keys_of_the_deployment_are_sent_to_no_device(tmp_path: Path) 
     objects = ClusterObjects({"prod": cast("ClusterConnection", api)})
     for source, reference in ((objects, whole), (objects, one), (MountedObjects(tmp_path), file)):
         with pytest.raises(ApplicationError, match="for no device") as refused:
-            await WorkerCredentials(source, directory=tmp_path, withheld=withheld).read("prod", [reference])
+            await WorkerCredentials(source, directory=tmp_path, withheld=withheld).read("prod", bmc_with(reference))
         assert key not in refused.value.message
+
+
+@pytest.mark.parametrize("hosts", ["10.0.0.7", "10.0.0.0/24", "10.0.0.9, 10.0.0.7", "*"])
+async def test_a_secret_goes_to_the_hosts_that_it_is_for(hosts: str) -> None:
+    api = Api({"username": encoded("admin"), "password": encoded("hunter2")})
+    api.hosts = hosts
+    assert (await cluster(api).read("prod", bmc_with(BMC))).password == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ("10.0.0.8", "it is for the hosts 10.0.0.8, not for 10.0.0.7"),
+        ("10.0.1.0/24 *.bmc.example.com", "not for 10.0.0.7"),
+        ("", "it is for the hosts none, not for 10.0.0.7"),
+        ("10.0.0.0/24/7", "expected names, *.names, addresses or networks"),
+    ],
+)
+async def test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used(hosts: str, words: str) -> None:
+    """S40."""
+    api = Api({"username": "not even base64", "password": "hunter2"})
+    api.hosts = hosts
+    with pytest.raises(ApplicationError) as refused:
+        await cluster(api).read("prod", bmc_with(BMC))
+    assert (refused.value.type, words in refused.value.message) == (ErrorType.INVALID_CONFIG, True), refused.value.message
+    assert ("Secret/nodewarden/bmc" in refused.value.message, "hunter2" in refused.value.message) == (True, False)
+
+
+@pytest.mark.parametrize("kind", ["secret", "mounted", "file", "environment"])
+async def test_what_does_not_say_for_whom_it_is_goes_where_the_setting_says(kind: str, tmp_path: Path) -> None:
+    """S40: files and variables carry no annotation."""
+    (tmp_path / "nodewarden" / "bmc").mkdir(parents=True)
+    for place in ("nodewarden/bmc/username", "nodewarden/bmc/password", "bmc"):
+        (tmp_path / place).write_text("hunter2", encoding="utf-8")
+    variable = f"{ENVIRONMENT_PREFIX}BMC"
+    reference = {
+        "file": CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"}),
+        "environment": CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": variable}),
+    }.get(kind, BMC)
+    api = Api({"username": encoded("admin"), "password": encoded("hunter2")})
+    objects = MountedObjects(tmp_path) if kind == "mounted" else ClusterObjects({"prod": cast("ClusterConnection", api)})
+    source = WorkerCredentials(objects, directory=tmp_path, environment={variable: "hunter2"}, hosts=("10.0.0.0/24",))
+    assert (await source.read("prod", bmc_with(reference))).password == "hunter2"
+    with pytest.raises(ApplicationError, match=r"not for 198.51.100.7 \(the worker's setting worker.credential_hosts\)"):
+        await source.read("prod", bmc_with(reference, ip="198.51.100.7"))

@@ -40,10 +40,10 @@ from activities.contracts.evidence import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.evidence import said_at, timeline, without_secrets
 from policy.episode.needs import Need
 from policy.fence.plan import PowerDevice
-from policy.values.object_names import FENCE_NAMESPACE
 
 READING_SHARE = 0.5
 """Of the patience with one bundle; the rest is for writing."""
@@ -98,7 +98,7 @@ class ClusterEvidence(EvidenceCollection):
         licences: Licences,
         *,
         machines: ClusterConnection | None = None,
-        fence_namespace: str = FENCE_NAMESPACE,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         self._cluster = cluster
         self._licences = licences
@@ -106,7 +106,7 @@ class ClusterEvidence(EvidenceCollection):
         self._directory = directory
         self._keeping = Keeping(connection, machines=machines)
         self._connections = Connections(nodes=connection, machines=machines or connection)
-        self._fence_namespace = fence_namespace
+        self._source = source
 
     @activity.defn(name="evidence.collect")
     async def collect(self, request: CollectRequest) -> Collected:
@@ -197,7 +197,7 @@ class ClusterEvidence(EvidenceCollection):
         try:
             async with asyncio.timeout(seconds):
                 node = decode_node(orjson.dumps(found["node"]))
-                plan = await plan_for(self._connections, node, None, Need(), namespace=self._fence_namespace)
+                plan = await plan_for(self._connections, node, None, Need(), source=self._source)
         except TimeoutError:
             writing.miss("console", f"its fence configuration could not be read within {seconds:g} s")
             return ()

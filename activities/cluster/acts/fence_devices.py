@@ -32,6 +32,7 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
@@ -39,7 +40,6 @@ from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToChe
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
-from policy.values.object_names import FENCE_NAMESPACE
 from policy.values.object_refs import ObjectRef
 
 PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
@@ -63,7 +63,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         licences: Licences,
         *,
         machines: ClusterConnection | None = None,
-        fence_namespace: str = FENCE_NAMESPACE,
+        source: PolicySource = DEFAULT_SOURCE,
         looked_after: Callable[[], bool] = lambda: True,
         clock: Clock = utc_now,
     ) -> None:
@@ -71,7 +71,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         self._connection = connection
         self._licences = licences
         self._machines = machines
-        self._fence_namespace = fence_namespace
+        self._source = source
         self._looked_after = looked_after
         self._recorder = EventRecorder(connection, clock=clock)
 
@@ -120,7 +120,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
             return _without_devices(view, error.message)
 
     async def _resolved(self, connections: Readers, view: NodeView) -> NodeToCheck:
-        config = await configuration_for(connections, view, None, Need(), namespace=self._fence_namespace)
+        config = await configuration_for(connections, view, None, Need(), source=self._source)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
         plan = self._licences.sealed(self._cluster, compile_config(config))

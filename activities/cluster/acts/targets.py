@@ -69,7 +69,6 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         identities: Identities | None = None,
     ) -> None:
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
-        self._fence_namespace = source.namespace
         self._licences = licences
         self._last_look = LastLook(
             connection, permits, machines=machines, clock=clock, source=source, takeover=takeover, identities=identities
@@ -97,7 +96,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
-        plan = await plan_for(self._connections, view, wanted.template, planned, namespace=self._fence_namespace)
+        plan = await plan_for(self._connections, view, wanted.template, planned, source=self._source)
         subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
         pinned = replace(
             pinned_of(node),

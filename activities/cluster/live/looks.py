@@ -291,8 +291,8 @@ class LastLook:
         node = await _node(once, request.target.pinned.node)
         if node is None:
             return None
-        template, namespace = request.configured.template, self._source.namespace
-        return (await plan_for(once, node.view, template, request.need, namespace=namespace)).endpoints
+        template = request.configured.template
+        return (await plan_for(once, node.view, template, request.need, source=self._source)).endpoints
 
     async def _subject(self, once: Readers, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
         node = request.target.pinned.node

@@ -10,7 +10,7 @@ only (S12).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 
 from temporalio.exceptions import ApplicationError
 
@@ -30,6 +30,7 @@ from activities.cluster.objects.fencing_requests import plan_asked_for
 from activities.cluster.objects.machine_reading import Subject, machines_of
 from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, error_type, failure
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
 from policy.dialects import parse
@@ -45,7 +46,6 @@ from policy.fence.templates import is_fencing_template, read_fencing_template
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
-from policy.values.object_names import FENCE_NAMESPACE
 from policy.values.object_refs import ObjectRef
 
 TAINT_HONOURED_SINCE = (1, 26)
@@ -67,9 +67,9 @@ async def plan_for(
     template: ObjectRef | None,
     need: Need,
     *,
-    namespace: str = FENCE_NAMESPACE,
+    source: PolicySource = DEFAULT_SOURCE,
 ) -> FencingPlan:
-    """The plan for this node. namespace: where ConfigMaps are read. Errors: InvalidConfig, saying what to write."""
+    """The plan for this node. source: where configuration is read. Errors: InvalidConfig, saying what to write."""
     version = await connections.nodes.server_version()
     honoured = (version.major, version.minor) >= TAINT_HONOURED_SINCE
     if need.kind is NeedKind.CLEAN_UP:
@@ -77,7 +77,7 @@ async def plan_for(
         return FencingPlan(source="clean-up", levels=(), taint_honoured=honoured)
     if need.kind is NeedKind.FOREIGN_OBJECT:
         return await plan_asked_for(connections.nodes, need, node.name, taint_honoured=honoured)
-    config = await configuration_for(connections, node, template, need, namespace=namespace)
+    config = await configuration_for(connections, node, template, need, source=source)
     if config.errors:
         more = f"; and {len(config.errors) - MAXIMUM_NAMED} more" if len(config.errors) > MAXIMUM_NAMED else ""
         raise failure(ErrorType.INVALID_CONFIG, "; ".join(config.errors[:MAXIMUM_NAMED]) + more)
@@ -93,36 +93,37 @@ async def configuration_for(
     template: ObjectRef | None,
     need: Need,
     *,
-    namespace: str = FENCE_NAMESPACE,
+    source: PolicySource = DEFAULT_SOURCE,
 ) -> FenceConfig:
     """The configuration that holds, its errors in it. Errors: InvalidConfig where it can't be told which one does."""
     unreadable: list[str] = []
-    chosen = await _template_named(connections, node, template, need, unreadable)
+    chosen = await _template_named(connections, node, template, need, unreadable, source=source)
     reader = connections.nodes
     try:
         if chosen is not None:
             return read_fencing_template(chosen, node)
         own = chosen_fence_config(await _all(reader, FENCE_CONFIGS.path()), node)
-        winner = await answered(reader, namespace, lambda shelf: winner_for(node, shelf, Findings()))
+        winner = await answered(reader, source.namespace, lambda shelf: winner_for(node, shelf, Findings()))
         if own is not None and winner.holder is not None:
             found = f"FenceConfig/{Fields(own, subject='FenceConfig').within('metadata').text('name')} and {winner.subject}"
             raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {found} are both about it: keep one of them")
         if own is not None:
             return read_fence_config(own, node)
-        only = await _only_template(reader, node, unreadable) if winner.holder is None else None
+        only = await _only_template(reader, node, unreadable, source) if winner.holder is None else None
         if only is not None:
             return read_fencing_template(only, node)
-        return await answered(reader, namespace, lambda shelf: read_config_maps(node, shelf))
+        return await answered(reader, source.namespace, lambda shelf: read_config_maps(node, shelf))
     except PolicyError as error:
         raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
 
 async def _template_named(
-    connections: Readers, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str]
+    connections: Readers, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str], *, source: PolicySource
 ) -> JsonObject | None:
     """The template that the request or the node's health checks name, None where nobody names one."""
     if template is not None:
-        return await _read(connections.nodes, template, "the request")
+        of_check = need.check.namespace if need.check is not None else ""
+        return await _read(connections.nodes, template, "the request", (*source.templates, of_check))
     named = await _named_by_checks(connections, node, need, unreadable)
     if len(named) > 1:
         raise failure(
@@ -132,21 +133,21 @@ async def _template_named(
         )
     if named:
         ref, check = next(iter(named.items()))
-        return await _read(connections.nodes, ref, check)
+        return await _read(connections.nodes, ref, check.key, (*source.templates, check.namespace))
     return None
 
 
-async def _named_by_checks(connections: Readers, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, str]:
-    """Templates of ours that checks covering the node, or a Machine of it, name first, with the check's key. The need's own check
+async def _named_by_checks(connections: Readers, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, ObjectRef]:
+    """Templates of ours that checks covering the node, or a Machine of it, name first, with the check. The need's own check
     goes first."""
-    named: dict[ObjectRef, str] = {}
+    named: dict[ObjectRef, ObjectRef] = {}
     async for check in readable_checks(connections, unreadable):
         rung = _first_of_ours(check)
         if rung is None or not await covers(connections, check, node):
             continue
         if need.check is not None and check.ref.key == need.check.key:
-            return {rung: check.ref.key}
-        named.setdefault(rung, check.ref.key)
+            return {rung: check.ref}
+        named.setdefault(rung, check.ref)
     return named
 
 
@@ -194,7 +195,9 @@ def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
     return next((rung.template for rung in rungs if is_fencing_template(rung.template)), None)
 
 
-async def _read(connection: ApiReader, ref: ObjectRef, named_by: str) -> JsonObject:
+async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: Collection[str]) -> JsonObject:
+    """trusted: where templates count. The namespace of the Machine health check that names one is among them: it can name none of
+    another, and whoever may write it there decides on those Machines (S40)."""
     if not is_fencing_template(ref):
         raise failure(
             ErrorType.INVALID_CONFIG,
@@ -202,15 +205,20 @@ async def _read(connection: ApiReader, ref: ObjectRef, named_by: str) -> JsonObj
         )
     if not ref.namespace:
         raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key} without its namespace")
+    if ref.namespace not in trusted:
+        counts = f"templates count in {', '.join(filter(None, trusted)) or 'no namespace'} (setting template_namespaces)"
+        raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}: {counts}")
     try:
         return await connection.get(FENCING_TEMPLATES.path(ref.name, namespace=ref.namespace))
     except ObjectNotFound as error:
         raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}, which does not exist") from error
 
 
-async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str]) -> JsonObject | None:
-    """The only template of a cluster without any other fence configuration, None where there is none."""
-    found = await _all(reader, FENCING_TEMPLATES.path())
+async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str], source: PolicySource) -> JsonObject | None:
+    """The only template of a cluster without any other fence configuration, None where there is none. What somebody has written
+    in a namespace of his own is none, and makes no other one ambiguous (S40)."""
+    everywhere = await _all(reader, FENCING_TEMPLATES.path())
+    found = [each for each in everywhere if each["metadata"]["namespace"] in source.templates]
     if len(found) <= 1:
         return found[0] if found else None
     broken = f"; health checks that cannot be read: {'; '.join(unreadable[:MAXIMUM_NAMED])}" if unreadable else ""

@@ -73,15 +73,15 @@ async def test_config_maps_hold_where_no_health_check_and_no_request_names_a_tem
     assert plan.source == f"ConfigMap/nodewarden/fence-config-node-{NODE}"
     assert [device.endpoint for device in plan.devices] == ["ipmi://10.0.0.1:623"]
     chosen = await ready.add_template("special")
-    assert await source(ready, template=chosen) == "FencingTemplate/kube-system/special"
+    assert await source(ready, template=chosen) == "FencingTemplate/nodewarden/special"
     await ready.add_check()
-    assert await source(ready) == "FencingTemplate/kube-system/blades"
+    assert await source(ready) == "FencingTemplate/nodewarden/blades"
 
 
 async def test_a_fence_config_about_the_node_goes_before_the_only_template(ready: World) -> None:
     await ready.add_template()
     await add_fence_config(ready, "others", nodeName="another-node")
-    assert await source(ready) == "FencingTemplate/kube-system/blades"
+    assert await source(ready) == "FencingTemplate/nodewarden/blades"
     await add_fence_config(ready, "all")
     assert await source(ready) == "FenceConfig/all"
     await add_fence_config(ready, "mine", nodeName=NODE)
@@ -154,7 +154,7 @@ async def test_files_answer_as_an_api_server_does() -> None:
 
     async def read(name: str) -> tuple[str, tuple[str, ...]]:
         node = NodeView(name=name, uid="uid")
-        found = await answered(reader, "default", lambda shelf: read_config_maps(node, shelf))
+        found = await answered(reader, "nodewarden", lambda shelf: read_config_maps(node, shelf))
         return found.name, found.errors
 
     assert await read("n1") == ("fence-config-n1", ())

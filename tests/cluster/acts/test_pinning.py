@@ -15,6 +15,7 @@ from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
+from simulator.resources import NAMESPACES
 from tests.cluster.acts.world import (
     CHECK_REF,
     CHECKS,
@@ -205,10 +206,10 @@ class TestTemplate:
     @pytest.mark.parametrize(
         ("check", "going", "words"),
         [
-            ({"selector": {"matchLabels": {"topology.kubernetes.io/zone": "zone-z"}}}, False, "kube-system/second"),
+            ({"selector": {"matchLabels": {"topology.kubernetes.io/zone": "zone-z"}}}, False, "nodewarden/second"),
             ({}, True, "several"),
             ({"unhealthyConditions": []}, False, "NodeHealthCheck/workers"),
-            ({"templates": (template_ref("missing"),)}, False, "workers names FencingTemplate/kube-system/missing"),
+            ({"templates": (template_ref("missing"),)}, False, "workers names FencingTemplate/nodewarden/missing"),
         ],
         ids=["it does not select the node", "it is being deleted", "it cannot be read", "what it names is not there"],
     )
@@ -229,8 +230,7 @@ class TestTemplate:
     async def test_a_check_over_machines_names_it_for_the_nodes_of_its_machines(self, system: System, ready: World) -> None:
         await self.machine_check(ready, system)
         await system.add_machine(ready.others, "machine-7", node="another-node")
-        with refused(ErrorType.INVALID_CONFIG, "several"):
-            await pin(ready)
+        assert (await pin(ready)).plan.source == "FencingTemplate/nodewarden/blades"
         await system.set_status(ready.others, "machine-7", {"nodeRef": {"name": NODE}})
         assert (await pin(ready)).plan.source == f"FencingTemplate/{system.namespace}/default"
 
@@ -253,6 +253,24 @@ class TestTemplate:
         await ready.add_template("second")
         with refused(ErrorType.INVALID_CONFIG, "machinehealthchecks"):
             await pin(ready)
+
+    async def test_a_template_in_a_namespace_that_nobody_named_counts_for_nothing(self, ready: World) -> None:
+        """S40: whoever may write templates there decides on no machine, and makes no other template ambiguous."""
+        strange = await self.stranger(ready)
+        assert (await pin(ready)).plan.source == "FencingTemplate/nodewarden/blades"
+        with refused(ErrorType.INVALID_CONFIG, "templates count in nodewarden"):
+            await pin(ready, template=strange)
+        await ready.add_check(templates=(strange,))
+        with refused(ErrorType.INVALID_CONFIG, "workers names FencingTemplate/tenant/mine: templates count in nodewarden"):
+            await pin(ready)
+
+    async def stranger(self, world: World) -> ObjectRef:
+        """A tenant's template, which sends a password to an address of his own."""
+        template = await world.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+        await world.others.create(NAMESPACES.path(), {"metadata": {"name": "tenant"}})
+        metadata = {"name": "mine", "namespace": "tenant"}
+        await world.others.create(TEMPLATES.path(namespace="tenant"), template | {"metadata": metadata})
+        return replace(template_ref("mine"), namespace="tenant")
 
     async def machine_check(self, world: World, system: System) -> None:
         """A MachineHealthCheck whose template, in its own namespace, is not the only one."""

@@ -76,7 +76,7 @@ CHECKS = Resource(
     api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
 )
 TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
-TEMPLATE_NAMESPACE = "kube-system"
+TEMPLATE_NAMESPACE = "nodewarden"
 NODE_LEASES = "medik8s-leases"
 
 CHECK_REF = ObjectRef(api_version=CHECKS.api_version, kind=CHECKS.kind, name="workers")
@@ -444,6 +444,7 @@ async def empty_world(**server: Any) -> AsyncIterator[World]:
         ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="others") as others,
         InterruptedConnection(ExplicitCredentials(api.url, token="abc")) as connection,
     ):
+        await others.create(NAMESPACES.path(), {"metadata": {"name": TEMPLATE_NAMESPACE}})
         yield World(api, others, connection)
 
 

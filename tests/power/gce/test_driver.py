@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from activities.power.gce.act import ComputeRequest, ComputeStage, perform
 from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
-from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerCapability, PowerState, VolumeState
 from policy.fence.served_system import instance_of
 from simulator.api.access.certificates import issue
@@ -43,7 +43,7 @@ HANDLE = f"projects/{PROJECT}/zones/{ZONE}/disks"
 class NoCredentials:
     """A device that needs none."""
 
-    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> DeviceCredentials:
+    async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
         return DeviceCredentials()
 
 

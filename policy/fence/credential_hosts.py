@@ -1,0 +1,88 @@
+"""Which hosts a credential is for: those that its operator has named, in an annotation of the object or in the worker's settings.
+
+Whoever may write a fence configuration chooses an address. A password must not go there for that alone (S40).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+
+from policy.fence.drivers.agent_parameters import canonical_name
+from policy.fence.plan import PowerDevice
+
+HOSTS_ANNOTATION = "nodewarden.io/hosts"
+"""On a Secret or ConfigMap: names, wildcards (`*.bmc.example.com`), addresses and networks, separated by commas or spaces."""
+
+EVERYWHERE = "*"
+
+_NAME = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:[/?#][^@\\]*)?")
+_URLS = frozenset({"endpoint-url", "api-endpoint"})
+_CLOUDS = {"gce": "compute.googleapis.com", "ec2": "ec2.{region}.amazonaws.com"}
+"""Where the clouds' own APIs are, as far as a name for the annotation goes."""
+
+
+def hosts_written(text: str) -> tuple[str, ...]:
+    """What stands in the annotation. Raises ValueError, saying what is no host."""
+    found = tuple(each.lower().rstrip(".") for each in re.split(r"[\s,]+", text) if each)
+    for each in found:
+        if each != EVERYWHERE and _network(each) is None and _NAME.fullmatch(each) is None:
+            raise ValueError(f"expected names, *.names, addresses or networks, got {each!r}")
+    return found
+
+
+def hosts_of(device: PowerDevice) -> frozenset[str]:
+    """Where a device's credentials are sent, in lower case; nothing where its parameters do not say."""
+    found: set[str] = set()
+    for key, value in device.parameters.items():
+        if canonical_name(key) == "ip":
+            found.add(value)
+        elif key in _URLS or "://" in value:
+            found.add(_host_of_url(value))
+    if not found and device.driver in _CLOUDS:
+        found.add(_CLOUDS[device.driver].format(region=device.parameters.get("region", "")))
+    return frozenset(each.lower().strip("[]").rstrip(".") for each in found)
+
+
+def not_for(hosts: Collection[str], allowed: Collection[str]) -> str:
+    """Why credentials are not for these hosts, in words; "" where they are for all of them. No host is one that nobody knows."""
+    if EVERYWHERE in allowed:
+        return ""
+    named = ", ".join(allowed) or "none"
+    if not hosts:
+        return f"it is for the hosts {named}, and the device's parameters do not say where it would be sent"
+    strange = next((host for host in sorted(hosts) if not any(_is(host, each) for each in allowed)), None)
+    return "" if strange is None else f"it is for the hosts {named}, not for {strange}"
+
+
+def _is(host: str, allowed: str) -> bool:
+    network = _network(allowed)
+    if network is not None:
+        try:
+            return ipaddress.ip_address(host) in network
+        except ValueError:
+            return False
+    if allowed.startswith("*."):
+        return host.endswith(allowed[1:]) and host != allowed[1:]
+    return host == allowed
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _host_of_url(url: str) -> str:
+    """What is no URL of one host stays as it is, and fits no name."""
+    found = _URL.fullmatch(url)
+    return found["host"].strip("[]") if found is not None else url
+
+
+def annotated(annotations: Mapping[str, object] | None) -> str | None:
+    """What the annotation of an object says, None without one."""
+    written = (annotations or {}).get(HOSTS_ANNOTATION)
+    return None if written is None else str(written)
