@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -77,30 +79,26 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
 # The taint ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [FENCE, SELF], ids=lambda each: each.strategy.value)
-def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remediation(first: EscalationStep) -> None:
+MOMENTS: dict[str, tuple[dict[str, Any], Callable[[Play], object]]] = {
+    "the first step": ({}, lambda play: play.did("remember")),
+    "S17: its permit is waited for, which no brake holds up": (
+        {"permit_granted": False},
+        lambda play: play.until(lambda status: status.doing.startswith("waits for a permit")),
+    ),
+    "a person says whether it is remediated once more, which may take days": (
+        {"permit_granted": False, "exhausted": "it was remediated 3 times"},
+        Play.parked,
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_taint_of_a_terminated_episode_goes_in_a_remediation_before(moment: str) -> None:
     """S1, S32: it goes on freeing pods, and nobody reads the proof any more."""
-    world = Remediated(ladder=(first,), node=tainted())
-    with Play(world) as play:
-        play.did("remember")
-        assert not world.node.tainted
-
-
-def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_its_permit() -> None:
-    """S1, S17: to take it away restores, so that no brake holds it up."""
+    given, reach = MOMENTS[moment]
     world = Remediated(ladder=(FENCE,), node=tainted(answers=[QUEUED] * 100))
-    with Play(world, permit_granted=False) as play:
-        play.until(lambda status: status.doing.startswith("waits for a permit"))
-        assert not world.node.tainted
-        play.abort()
-        assert play.result().outcome is Outcome.REFUSED
-
-
-def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_a_person() -> None:
-    """S1: a person may take days to say whether a machine that did not stay well is remediated once more."""
-    world = Remediated(ladder=(FENCE,), node=tainted())
-    with Play(world, permit_granted=False, exhausted="it was remediated 3 times") as play:
-        play.parked()
+    with Play(world, **given) as play:
+        reach(play)
         assert not world.node.tainted
 
 

@@ -171,19 +171,6 @@ def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_per
     assert "the node is back" in result.message
 
 
-def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> None:
-    """S35: it leaves the machine off, as an abort does."""
-    world = slow_to_look()
-    with Play(world) as play:
-        play.did("taint")
-        play.skip(2 * MINUTE)
-        play.abort()
-        asked = play.clockwork.now
-        play.result(Outcome.ABORTED)
-    assert world.node.commands == ["off ipmi://10.0.0.7:623"]
-    assert play.clockwork.now - asked < 5 * MINUTE
-
-
 def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
     """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
     world = Remediated(ladder=(FENCE,), node=World(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
