@@ -133,18 +133,6 @@ def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_
     assert world.count("restore-path") == 1
 
 
-def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_terminated_episode_cut() -> None:
-    """S35: whoever cleans up after it knows of the path by that alone."""
-    node = World(plan=switched(CUT), mark=left_by("old", paths=(PORT.endpoint,)))
-    world = Remediated(ladder=(SELF,), node=node, has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        node.ready = True
-        world.objects[OBJECT].succeeded = "True"
-        play.result(Outcome.RECOVERED)
-    assert node.noted == {PORT.endpoint}
-
-
 @pytest.mark.parametrize("freeing", ["first", "second"])
 def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_it(freeing: str) -> None:
     """S1, S35: the path is one, whichever step has cut it and whichever has freed."""

@@ -309,18 +309,6 @@ async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_bac
     assert "restore-path" not in cuts(world)
 
 
-async def test_what_others_have_given_back_between_two_tries_is_cut_again(env: WorkflowEnvironment) -> None:
-    world = failed(switched())
-    world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
-    async with preserving(env, world) as run:
-        await until(run, "incomplete")
-        world.devices.paths[PORT.endpoint] = PowerState.ON
-        await run.says(Preservation.isolate)
-        await run.skip(timedelta(minutes=30))
-        await until(run, "cut")
-    assert cuts(world) == ["note cut", "cut-path", "note cut", "cut-path", "free-cut-pods"]
-
-
 async def test_volumes_that_are_detached_are_known_to_a_new_history(env: WorkflowEnvironment, grown: asyncio.Event) -> None:
     """S1: the cloud lists them no more, and what used them is freed behind them all the same, once they are read again."""
     world = failed(plan(levels=((CLOUD,),)))
