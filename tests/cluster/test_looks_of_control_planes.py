@@ -129,13 +129,6 @@ class TestNodes:
         assert (result.verdict, "is the only member" in result.reason) == (NEVER, True)
         assert (await look(world, destructive=False, need_matters=False)).verdict is GO
 
-    async def test_a_worker_costs_no_request_more(self, world: World) -> None:
-        await members(world, "True", "True", labels={})
-        world.server.requests.reset()
-        assert (await look(world)).verdict is GO
-        assert world.server.requests.total("list", "nodes", OURS) == 1  # who else has its identity, as nobody watches here
-        assert world.server.requests.total("list", "pods", OURS) == 0
-
 
 class TestPods:
     """Where they are seen, a Node votes and serves only with Ready ones."""

@@ -261,17 +261,6 @@ async def test_what_has_become_of_its_machine_is_seen_live(case: Case, system: S
     assert world.writes == 0
 
 
-@pytest.mark.parametrize(("said", "lists"), [(True, 0), (False, 1)], ids=["by the node", "in its namespace"])
-@every_system
-async def test_the_node_s_annotation_spares_the_list(system: System, said: bool, lists: int, world: World) -> None:
-    await licensed(world, system, said_by_the_node=said)
-    for number in range(3):
-        await system.add_machine(world.others, f"another-{number}", node=f"another-node-{number}")
-    world.server.requests.reset()
-    assert (await look(world, system)).verdict is GO
-    assert world.server.requests.total("list", "machines", OURS) == lists
-
-
 @every_system
 async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(system: System, world: World) -> None:
     """S9: the uid of the Machine is pinned, too."""

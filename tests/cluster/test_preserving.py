@@ -352,19 +352,6 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
-async def test_where_fencing_is_switched_off_nothing_is_deleted(world: Surroundings) -> None:
-    """S20: the off switch of the whole cluster, also for a deletion that no last look of its episode comes before."""
-    await world.has(node(), machine("Failed"))
-    await leased(world)
-    await switch(world, "off")
-    with pytest.raises(ApplicationError, match="fencing is switched off"):
-        await world.give_up()
-    assert len((await world.person.list(MACHINES))["items"]) == 1
-    await switch(world, "on")
-    assert (await world.give_up()).kept == ""
-    assert (await world.person.list(MACHINES))["items"] == []
-
-
 async def test_where_fencing_is_switched_off_a_pool_keeps_nobody_and_lets_nobody_go(world: Surroundings) -> None:
     """S20: what a program would write waits. A machine that has failed is not let go for that."""
     await world.has(node(), machine("Failed"))
@@ -501,6 +488,10 @@ async def _late(world: Surroundings) -> None:
     world.now += timedelta(seconds=11)
 
 
+async def _switched_off(world: Surroundings) -> None:
+    await switch(world, "off")
+
+
 async def _not_ours(world: Surroundings) -> None:
     await world.person.delete(CLUSTER_LEASE)
 
@@ -517,6 +508,7 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
         (_without_permit, ErrorType.NOT_LICENSED, "held by nobody"),
         (_lonely, ErrorType.NOT_SUPPORTED, "no controller owns it"),
         (_late, ErrorType.EXPIRED, ""),
+        (_switched_off, ErrorType.VETOED, "fencing is switched off"),
         (on_the_node(labels={"nodewarden.io/fencing": "off"}), ErrorType.VETOED, "switches fencing off"),
         (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "out of remediation"),
         (on_the_node(annotations={"nodewarden.io/hold": "looking at it"}), ErrorType.VETOED, ""),
@@ -528,6 +520,7 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
         "S14 no permit",
         "nobody would replace it",
         "S20 late",
+        "S20 fencing switched off in the whole cluster, which no last look of a preservation comes before",
         "S20 switched off on the node",
         "S20 excluded",
         "S20 a hold",

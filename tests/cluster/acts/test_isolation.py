@@ -183,23 +183,6 @@ class TestWayBack:
         assert await world.mark() is None
 
 
-class TestPaths:
-    """Which paths are cut stands in our mark."""
-
-    async def test_a_path_is_noted_once_and_taken_off_the_list_when_it_is_back(self, world: World) -> None:
-        await world.mark_as_ours(cordoned=True)
-        target = await world.pinned()
-        assert (await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))).changed
-        assert not (await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))).changed
-        mark = await world.mark()
-        assert mark is not None
-        assert (mark.paths, mark.cordoned) == ((PATH,), True)
-        await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=False))
-        mark = await world.mark()
-        assert mark is not None
-        assert (mark.paths, mark.cordoned) == ((), True)
-
-
 async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> None:
     await world.mark_as_ours()
     await world.isolation.mark_unschedulable(await world.cordon())
