@@ -16,26 +16,30 @@ from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
-from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.fencing_requests import (
+    NAMESPACE,
+    REMEDIATIONS,
+    conditions_of,
+    leader,
+    reference,
+    remediation,
+    request_definition,
+)
 from tests.cluster.scans import Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(20)
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/medik8s/leases"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 SICK = "node-0"
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
 TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
 
-REF = ObjectRef(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name=SICK, namespace=NAMESPACE
-)
+REF = reference(SICK)
 
 
 async def furnish(person: ApiClient, **metadata: Any) -> None:
@@ -51,12 +55,6 @@ async def furnish(person: ApiClient, **metadata: Any) -> None:
 async def first(scan: ClusterScan) -> ScanReport:
     report = await observe(scan, asked())
     return await observe_until(scan, report, lambda seen: seen.view.synced and not seen.view.stale and seen.lease.held)
-
-
-async def leader(person: ApiClient, name: str, *, age: float = 0.0) -> None:
-    renewed = (now() - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "manager-0", "leaseDurationSeconds": 1, "renewTime": renewed}
-    await person.create(LEASES, {"metadata": {"name": name}, "spec": spec})
 
 
 async def publish(scan: ClusterScan, report: ScanReport, *in_flight: OpenEpisode) -> Published:

@@ -14,18 +14,12 @@ from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
-from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, reference, remediation, request_definition
 
-REF = ObjectRef(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
-    kind="FenceAgentsRemediation",
-    name=NODE,
-    namespace=NAMESPACE,
-)
+REF = reference(NODE)
 PATH = f"{REMEDIATIONS}/{NODE}"
 OPERATOR = "NodeHealthCheck-workers"
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
