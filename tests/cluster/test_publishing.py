@@ -379,16 +379,6 @@ async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: Ap
     assert counts == {"it is so": 2, "it is otherwise": 1}
 
 
-async def test_a_status_that_others_keep_writing_is_a_failure_to_be_tried_again(
-    scan: ClusterScan, api: ApiServer, person: ApiClient
-) -> None:
-    await with_check(scan, person)
-    checks = await reports(scan)
-    api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="workers", count=ATTEMPTS))
-    assert await publish(scan, checks) == Published(written=0, failed=("NodeHealthCheck/workers",))
-    assert await publish(scan, checks) == Published(written=1)
-
-
 async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
     scan: ClusterScan, api: ApiServer, person: ApiClient
 ) -> None:

@@ -88,12 +88,19 @@ async def test_policies_that_cannot_be_used_license_nothing(licensed: World, map
     assert problem in result.reason
 
 
-async def test_policies_that_cannot_be_read_license_nothing(licensed: World) -> None:
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("configmaps", "the fence policies could not be read"), ("/events", "the Events on the node could not be read")],
+)
+async def test_what_may_have_said_that_it_is_to_be_left_alone_and_cannot_be_read_licenses_nothing(
+    licensed: World, path: str, words: str
+) -> None:
     """S20."""
+    await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
     request = await licensed.look(need=CHECK_NEED)
-    licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="configmaps"))
+    licensed.server.faults.add(Fault(accident=Accident.REFUSE, path=path))
     result = await licensed.target.last_look(request)
-    assert (result.verdict, result.reason.startswith("the fence policies could not be read")) == (LookVerdict.NOT_LICENSED, True)
+    assert (result.verdict, result.reason.startswith(words)) == (LookVerdict.NOT_LICENSED, True)
 
 
 class TestHosts:
@@ -135,17 +142,6 @@ class TestHosts:
         await add_event(licensed, 1700, reason="PathsLost", source={"component": "multipathd"})
         result = await look(licensed)
         assert (result.verdict, "multipathd/PathsLost said so 1700 s ago" in result.reason) == (LookVerdict.VETOED, True)
-
-    async def test_events_that_cannot_be_read_license_nothing(self, licensed: World) -> None:
-        """S20: they may have said that the host is to be left alone."""
-        await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
-        request = await licensed.look(need=CHECK_NEED)
-        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="/events"))
-        result = await licensed.target.last_look(request)
-        assert (result.verdict, result.reason.startswith("the Events on the node could not be read")) == (
-            LookVerdict.NOT_LICENSED,
-            True,
-        )
 
     @pytest.mark.parametrize(
         ("seconds_ago", "policies", "verdict"),

@@ -114,16 +114,6 @@ class TestCordon:
             assert (result.changed, result.look.verdict) == (False, verdict)
         assert world.writes == 0
 
-    async def test_a_person_who_cordons_between_our_read_and_our_write_keeps_the_cordon(self, world: World) -> None:
-        """S28."""
-        await world.target.mark(await world.act())
-        world.connection.before_writes.append(lambda: world.change_node({"spec": {"unschedulable": True}}))
-        result = await world.isolation.mark_unschedulable(await world.cordon())
-        mark = await world.mark()
-        assert not result.changed
-        assert mark is not None
-        assert not mark.cordoned
-
 
 class TestWayBack:
     async def test_everything_we_added_goes_in_one_write_and_the_rest_is_byte_equal(self, empty: World) -> None:
