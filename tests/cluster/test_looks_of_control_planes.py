@@ -253,25 +253,6 @@ class TestClusterApi:
         result = await look(world, removes=True)
         assert result.verdict is deleted, result.reason
 
-    @pytest.mark.parametrize("broken", ["EtcdMemberHealthy", "SchedulerPodHealthy"])
-    async def test_its_owner_knows_more_than_the_nodes_say(self, broken: str, world: World) -> None:
-        """S15: all Nodes are Ready, and one of the other two has a member that is not well."""
-        await self.owned(world, "True", "True")
-        await self.conditions(world.others, "member-2", {kind: "False" if kind == broken else "True" for kind in WELL})
-        expected = WAIT if broken == "EtcdMemberHealthy" else GO  # the other one has all its components
-        assert (await look(world)).verdict is expected
-        await self.conditions(world.others, "member-3", {kind: "False" if kind == broken else "True" for kind in WELL})
-        assert (await look(world)).verdict is WAIT
-
-    async def test_an_upgrade_that_its_topology_wants_goes_first(self, world: World) -> None:
-        """As a KubeadmControlPlane remediates none before it has been told of the version."""
-        await self.owned(world, "True", "True")
-        for version, verdict in (("v1.35.0", WAIT), ("v1.34.0", GO)):
-            topology = {"topology": {"classRef": {"name": "standard"}, "version": version}}
-            await world.others.patch(NEWER.path("clusters", CLUSTER_NAME), {"spec": topology})
-            result = await look(world)
-            assert (result.verdict, "is about to be upgraded to v1.35.0" in result.reason) == (verdict, verdict is WAIT)
-
     @pytest.mark.parametrize("others", [(), ("Unknown", "Unknown")])
     async def test_before_it_is_initialized_nothing_of_it_could_be_lost(self, others: tuple[str, ...], world: World) -> None:
         await self.owned(world, *others)

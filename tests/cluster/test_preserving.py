@@ -509,9 +509,7 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
         (_lonely, ErrorType.NOT_SUPPORTED, "no controller owns it"),
         (_late, ErrorType.EXPIRED, ""),
         (_switched_off, ErrorType.VETOED, "fencing is switched off"),
-        (on_the_node(labels={"nodewarden.io/fencing": "off"}), ErrorType.VETOED, "switches fencing off"),
         (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "out of remediation"),
-        (on_the_node(annotations={"nodewarden.io/hold": "looking at it"}), ErrorType.VETOED, ""),
         (on_the_node(labels={"node-role.kubernetes.io/control-plane": ""}), ErrorType.NOT_SUPPORTED, "only a remediation"),
     ],
     ids=[
@@ -521,9 +519,7 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
         "nobody would replace it",
         "S20 late",
         "S20 fencing switched off in the whole cluster, which no last look of a preservation comes before",
-        "S20 switched off on the node",
         "S20 excluded",
-        "S20 a hold",
         "S15 a member of the control plane",
     ],
 )

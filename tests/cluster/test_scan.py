@@ -187,18 +187,6 @@ async def busy(person: ApiClient, open_scan: Open) -> AsyncIterator[tuple[Cluste
     await asyncio.gather(writing, return_exceptions=True)
 
 
-async def test_what_an_episode_writes_is_told_together(busy: tuple[ClusterScan, ScanReport]) -> None:
-    """S35: the mark is told all the same, and it is the latest one."""
-    scan, report = busy
-    began = asyncio.get_running_loop().time()
-    for _ in range(2):
-        report = await observe(scan, asked(report, watching=("node-1",)))
-    assert asyncio.get_running_loop().time() - began > 1.9
-    written = int(report.observations[0].incident.removeprefix("incident-"))
-    again = await observe(scan, asked(report, watching=("node-1",)))
-    assert int(again.observations[0].incident.removeprefix("incident-")) > written
-
-
 async def test_what_an_open_episode_writes_ends_no_poll(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:
     """It knows what it has written, and nobody decides by it; what becomes of its node is told as ever."""
     scan, report = busy

@@ -17,7 +17,7 @@ from activities.errors import ErrorType
 from policy.episode.messages import Acknowledgement, OffProof
 from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.fence.power import PowerState
-from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import ENDPOINT, NODE, NOW, OUT_OF_SERVICE, World, off_proof, our_mark, refused, word
 
@@ -227,13 +227,7 @@ def _leased(world: World) -> Awaitable[Any]:
     return world.hold_node_lease("node-maintenance")
 
 
-async def _kept_as_failed(world: World) -> None:
-    condition = {"type": "Preserved", "status": "True", "reason": "Preserved by user.", "message": "x"}
-    await world.change_node({"status": {"conditions": [condition]}}, subresource="status")
-
-
-PRESERVED, EXCLUDED = on_the_node(annotations={PRESERVE_ANNOTATION: "now"}), on_the_node(labels={EXCLUDE_LABEL: "true"})
-HELD = on_the_node(annotations={HOLD_ANNOTATION: "until monday"})
+PRESERVED, HELD = (on_the_node(annotations=word) for word in ({PRESERVE_ANNOTATION: "now"}, {HOLD_ANNOTATION: "until monday"}))
 
 
 async def _without_permit(world: World) -> None:
@@ -257,8 +251,6 @@ def meanwhile(say: Saying) -> Saying:
     ("say", "kind", "words"),
     [
         (PRESERVED, ErrorType.VETOED, PRESERVE_ANNOTATION),
-        (_kept_as_failed, ErrorType.VETOED, "Preserved"),
-        (EXCLUDED, ErrorType.VETOED, EXCLUDE_LABEL),
         (_leased, ErrorType.VETOED, "node-maintenance"),
         (HELD, ErrorType.NOT_LICENSED, "until monday"),
         (_without_permit, ErrorType.NOT_LICENSED, "nobody has it"),
@@ -268,8 +260,6 @@ def meanwhile(say: Saying) -> Saying:
     ],
     ids=[
         "S21 its annotations go with it, the one that preserves it among them",
-        "S21 kept as failed",
-        "S20 excluded",
         "S20 in maintenance",
         "S20 a hold, which is waited for",
         "S20 a permit that was lost with its scanner",
@@ -306,7 +296,7 @@ async def test_a_node_that_is_gone_is_deleted(off_alone: World) -> None:
     assert not (await off_alone.freeing.delete_node(request)).changed
 
 
-@pytest.mark.parametrize("say", [PRESERVED, _kept_as_failed, EXCLUDED, _leased])
+@pytest.mark.parametrize("say", [PRESERVED, _leased])
 async def test_who_protects_the_machine_does_not_keep_its_workloads_down(off_alone: World, say: Saying) -> None:
     """docs/fencing.md: what runs elsewhere takes nothing from a machine that is off_alone."""
     await off_alone.add_pod("db-0")

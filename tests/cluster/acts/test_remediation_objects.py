@@ -242,7 +242,6 @@ REFUSALS: dict[str, tuple[Change, ErrorType, str]] = {
     "S9 another node": (lambda objects: objects.world.recreate_node(), ErrorType.TARGET_CHANGED, "not the one pinned"),
     "S9 no node": (lambda objects: objects.world.delete_node(), ErrorType.TARGET_CHANGED, "is gone"),
     "S20 excluded": (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "exclude-from-remediation=true"),
-    "S21 preserved": (on_the_node(annotations={PRESERVE_ANNOTATION: "now"}), ErrorType.VETOED, "preserves the node"),
     "no template": (
         lambda objects: objects.world.others.delete(f"{FOLDER}/selfnoderemediationtemplates/quick"),
         ErrorType.INVALID_CONFIG,
