@@ -37,7 +37,6 @@ pytestmark = pytest.mark.timeout(20)
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 SICK = "node-0"
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
-TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
 
 REF = reference(SICK)
 
@@ -76,19 +75,6 @@ async def test_a_request_becomes_a_candidate_of_the_same_admission(person: ApiCl
     assert (found.delegate, found.message) == ("NodeHealthCheck-workers", "asked for by NodeHealthCheck/workers")
     assert found.uid == (await person.get(f"{NODES}/{SICK}"))["metadata"]["uid"]
     assert admit(report, (), cap=1, now=now()).admitted == (found,)
-
-
-async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(person: ApiClient, open_scan: Open) -> None:
-    """S20: an episode that waits is told by its observation that nobody asks any more."""
-    await furnish(person)
-    scan = await open_scan()
-    report = await observe(scan, asked(await first(scan), watching=(SICK,)))
-    [seen] = report.observations
-    assert seen.asked_by == (report.candidates[0].object_uid,)
-    await person.patch(f"{REMEDIATIONS}/{SICK}", {"metadata": {"annotations": {TIMED_OUT: "2026-11-21T12:00:00Z"}}})
-    report = await observe(scan, asked(report, watching=(SICK,)))
-    assert report.candidates == ()
-    assert report.observations[0].asked_by == ()
 
 
 async def test_the_end_of_a_request_that_was_told_of_a_failure_is_heard_though_nothing_else_changes(

@@ -397,13 +397,6 @@ class TestAMachineOfMachineControllerManager:
         await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
         assert (await self.look(licensed, **how)).verdict is GO, "the word on the node beats it"
 
-    async def test_what_is_kept_on_its_machine_alone_stays_cordoned(self, licensed: World) -> None:
-        await self.change(licensed, annotations={PRESERVE_ANNOTATION: "now"})
-        await licensed.target.mark(await licensed.act())
-        await licensed.isolation.mark_unschedulable(await licensed.cordon())
-        result = await licensed.isolation.mark_schedulable(await licensed.restore())
-        assert "left cordoned" in result.detail
-
     async def test_where_it_cannot_be_read_nothing_is_done(self, licensed: World) -> None:
         licensed.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
         result = await self.look(licensed)

@@ -49,6 +49,7 @@ GROUP = "machine.sapcloud.io"
 NODE = "/api/v1/nodes/node-7"
 MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
 REF = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
+MACHINE = machine_of("node-7")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FOREVER = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -128,8 +129,9 @@ class Surroundings:
         return found
 
     async def give_up(self, **changes: Any) -> GiveUpResult:
-        uid = (await self.machine())["metadata"]["uid"]
-        given = {"cluster": "prod", "node": "node-7", "machine": REF, "machine_uid": uid, "holder": "us"}
+        given = {"cluster": "prod", "node": "node-7", "machine": REF, "holder": "us"}
+        if "machine_uid" not in changes:
+            given["machine_uid"] = (await self.machine())["metadata"]["uid"]
         request = GiveUpRequest(**(given | {"not_after": self.now + timedelta(seconds=10)} | changes))
         found = await ActivityEnvironment().run(self.activities.give_up, request)
         assert isinstance(found, GiveUpResult)
@@ -306,9 +308,9 @@ async def test_the_node_names_its_machine_in_other_systems(
     await system.install(person)
     await system.add_cluster(person)
     await person.create("/api/v1/nodes", system.node("node-7"))
-    await system.add_machine(person, machine_of("node-7"), node="node-7")
+    await system.add_machine(person, MACHINE, node="node-7")
     hold = await Surroundings(person, connection).hold(machine=None, wish=Wish(keep=True))
-    assert hold.machine == ObjectRef(api_version=system.api_version, kind="Machine", name="machine-7", namespace=system.namespace)
+    assert hold.machine == system.machine_ref(MACHINE)
     found = await person.get(system.path("machines", "machine-7"))
     assert found["metadata"]["annotations"] == {EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z", LAST_APPLIED_ANNOTATION: "now"}
 
@@ -317,11 +319,11 @@ async def test_a_machine_that_does_not_refer_to_the_node_is_not_its_own(person: 
     """S9: an annotation alone makes no Machine somebody's; and a hold that began on a Node alone stays there (S22)."""
     await OPENSHIFT.install(person)
     await person.create("/api/v1/nodes", OPENSHIFT.node("node-7"))
-    await OPENSHIFT.add_machine(person, machine_of("node-7"), node="node-8")
+    await OPENSHIFT.add_machine(person, MACHINE, node="node-8")
     world = Surroundings(person, connection)
     hold = await world.hold(machine=None, wish=Wish(keep=True))
     assert (hold.machine, hold.phase) == (None, "Running:Preserved")
-    await OPENSHIFT.set_status(person, machine_of("node-7"), {"nodeRef": {"name": "node-7"}})
+    await OPENSHIFT.set_status(person, MACHINE, {"nodeRef": {"name": "node-7"}})
     world.now += timedelta(hours=1)
     again = await world.hold(machine=None)
     assert (again.machine, again.expiry) == (None, hold.expiry)
@@ -578,33 +580,22 @@ async def test_a_member_of_the_control_plane_whose_node_is_gone_is_given_up_by_n
 ) -> None:
     """S15: its machine may run on, and its etcd vote with it; the Machine says whose it is."""
     await OPENSHIFT.install(person)
-    await OPENSHIFT.add_machine(person, machine_of("node-7"), node="node-7")
-    path = OPENSHIFT.path("machines", machine_of("node-7"))
+    await OPENSHIFT.add_machine(person, MACHINE, node="node-7")
     owner = {
-        "apiVersion": "machine.openshift.io/v1",
+        "apiVersion": OPENSHIFT.api_version,
         "kind": "ControlPlaneMachineSet",
         "name": "cluster",
         "uid": "u",
         "controller": True,
     }
     member = {"labels": {"machine.openshift.io/cluster-api-machine-role": "master"}, "ownerReferences": [owner]}
-    uid = (await person.patch(path, {"metadata": member}))["metadata"]["uid"]
-    await OPENSHIFT.set_status(person, machine_of("node-7"), {"phase": "Failed"})
+    uid = (await person.patch(OPENSHIFT.path("machines", MACHINE), {"metadata": member}))["metadata"]["uid"]
+    await OPENSHIFT.set_status(person, MACHINE, {"phase": "Failed"})
     world = Surroundings(person, connection)
     await leased(world)
-    request = GiveUpRequest(
-        cluster="prod",
-        node="node-7",
-        machine=ObjectRef(
-            api_version=OPENSHIFT.api_version, kind="Machine", name=machine_of("node-7"), namespace=OPENSHIFT.namespace
-        ),
-        machine_uid=uid,
-        holder="us",
-        not_after=world.now + timedelta(seconds=10),
-    )
     with refused(ErrorType.NOT_SUPPORTED, "only a remediation may ask for"):
-        await ActivityEnvironment().run(world.activities.give_up, request)
-    assert "deletionTimestamp" not in (await person.get(path))["metadata"]
+        await world.give_up(machine=OPENSHIFT.machine_ref(MACHINE), machine_uid=uid)
+    assert "deletionTimestamp" not in (await person.get(OPENSHIFT.path("machines", MACHINE)))["metadata"]
 
 
 async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_refuses(world: Surroundings) -> None:

@@ -15,7 +15,6 @@ from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION
-from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
@@ -68,7 +67,7 @@ class Fleet:
         self._machine = f"{MACHINES}/w-7" if system is None else system.path("machines", MACHINE)
         self._ref = REF
         if system is not None:
-            self._ref = ObjectRef(api_version=system.api_version, kind="Machine", name=MACHINE, namespace=self._namespace)
+            self._ref = system.machine_ref(MACHINE)
 
     async def begin(self) -> None:
         """It is kept, and waits for somebody once it is deleted."""

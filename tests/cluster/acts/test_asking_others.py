@@ -17,7 +17,6 @@ from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.values.object_refs import ObjectRef
 from simulator.objects import JsonObject
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, refused
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, PAUSED, SKIP, System, machine_of
@@ -35,7 +34,7 @@ async def machine(world: World, system: System, annotations: Mapping[str, str] |
     made = await world.others.patch(path, {"metadata": {"ownerReferences": [OWNER]}})
     return MachineRequest(
         target=await world.pinned(),
-        machine=ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(NODE), namespace=system.namespace),
+        machine=system.machine_ref(machine_of(NODE)),
         machine_uid=made["metadata"]["uid"],
         before=await world.before(),
         not_after=NOW + timedelta(seconds=30),
@@ -166,7 +165,7 @@ async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(s
     await CLUSTER_API.set_status(world.others, "w-2", status)
     await world.others.patch(CLUSTER_API.path("machines", "w-2"), {"metadata": {"ownerReferences": [SET]}})
     remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
-    gone = ObjectRef(api_version=CLUSTER_API.api_version, kind="Machine", name="w-1", namespace=CLUSTER_API.namespace)
+    gone = CLUSTER_API.machine_ref("w-1")
     found = await remediation.follow(
         FollowRequest(
             target=await world.pinned(),

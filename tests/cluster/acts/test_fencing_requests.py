@@ -207,12 +207,3 @@ async def test_conditions_of_others_stay(asked: World) -> None:
     await asked.others.patch(f"{PATH}/status", {"status": {"conditions": [theirs]}})
     await answer(asked, await need(asked), Stage.STARTED)
     assert (await asked.others.get(PATH))["status"]["conditions"][0] == theirs
-
-
-async def test_an_object_that_was_given_up_is_told_that_it_was_interrupted(asked: World) -> None:
-    why = await need(asked)
-    await answer(asked, why, Stage.STARTED)
-    await asked.others.patch(PATH, TIMED_OUT)
-    assert "has timed out" in await answer(asked, why, Stage.FENCED)
-    status = (await asked.others.get(PATH))["status"]
-    assert {(each["status"], each["reason"]) for each in status["conditions"]} == {("False", "RemediationInterruptedByNHC")}

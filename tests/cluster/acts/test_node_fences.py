@@ -70,14 +70,6 @@ async def test_the_story_is_told_on_the_node(world: World) -> None:
     assert event["source"]["component"] == "nodewarden"
 
 
-@pytest.mark.parametrize("accident", [Accident.REFUSE, Accident.STATUS, Accident.LOSE_ANSWER])
-async def test_a_story_that_cannot_be_told_stops_nothing(world: World, accident: Accident) -> None:
-    request = await told(world)
-    world.server.faults.add(Fault(accident=accident, method="POST", path="/events"))
-    await tell(world, request)
-    assert world.writes == 1
-
-
 async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world: World) -> None:
     """The mark stands, and is answered; what can be told is."""
     await world.put_mark(our_mark())
@@ -218,14 +210,6 @@ async def test_what_is_written_is_what_the_definition_describes(mirrored: Mirror
     assert fence["proof"]["off"]["readings"] == [{"endpoint": ENDPOINT, "state": "off", "at": "2026-11-21T11:59:55.000000Z"}]
     schema = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     assert schema.keys() - written.keys() == {"problem"}  # it has ended: nothing is in the way any more
-
-
-async def test_a_problem_is_shown_while_it_stands(mirrored: Mirrored) -> None:
-    await mirrored.show(1, Phase.NEEDS_HUMAN, problem="the BMC says on")
-    fence = await mirrored.fence()
-    assert (fence["status"], fence["phase"], fence["problem"]) == ("Error", "needs-human", "the BMC says on")
-    await mirrored.show(2, Phase.RUNNING)
-    assert "problem" not in await mirrored.fence()
 
 
 async def test_a_write_that_was_overtaken_changes_nothing(mirrored: Mirrored) -> None:

@@ -171,12 +171,6 @@ async def test_a_later_step_learns_of_the_paths_that_an_earlier_one_of_the_same_
 class TestTemplate:
     """Which template holds: the request's, else the health checks', else the only one."""
 
-    async def test_the_requests_template_goes_first(self, ready: World) -> None:
-        await ready.add_check()
-        chosen = await ready.add_template("special", tries=7)
-        result = await pin(ready, template=chosen)
-        assert (result.plan.tries, "special" in result.plan.source) == (7, True)
-
     async def test_a_health_check_names_it_by_its_first_rung_of_ours(self, ready: World) -> None:
         foreign = ObjectRef(
             api_version="self-node-remediation.medik8s.io/v1alpha1",

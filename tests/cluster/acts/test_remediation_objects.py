@@ -477,7 +477,7 @@ async def of_machine(
         ),
         check=system.check_ref(),
         check_uid="uid-of-the-check",
-        machine=ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(NODE), namespace=system.namespace),
+        machine=system.machine_ref(machine_of(NODE)),
         machine_uid=machine["metadata"]["uid"],
     )
     return asks, f"{folder}/metal3remediations"
