@@ -17,6 +17,7 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
+from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
 from tests.cluster.management import management_cluster
 from tests.cluster.scans import OURS
@@ -86,14 +87,14 @@ async def budget(world: World, name: str = "etcd", *, allowed: int) -> None:
     await world.others.patch(DISRUPTION_BUDGETS.path(name, subresource="status", **place), status)
 
 
-async def replaced_by(world: World, owner: str) -> dict[str, str]:
+async def replaced_by(world: World, kind: str) -> dict[str, str]:
     """Its Machine, which such an owner replaces; OpenShift's own guard of etcd has nothing against it. Returns what ties the Node
     to it."""
     await world.others.create(NAMESPACES.path(), {"metadata": {"name": "openshift-etcd"}})
     await budget(world, allowed=1)
     await OPENSHIFT.install(world.others)
     await OPENSHIFT.add_machine(world.others, machine_of(NODE), node=NODE)
-    reference = {"apiVersion": "machine.openshift.io/v1", "kind": owner, "name": "cluster", "uid": "u", "controller": True}
+    reference = owner(kind, "cluster", api_version="machine.openshift.io/v1")
     await world.others.patch(OPENSHIFT.path("machines", machine_of(NODE)), {"metadata": {"ownerReferences": [reference]}})
     return OPENSHIFT.ties(NODE)
 
@@ -213,13 +214,7 @@ class TestClusterApi:
     async def machine(self, manager: ApiClient, node: str, *, well: bool, broken: str = "", has_node: bool = True) -> None:
         name = machine_of(node)
         await NEWER.add_machine(manager, name, node=node if has_node else "")
-        reference = {
-            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
-            "kind": "KubeadmControlPlane",
-            "name": "cp",
-            "uid": "u",
-            "controller": True,
-        }
+        reference = owner("KubeadmControlPlane", "cp", api_version="controlplane.cluster.x-k8s.io/v1beta2")
         labels = {"cluster.x-k8s.io/control-plane": "", "cluster.x-k8s.io/cluster-name": CLUSTER_NAME}
         await manager.patch(NEWER.path("machines", name), {"metadata": {"ownerReferences": [reference], "labels": labels}})
         await self.conditions(manager, node, {kind: "True" if well and kind != broken else "False" for kind in WELL})

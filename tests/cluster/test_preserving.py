@@ -41,6 +41,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTA
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
+from tests.cluster.builders import owner
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 from tests.documents import document
 from tests.policy.fencing_builders import a_cluster_config
@@ -88,7 +89,6 @@ def node(**annotations: str) -> Object:
 
 
 def machine(phase: str = "Running", **annotations: str) -> Object:
-    owner = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "Machine",
@@ -97,7 +97,7 @@ def machine(phase: str = "Running", **annotations: str) -> Object:
             "namespace": "shoot",
             "labels": {"node": "node-7"},
             "annotations": annotations,
-            "ownerReferences": [owner],
+            "ownerReferences": [owner("MachineSet", api_version=f"{GROUP}/v1alpha1")],
         },
         "spec": {},
         "status": {"currentStatus": {"phase": phase}},
@@ -581,14 +581,8 @@ async def test_a_member_of_the_control_plane_whose_node_is_gone_is_given_up_by_n
     """S15: its machine may run on, and its etcd vote with it; the Machine says whose it is."""
     await OPENSHIFT.install(person)
     await OPENSHIFT.add_machine(person, MACHINE, node="node-7")
-    owner = {
-        "apiVersion": OPENSHIFT.api_version,
-        "kind": "ControlPlaneMachineSet",
-        "name": "cluster",
-        "uid": "u",
-        "controller": True,
-    }
-    member = {"labels": {"machine.openshift.io/cluster-api-machine-role": "master"}, "ownerReferences": [owner]}
+    role = {"machine.openshift.io/cluster-api-machine-role": "master"}
+    member = {"labels": role, "ownerReferences": [owner("ControlPlaneMachineSet", "cluster", api_version=OPENSHIFT.api_version)]}
     uid = (await person.patch(OPENSHIFT.path("machines", MACHINE), {"metadata": member}))["metadata"]["uid"]
     await OPENSHIFT.set_status(person, MACHINE, {"phase": "Failed"})
     world = Surroundings(person, connection)

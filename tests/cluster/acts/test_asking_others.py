@@ -19,10 +19,9 @@ from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.objects import JsonObject
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, refused
+from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, PAUSED, SKIP, System, machine_of
 from tests.cluster.skipping import now
-
-OWNER = {"apiVersion": "v1", "kind": "MachineSet", "name": "workers", "uid": "uid-of-the-set", "controller": True}
 
 
 async def machine(world: World, system: System, annotations: Mapping[str, str] | None = None) -> MachineRequest:
@@ -31,7 +30,7 @@ async def machine(world: World, system: System, annotations: Mapping[str, str] |
     await world.hold_cluster_lease()
     await system.add_machine(world.others, machine_of(NODE), node=NODE, annotations=annotations or {})
     path = system.path("machines", machine_of(NODE))
-    made = await world.others.patch(path, {"metadata": {"ownerReferences": [OWNER]}})
+    made = await world.others.patch(path, {"metadata": {"ownerReferences": [owner("MachineSet", "workers")]}})
     return MachineRequest(
         target=await world.pinned(),
         machine=system.machine_ref(machine_of(NODE)),
@@ -150,9 +149,6 @@ async def test_a_word_that_is_put_on_the_node_while_others_write_its_machine_is_
     assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, OPENSHIFT))["metadata"]["annotations"]
 
 
-SET = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
-
-
 @pytest.mark.parametrize(
     "status",
     [{"phase": "Failed"}, {"deprecated": {"v1beta1": {"failureReason": "CreateError", "failureMessage": "no such image"}}}],
@@ -163,7 +159,10 @@ async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(s
     await CLUSTER_API.install(world.others)
     await CLUSTER_API.add_machine(world.others, "w-2")
     await CLUSTER_API.set_status(world.others, "w-2", status)
-    await world.others.patch(CLUSTER_API.path("machines", "w-2"), {"metadata": {"ownerReferences": [SET]}})
+    await world.others.patch(
+        CLUSTER_API.path("machines", "w-2"),
+        {"metadata": {"ownerReferences": [owner("MachineSet", api_version=CLUSTER_API.api_version)]}},
+    )
     remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
     gone = CLUSTER_API.machine_ref("w-1")
     found = await remediation.follow(
