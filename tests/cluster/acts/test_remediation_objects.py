@@ -12,7 +12,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
-from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import External, ExternalRequest
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
@@ -152,20 +151,6 @@ async def test_what_may_have_been_carried_out_is_never_called_not_begun(objects:
     objects.world.server.faults.add(Fault(accident=Accident.REFUSE, verb="create", path="selfnoderemediations", count=1))
     with refused(ErrorType.AMBIGUOUS, "may have been carried out"):
         await objects.create()
-
-
-async def test_two_workers_make_one_object(objects: Objects) -> None:
-    """S33: another one was faster, between our look and our write."""
-    other = ClusterConnection.to(objects.world.server.url, token="abc")
-    faster = ClusterRemediationObjects(CLUSTER, other, objects.world.looks, clock=objects.world.clock)
-
-    async def first() -> None:
-        await faster.create(objects.asks)
-
-    objects.world.connection.before_writes.append(first)
-    made = await objects.create()
-    assert (await objects.only())["metadata"]["uid"] == made.uid
-    await other.close()
 
 
 async def test_what_is_not_ours_is_left_alone_and_said(objects: Objects) -> None:
