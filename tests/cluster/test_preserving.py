@@ -482,20 +482,8 @@ async def _without_permit(world: Surroundings) -> None:
     world.permits.answer = (False, "the permit of node-7 is held by nobody")
 
 
-async def _lonely(world: Surroundings) -> None:
-    await world.person.patch(f"{MACHINES}/w-7", {"metadata": {"ownerReferences": None}})
-
-
 async def _late(world: Surroundings) -> None:
     world.now += timedelta(seconds=11)
-
-
-async def _switched_off(world: Surroundings) -> None:
-    await switch(world, "off")
-
-
-async def _not_ours(world: Surroundings) -> None:
-    await world.person.delete(CLUSTER_LEASE)
 
 
 def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
@@ -506,11 +494,15 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
     ("change", "kind", "words"),
     [
         (_anew, ErrorType.TARGET_CHANGED, "another Machine has that name now"),
-        (_not_ours, ErrorType.NOT_LICENSED, ""),
+        (lambda world: world.person.delete(CLUSTER_LEASE), ErrorType.NOT_LICENSED, ""),
         (_without_permit, ErrorType.NOT_LICENSED, "held by nobody"),
-        (_lonely, ErrorType.NOT_SUPPORTED, "no controller owns it"),
+        (
+            lambda world: world.person.patch(f"{MACHINES}/w-7", {"metadata": {"ownerReferences": None}}),
+            ErrorType.NOT_SUPPORTED,
+            "no controller owns it",
+        ),
         (_late, ErrorType.EXPIRED, ""),
-        (_switched_off, ErrorType.VETOED, "fencing is switched off"),
+        (lambda world: switch(world, "off"), ErrorType.VETOED, "fencing is switched off"),
         (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "out of remediation"),
         (on_the_node(labels={"node-role.kubernetes.io/control-plane": ""}), ErrorType.NOT_SUPPORTED, "only a remediation"),
     ],

@@ -215,17 +215,18 @@ class TestTemplate:
 
     @pytest.mark.parametrize("system", SYSTEMS, ids=str)
     async def test_a_check_over_machines_names_it_for_the_nodes_of_its_machines(self, system: System, ready: World) -> None:
-        await self.machine_check(ready, system)
+        """Its template, in its own namespace, is not the only one. It may disagree with other checks as well."""
+        await system.install(ready.others)
+        await system.add_cluster(ready.others)
+        template = await ready.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+        metadata = {"name": "default", "namespace": system.namespace}
+        await ready.others.create(TEMPLATES.path(namespace=system.namespace), template | {"metadata": metadata})
+        await ready.others.create(system.path("machinehealthchecks"), system.check())
         await system.add_machine(ready.others, "machine-7", node="another-node")
         with refused(ErrorType.INVALID_CONFIG, "several"):
             await pin(ready)
         await system.set_status(ready.others, "machine-7", {"nodeRef": {"name": NODE}})
         assert (await pin(ready)).plan.source == f"FencingTemplate/{system.namespace}/default"
-
-    @pytest.mark.parametrize("system", SYSTEMS, ids=str)
-    async def test_a_check_over_machines_may_disagree_as_well(self, system: System, ready: World) -> None:
-        await self.machine_check(ready, system)
-        await system.add_machine(ready.others, "machine-7", node=NODE)
         await ready.add_check()
         with refused(ErrorType.INVALID_CONFIG, "different templates"):
             await pin(ready)
@@ -241,15 +242,6 @@ class TestTemplate:
         await ready.add_template("second")
         with refused(ErrorType.INVALID_CONFIG, "machinehealthchecks"):
             await pin(ready)
-
-    async def machine_check(self, world: World, system: System) -> None:
-        """A MachineHealthCheck whose template, in its own namespace, is not the only one."""
-        await system.install(world.others)
-        await system.add_cluster(world.others)
-        template = await world.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
-        metadata = {"name": "default", "namespace": system.namespace}
-        await world.others.create(TEMPLATES.path(namespace=system.namespace), template | {"metadata": metadata})
-        await world.others.create(system.path("machinehealthchecks"), system.check())
 
     async def test_none_at_all_says_what_to_write(self, world: World) -> None:
         """S7: nothing to execute is a configuration error, also where our kinds are not even installed."""
