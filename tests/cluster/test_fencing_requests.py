@@ -16,8 +16,6 @@ from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
-from simulator.api.control.faults import Accident, Fault
-from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.fencing_requests import (
@@ -188,19 +186,6 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     assert (await person.get(f"{REMEDIATIONS}/{wish.node}"))["metadata"]["resourceVersion"] == answered["metadata"][
         "resourceVersion"
     ]
-
-
-async def test_a_kind_that_nobody_serves_or_may_not_be_listed_holds_nothing_up(
-    api: ApiServer, person: ApiClient, open_scan: Open
-) -> None:
-    await furnish(person)
-    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations", user_agent="^nodewarden"))
-    await person.create(DEFINITIONS, definition())
-    await person.create(CHECKS, check(duration="1s"))
-    scan = await open_scan()
-    report = await observe_until(scan, None, lambda seen: bool(seen.checks) and not seen.view.stale)
-    assert [each.check.name for each in report.candidates] == ["workers"]
-    assert report.checks[0].allowed
 
 
 async def test_nothing_asks_and_nothing_is_written_once_the_last_request_has_its_answer(

@@ -176,30 +176,7 @@ async def test_what_becomes_of_what_asks_is_seen_live(
         assert words in await answer(asked, why, Stage.FAILED), "whoever answers is told so"
 
 
-async def test_our_own_answer_ends_no_need(asked: World) -> None:
-    why = await need(asked)
-    await answer(asked, why, Stage.FAILED)
-    assert (await look(asked, why)).verdict is LookVerdict.GO
-
-
 # The answers ----------------------------------------------------------------------------------------------------------------
-
-
-async def test_the_conditions_tell_the_story_in_the_operators_words(asked: World) -> None:
-    why = await need(asked)
-    told = []
-    for stage in (Stage.STARTED, Stage.FENCED, Stage.FINISHED):
-        assert await answer(asked, why, stage) == ""
-        status = (await asked.others.get(PATH))["status"]
-        by_type = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
-        told.append(tuple(by_type[kind] for kind in ("Processing", "FenceAgentActionSucceeded", "Succeeded")))
-        assert status["lastUpdateTime"] == "2026-11-21T12:00:00Z"
-    started, finished = "RemediationStarted", "RemediationFinishedSuccessfully"
-    assert told == [
-        (("True", started), ("Unknown", started), ("Unknown", started)),
-        (("True", started), ("True", "FenceAgentSucceeded"), ("Unknown", started)),
-        (("False", finished), ("True", "FenceAgentSucceeded"), ("True", finished)),
-    ]
 
 
 async def test_conditions_of_others_stay(asked: World) -> None:
