@@ -437,14 +437,6 @@ def test_every_bad_check_of_a_file_is_told_at_once() -> None:
     assert_still_evaluated(answer, NHC)
 
 
-def test_a_bad_check_does_not_hold_the_others_as_a_closed_brake_would() -> None:
-    """It selects nothing, so it has no say: whoever wants its brake to hold others has to write it so that it can be read."""
-    closed = changed(a_good_check(NHC, "closed"), {"spec minHealthy": "100%"})
-    held = answer_of(loaded([closed, a_good_check(NHC), *a_world(NHC)]))
-    (good,) = [each for each in held["checks"] if each["name"] == "good"]
-    assert "NodeHealthCheck/closed covers it too" in next(each["heldBy"] for each in good["verdicts"] if each["target"] == "n1")
-
-
 # Whatever may stand anywhere ------------------------------------------------------------------------------------------
 
 STORM = [
