@@ -129,12 +129,6 @@ async def test_an_object_that_cannot_be_used_is_an_error_and_the_rest_is_evaluat
     assert "NodeHealthCheck/gpu: spec.maxUnhealthy: expected" in table.stdout.replace("\n", " ")
 
 
-async def test_objects_come_from_standard_input_too() -> None:
-    text = CHECKS + "\n---\n" + json.dumps(nodes())
-    result = await nodewarden("evaluate", "-f", "-", "--now", NOW, "-o", "json", text=text)
-    assert [check["name"] for check in json.loads(result.stdout)["checks"]] == ["gpu", "workers"]
-
-
 async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "checks.yaml").write_text(CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: 0"))
     result = await nodewarden("explain", "node-1", *files)
