@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 from policy.episode.messages import Outcome, Phase
 from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
+from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.resources import NODES
 from tests.marks import mark_metadata
 from tests.system.harness import System
 from tests.system.questions import commands, events_about, in_phase, is_open, standing, status
+from tests.system.real_api import KUBELET_OF, assets
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_api_restarts import under_shipped_rights
 
@@ -52,10 +55,37 @@ def forged(system: System, node: str, **changes: Any) -> Mark:
     return replace(mark, **changes)
 
 
+@asynccontextmanager
+async def kubelet(system: System, node: str) -> AsyncIterator[ApiClient]:
+    """A client with the rights of that node's kubelet, where a real API server has such rights."""
+    if (api := system.real_api) is None or node != KUBELET_OF:
+        yield system.client
+        return
+    address = ApiAddress(url=api.url, token=api.kubelet_token, certificate_authority=api.certificate_authority)
+    async with ApiClient(address, user_agent="kubelet") as client:
+        yield client
+
+
 async def write(system: System, node: str, mark: Mark | str) -> None:
     """As the kubelet of that node: the annotation and nothing else."""
     value = mark if isinstance(mark, str) else mark.to_json()
-    await system.client.patch(NODES.path(node), {"metadata": {"annotations": {MARK_ANNOTATION: value}}})
+    async with kubelet(system, node) as client:
+        await client.patch(NODES.path(node), {"metadata": {"annotations": {MARK_ANNOTATION: value}}})
+
+
+@pytest.mark.skipif(assets() is None, reason="needs a real API server, with NodeRestriction")
+async def test_a_kubelet_can_write_neither_the_label_nor_what_the_mark_is_about(system: System) -> None:
+    """On this the label rests."""
+    async with kubelet(system, KUBELET_OF) as client:
+        for change in (
+            {"metadata": {"labels": {MARK_LABEL: "0" * 40}}},
+            {"metadata": mark_metadata(forged(system, KUBELET_OF).to_json())},
+            {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+        ):
+            with pytest.raises(ApiError) as refused:
+                await client.patch(NODES.path(KUBELET_OF), change)
+            assert refused.value.status == 403
+        await client.patch(NODES.path(KUBELET_OF), {"metadata": {"annotations": {"anything": "else"}}})
 
 
 async def quarantine(system: System, node: str) -> None:

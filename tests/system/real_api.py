@@ -30,6 +30,7 @@ VARIABLE = "KUBEBUILDER_ASSETS"
 HOST = "127.0.0.1"
 READY_WITHIN = 90.0
 STOP_WITHIN = 10.0
+KUBELET_OF = "node-2"
 ADMISSION_OFF = "ServiceAccount"
 """It wants a service account per namespace, which a controller would have made."""
 
@@ -51,6 +52,8 @@ class RealApiServer:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.token = f"{RUN.value}{secrets.token_hex(16)}"
+        self.kubelet_token = f"{RUN.value}{secrets.token_hex(16)}"
+        """Of the kubelet of KUBELET_OF, with a kubelet's rights."""
         self._programs = programs
         self._folder = folder
         self._member = f"test-{secrets.token_hex(8)}"
@@ -147,7 +150,8 @@ class RealApiServer:
 
     async def _start_server(self) -> None:
         tokens, key = self._folder / "tokens.csv", self._folder / "service-accounts.pem"
-        _write_privately(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
+        kubelet = f'{self.kubelet_token},system:node:{KUBELET_OF},kubelet,"system:nodes"\n'
+        _write_privately(tokens, f'{self.token},admin,admin,"system:masters"\n{kubelet}'.encode())
         _write_privately(key, self._signing_key)
         policy = self._folder / "audit-policy.json"
         write_policy(policy)
@@ -160,7 +164,8 @@ class RealApiServer:
             f"--secure-port={self._port}",
             f"--cert-dir={self._folder / 'certificates'}",
             f"--token-auth-file={tokens}",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
