@@ -67,6 +67,14 @@ STORIES: dict[str, dict[str, Any]] = {
         says="vol-1 is unknown",
         freed=[],
     ),
+    "S33, S34: a lost answer to a detachment is read and not repeated": story(
+        plan=volumes_only(),
+        volumes={"vol-1": ATTACHED},
+        off_lost=1,
+        at="free-cut-pods",
+        sees={"ready": True, "boot_id": "boot-2"},
+        did={"detach vol-1": 1},
+    ),
     "S29: a pod that a filter refuses fails the step before anything is evicted": story(
         plan=plan(isolation=(DRAIN,), tries=1, restarts=0),
         drains=[DrainResult(errors=("default/bare: nothing manages it",))],
