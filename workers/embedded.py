@@ -181,6 +181,7 @@ class EmbeddedTemporal:
                     stderr=log,
                     env=inherited(),
                     pass_fds=(lock,),
+                    umask=0o077,  # its database has every node's name and what people have said
                     start_new_session=True,  # Ctrl-C is for us: the worker drains first, then the server ends
                 )
         except FileNotFoundError as error:

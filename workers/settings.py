@@ -13,6 +13,7 @@ import re
 import sys
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -56,6 +57,7 @@ from policy.preservation.pools import Pool, pool_of
 from policy.scan.repeats import RepeatAlarm
 from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError
+from policy.values.object_names import FENCE_NAMESPACE
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -121,6 +123,14 @@ def _host_and_port(example: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine is spoken to by that name or address."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 def _scope(value: str) -> str:
     if not is_scope(value):
         raise ValueError(f"expected {EXPECTED_SCOPE}, got {value!r}")
@@ -143,6 +153,7 @@ class TemporalSettings(_Section):
     tls_client_cert_file: UserPath | None = None
     tls_client_key_file: UserPath | None = None
     tls_server_name: str = ""
+    insecure: bool = Field(default=False, description="go without TLS to a Temporal that is not on this machine")
     patience: Duration = Field(default=timedelta(seconds=5), description="how long a command waits for it; workers wait for ever")
     register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
 
@@ -152,6 +163,16 @@ class TemporalSettings(_Section):
             raise ValueError("tls_client_cert_file and tls_client_key_file go together")
         if self.api_key is not None and self.api_key_file is not None:
             raise ValueError("give api_key or api_key_file, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Whoever stands between us and Temporal would read all histories and could speak in anybody's name."""
+        secret = self.api_key is not None or self.api_key_file is not None or self.tls_client_cert_file is not None
+        encrypted = self.tls if self.tls is not None else secret
+        if self.address and not (encrypted or self.insecure or is_loopback(self.address.rpartition(":")[0])):
+            expected = "expected TLS (temporal.tls, a certificate or an API key) to a Temporal that is not on this machine"
+            raise ValueError(f"{expected}, or temporal.insecure: true; got {self.address} without")
         return self
 
 
@@ -432,7 +453,7 @@ class Settings(BaseSettings):
         default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
     )
     fence_namespace: str = Field(
-        default="default",
+        default=FENCE_NAMESPACE,
         pattern=f"^{_NAME}$",
         description="namespace in which fence configuration is read from ConfigMaps, by name",
     )

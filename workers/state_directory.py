@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,8 +50,11 @@ class StateDirectory:
         self._owner_lock = self.root / "owner.lock"
 
     def prepare(self) -> None:
-        """Make the directory, for its owner only: workflow history names nodes and people."""
+        """Make the directory, for its owner only: workflow history names nodes and people. One that others can look into is
+        closed to them."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if stat.S_IMODE(self.root.stat().st_mode) & 0o077:
+            self.root.chmod(0o700)
 
     def lock_server(self) -> int | None:
         """The lock that a server holds for its life, as a descriptor to hand over; None where another holds it."""

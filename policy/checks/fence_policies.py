@@ -15,6 +15,7 @@ from typing import TypeVar
 from policy.objects.node_events import NodeEvent, lately
 from policy.objects.nodes import NodeView
 from policy.objects.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
+from policy.values.object_names import FENCE_NAMESPACE
 
 OFF = "off"
 
@@ -167,8 +168,8 @@ class PolicySource:
     """Where fence configuration and the fence policies of a cluster come from: ConfigMaps in that namespace, FencingTemplates in
     those of `templates` (S40), and what the worker's settings say."""
 
-    namespace: str = "default"
-    templates: tuple[str, ...] = ("nodewarden",)
+    namespace: str = FENCE_NAMESPACE
+    templates: tuple[str, ...] = (FENCE_NAMESPACE,)
     policies: FencePolicies = NO_POLICIES
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 
+FENCE_NAMESPACE = "nodewarden"
+"""Where ConfigMaps with fence configuration are read unless the settings say otherwise: not in `default`, where many people may
+write without being trusted with machines."""
+
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _FILE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.:@+=~-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][-._A-Za-z0-9]*")

@@ -39,6 +39,11 @@ def node(name: str, ready: str = "True", since: datetime | None = None, **annota
     }
 
 
+def owner(kind: str, name: str = "set", *, api_version: str = "x.io/v1", uid: str = "u") -> dict[str, Any]:
+    """The owner reference of a controller."""
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
 def definition() -> dict[str, Any]:
     return document("simulator/crds/nodehealthchecks.yaml")
 

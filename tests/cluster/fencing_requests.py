@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from policy.values.object_refs import ObjectRef
+from simulator.client import ApiClient
+from tests.cluster.skipping import now
 from tests.documents import document
 
 NAMESPACE = "medik8s"
@@ -15,6 +19,22 @@ OWNER = {
     "uid": "uid-of-workers",
     "controller": False,
 }
+
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+def reference(node: str) -> ObjectRef:
+    """To the one about that node."""
+    version = "fence-agents-remediation.medik8s.io/v1alpha1"
+    return ObjectRef(api_version=version, kind="FenceAgentsRemediation", name=node, namespace=NAMESPACE)
+
+
+async def leader(person: ApiClient, name: str, *, age: float = 0.0) -> None:
+    """The leader Lease of an operator, renewed so many seconds ago."""
+    renewed = (now() - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "manager-0", "leaseDurationSeconds": 1, "renewTime": renewed}
+    await person.create(LEASES, {"metadata": {"name": name}, "spec": spec})
 
 
 def request_definition() -> dict[str, Any]:

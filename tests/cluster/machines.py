@@ -58,6 +58,9 @@ class System:
     def check_ref(self, name: str = "workers") -> ObjectRef:
         return ObjectRef(api_version=self.api_version, kind="MachineHealthCheck", name=name, namespace=self.namespace)
 
+    def machine_ref(self, name: str) -> ObjectRef:
+        return ObjectRef(api_version=self.api_version, kind="Machine", name=name, namespace=self.namespace)
+
     @property
     def of_cluster_api(self) -> bool:
         return self.dialect is Dialect.CLUSTER_API

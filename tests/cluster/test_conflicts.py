@@ -2,160 +2,122 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
-from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import ScanRequest
 from policy.checks.brakes import Closed
 from policy.dialects import parse
 from policy.scan.ledger import Ledger
-from policy.scan.report import CheckReport, ClusterLease
+from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from policy.values.object_refs import Dialect
-from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
+from tests.cluster.fencing_requests import LEASES, NAMESPACE, leader
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System
-from tests.cluster.scans import observe_until
+from tests.cluster.scans import Open, observe_until
 from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(20)
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/medik8s/leases"
 LEADER = "e1f13584.medik8s.io"
 EVENTS = "/api/v1/namespaces/default/events"
 
 
-QUIET = ViewLimits(grace=timedelta(0))
-
-
-async def lease(person: ApiClient, *, renewed: float) -> None:
-    """The operator's leader Lease, renewed so many seconds ago."""
-    spec = {
-        "holderIdentity": "operator-0",
-        "leaseDurationSeconds": 1,
-        "renewTime": (now() - timedelta(seconds=renewed)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-    }
-    await person.create("/api/v1/namespaces", {"metadata": {"name": "medik8s"}})
-    await person.create(LEASES, {"metadata": {"name": LEADER}, "spec": spec})
-
-
-async def furnish(person: ApiClient) -> None:
+async def furnish(person: ApiClient, *, age: float = 0.0) -> None:
+    """A sick node under a check of the operator, whose leader was alive so many seconds ago."""
     await person.create(DEFINITIONS, definition())
     for number in range(4):
         since = now() - timedelta(minutes=1)
         await person.create(NODES, node(f"node-{number}", "Unknown" if number == 0 else "True", since))
     await person.create(CHECKS, check(duration="1s"))
+    await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    await leader(person, LEADER, age=age)
 
 
-async def first_report(scan: ClusterScan) -> Any:
+async def first_report(scan: ClusterScan) -> ScanReport:
     """A report with the check and the leader's Lease in it."""
-    async with asyncio.timeout(10):
-        while True:
-            request = ScanRequest(cluster="prod", holder="ours", wait=timedelta(milliseconds=200))
-            report = await ActivityEnvironment().run(scan.observe_cluster, request)
-            if report.checks and not report.view.stale:
-                return report
+    return await observe_until(scan, None, lambda seen: bool(seen.checks) and not seen.view.stale)
 
 
-async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at(
-    api: ApiServer, person: ApiClient, connection: ClusterConnection
-) -> None:
+async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at(person: ApiClient, open_scan: Open) -> None:
     await furnish(person)
-    await lease(person, renewed=0)
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        report = await first_report(scan)
-        [found] = report.checks
-        assert (found.unhealthy, found.allowed, found.reason) == (1, False, Closed.OBSERVE_ONLY)
-        assert "medik8s/e1f13584.medik8s.io is renewed by operator-0" in found.message
-        assert report.candidates == ()
-        await publish(scan, report.checks)
-        status = (await person.get(f"{CHECKS}/workers"))["status"]
-        assert [condition["type"] for condition in status["conditions"]] == ["ConflictingController"]
-        assert list(status) == ["conditions"], "the rest of the status is the other controller's"
-        assert [event["reason"] for event in (await person.list(EVENTS))["items"]] == ["ConflictingController"]
+    scan = await open_scan()
+    report = await first_report(scan)
+    [found] = report.checks
+    assert (found.unhealthy, found.allowed, found.reason) == (1, False, Closed.OBSERVE_ONLY)
+    assert "medik8s/e1f13584.medik8s.io is renewed by manager-0" in found.message
+    assert report.candidates == ()
+    await publish(scan, report.checks)
+    status = (await person.get(f"{CHECKS}/workers"))["status"]
+    assert [condition["type"] for condition in status["conditions"]] == ["ConflictingController"]
+    assert list(status) == ["conditions"], "the rest of the status is the other controller's"
+    assert [event["reason"] for event in (await person.list(EVENTS))["items"]] == ["ConflictingController"]
 
 
-async def test_a_leader_whose_clock_is_behind_is_seen_by_its_renewals(
-    api: ApiServer, person: ApiClient, connection: ClusterConnection
-) -> None:
+async def test_a_leader_whose_clock_is_behind_is_seen_by_its_renewals(person: ApiClient, open_scan: Open) -> None:
     """S17: else two controllers act on one object for as long as the clocks differ."""
-    await furnish(person)
-    await lease(person, renewed=60)
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        assert (await first_report(scan)).checks[0].allowed, "at first sight it is one that went a minute ago"
-        written = (now() - timedelta(seconds=58)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        await person.patch(f"{LEASES}/{LEADER}", {"spec": {"renewTime": written}})
-        async with asyncio.timeout(5):
-            while (report := await first_report(scan)).checks[0].allowed:
-                await asyncio.sleep(0)
-        assert report.checks[0].reason == Closed.OBSERVE_ONLY
-        assert report.candidates == ()
+    await furnish(person, age=60)
+    scan = await open_scan()
+    assert (await first_report(scan)).checks[0].allowed, "at first sight it is one that went a minute ago"
+    written = (now() - timedelta(seconds=58)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    await person.patch(f"{LEASES}/{LEADER}", {"spec": {"renewTime": written}})
+    report = await observe_until(scan, None, lambda seen: bool(seen.checks) and not seen.checks[0].allowed)
+    assert report.checks[0].reason == Closed.OBSERVE_ONLY
+    assert report.candidates == ()
 
 
-async def test_who_was_seen_once_counts_until_the_user_takes_over(
-    api: ApiServer, person: ApiClient, connection: ClusterConnection
-) -> None:
+async def test_who_was_seen_once_counts_until_the_user_takes_over(person: ApiClient, open_scan: Open) -> None:
     """A controller whose pod is moved comes back; what says that it was seen stands on the health check."""
     await furnish(person)
-    await lease(person, renewed=0)
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        await publish(scan, (await first_report(scan)).checks)
-        await person.delete(f"{LEASES}/{LEADER}")
-        assert (await first_report(scan)).checks[0].reason == Closed.OBSERVE_ONLY
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        report = await first_report(scan)
-        assert report.checks[0].reason == Closed.OBSERVE_ONLY
-        assert "NodeHealthCheck/workers says that it has been seen" in report.checks[0].message
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET, takeover=True)) as scan:
-        report = await first_report(scan)
-        assert [candidate.node for candidate in report.candidates] == ["node-0"]
-        await publish(scan, report.checks)
-        conditions = (await person.get(f"{CHECKS}/workers"))["status"]["conditions"]
-        assert "ConflictingController" not in {condition["type"] for condition in conditions}
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        assert (await first_report(scan)).checks[0].allowed, "the other one is gone, and nothing says otherwise any more"
+    scan = await open_scan()
+    await publish(scan, (await first_report(scan)).checks)
+    await person.delete(f"{LEASES}/{LEADER}")
+    assert (await first_report(scan)).checks[0].reason == Closed.OBSERVE_ONLY
+    scan = await open_scan()
+    report = await first_report(scan)
+    assert report.checks[0].reason == Closed.OBSERVE_ONLY
+    assert "NodeHealthCheck/workers says that it has been seen" in report.checks[0].message
+    scan = await open_scan(takeover=True)
+    report = await first_report(scan)
+    assert [candidate.node for candidate in report.candidates] == ["node-0"]
+    await publish(scan, report.checks)
+    conditions = (await person.get(f"{CHECKS}/workers"))["status"]["conditions"]
+    assert "ConflictingController" not in {condition["type"] for condition in conditions}
+    scan = await open_scan()
+    assert (await first_report(scan)).checks[0].allowed, "the other one is gone, and nothing says otherwise any more"
 
 
-async def test_a_pause_does_not_forget_the_other_controller(
-    api: ApiServer, person: ApiClient, connection: ClusterConnection
-) -> None:
+async def test_a_pause_does_not_forget_the_other_controller(person: ApiClient, open_scan: Open) -> None:
     """Its condition is the only memory that outlives a worker; the pause may end while the operator's pod is being moved."""
     await furnish(person)
-    await lease(person, renewed=0)
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        report = await first_report(scan)
-        await publish(scan, report.checks)
-        await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": ["a person"]}})
-        report = await observe_until(scan, report, lambda seen: seen.checks[0].reason == Closed.PAUSED)
-        await publish(scan, report.checks)
+    scan = await open_scan()
+    report = await first_report(scan)
+    await publish(scan, report.checks)
+    await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": ["a person"]}})
+    report = await observe_until(scan, report, lambda seen: seen.checks[0].reason == Closed.PAUSED)
+    await publish(scan, report.checks)
     await person.delete(f"{LEASES}/{LEADER}")
     await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": None}})
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        report = await first_report(scan)
-        assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
+    scan = await open_scan()
+    report = await first_report(scan)
+    assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
 
 
 @pytest.mark.parametrize(
     "spec", [pytest.param({"pauseRequests": ["a person"]}, id="paused"), pytest.param({"minHealthy": "many"}, id="refused")]
 )
 async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_would_not_use_the_check(
-    spec: dict[str, Any], api: ApiServer, person: ApiClient, connection: ClusterConnection
+    spec: dict[str, Any], person: ApiClient, open_scan: Open
 ) -> None:
     """The operator remembers in `unhealthyNodes` what it has begun."""
     await furnish(person)
-    await lease(person, renewed=0)
     remediation = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediation", "name": "node-0"}
     theirs = {
         "unhealthyNodes": [{"name": "node-0", "remediations": [{"resource": remediation, "started": stamp(now())}]}],
@@ -167,10 +129,10 @@ async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_woul
     await person.patch(f"{CHECKS}/workers/status", {"status": theirs})
     stands = (await person.get(f"{CHECKS}/workers"))["status"]
     await person.patch(f"{CHECKS}/workers", {"spec": spec})
-    async with ClusterScan("prod", ClusterView(connection, limits=QUIET)) as scan:
-        report = await first_report(scan)
-        assert report.checks[0].reason in {Closed.PAUSED, "InvalidObject"}
-        await publish(scan, report.checks)
+    scan = await open_scan()
+    report = await first_report(scan)
+    assert report.checks[0].reason in {Closed.PAUSED, "InvalidObject"}
+    await publish(scan, report.checks)
     status = (await person.get(f"{CHECKS}/workers"))["status"]
     assert [condition["type"] for condition in status.pop("conditions")] == ["ConflictingController"]
     assert status == stands

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import LEASES, NODES, PODS
-from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound, VersionExpired
+from activities.cluster.api.refusals import ObjectConflict, ObjectExists, VersionExpired
 from activities.errors import ErrorType, error_type
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -29,25 +29,6 @@ def test_paths_of_core_grouped_namespaced_and_subresource_objects() -> None:
     assert NODES.path("../secrets") == "/api/v1/nodes/..%2Fsecrets"
     with pytest.raises(ValueError, match="needs a namespace"):
         PODS.path("p")
-
-
-async def test_objects_are_created_read_patched_and_deleted(connection: ClusterConnection) -> None:
-    created = await connection.create(NODES.path(), node("node-1"))
-    read = await connection.get(NODES.path("node-1"))
-    assert read["metadata"]["uid"] == created["metadata"]["uid"]
-    await connection.patch_merge(NODES.path("node-1"), {"metadata": {"labels": {"a": "b"}}})
-    patched = await connection.patch_json(
-        NODES.path("node-1"),
-        [
-            {"op": "test", "path": "/metadata/uid", "value": created["metadata"]["uid"]},
-            {"op": "add", "path": "/spec/unschedulable", "value": True},
-        ],
-    )
-    assert (patched["metadata"]["labels"]["a"], patched["spec"]["unschedulable"]) == ("b", True)
-    await connection.delete(NODES.path("node-1"), uid=created["metadata"]["uid"])
-    with pytest.raises(ObjectNotFound) as missing:
-        await connection.get(NODES.path("node-1"))
-    assert error_type(missing.value) is ErrorType.NOT_FOUND
 
 
 async def test_preconditions_and_versions_conflict_and_change_nothing(connection: ClusterConnection) -> None:
@@ -135,16 +116,6 @@ async def test_a_refused_connection_is_unreachable_for_writes_too(api: ApiServer
     with pytest.raises(ApplicationError, match=r"no connection to 127\.0\.0\.1:\d+ \(Connection refused\)$") as refused:
         await connection.create(NODES.path(), node("node-1"))
     assert error_type(refused.value) is ErrorType.UNREACHABLE
-
-
-async def test_lists_come_in_pages_of_one_version(connection: ClusterConnection) -> None:
-    for number in range(7):
-        await connection.create(NODES.path(), node(f"node-{number}"))
-    pages = [page async for page in connection.list_pages(NODES.path(), limit=3)]
-    assert [page.last for page in pages] == [False, False, True]
-    assert len({page.resource_version for page in pages}) == 1
-    names = [entry["metadata"]["name"] for entry in await connection.list_objects(NODES.path())]
-    assert names == [f"node-{number}" for number in range(7)]
 
 
 async def test_an_expired_list_is_told_apart(api: ApiServer, connection: ClusterConnection) -> None:

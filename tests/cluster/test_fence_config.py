@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.api.paths import CONFIG_MAPS
+from activities.cluster.api.paths import CONFIG_MAPS, NAMESPACES
 from policy.checks.fence_policies import StormRule
 from policy.scan.admission import AdmissionRefusal, admit
 from policy.scan.evaluation import evaluate
 from policy.scan.report import ScanReport
+from policy.values.object_names import FENCE_NAMESPACE
 from policy.values.object_refs import Dialect
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -24,16 +25,18 @@ from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map
 
 pytestmark = pytest.mark.timeout(15)
 
-MAPS = CONFIG_MAPS.path(namespace="default")
+MAPS = CONFIG_MAPS.path(namespace=FENCE_NAMESPACE)
 
 
 async def put(person: ApiClient, *maps: dict[str, Any]) -> None:
+    if all(each["metadata"]["name"] != FENCE_NAMESPACE for each in (await person.list(NAMESPACES.path()))["items"]):
+        await person.create(NAMESPACES.path(), {"metadata": {"name": FENCE_NAMESPACE}})
     for each in maps:
         await person.create(MAPS, each)
 
 
 async def rewrite(person: ApiClient, obj: dict[str, Any]) -> None:
-    await person.patch(CONFIG_MAPS.path(obj["metadata"]["name"], namespace="default"), {"data": obj["data"]})
+    await person.patch(CONFIG_MAPS.path(obj["metadata"]["name"], namespace=FENCE_NAMESPACE), {"data": obj["data"]})
 
 
 async def a_sick_fleet(person: ApiClient) -> None:
@@ -55,7 +58,11 @@ async def test_the_configuration_alone_is_enough_to_act_on(api: ApiServer, perso
     await put(person, a_cluster_config(grace_timeout=5))
     report = await observe_until(scan, report, lambda report: bool(report.candidates) and report.lease.held)
     (candidate,) = report.candidates
-    assert (candidate.node, candidate.check.key, candidate.template) == ("sick", "ConfigMap/default/fence-cluster-config", None)
+    assert (candidate.node, candidate.check.key, candidate.template) == (
+        "sick",
+        "ConfigMap/nodewarden/fence-cluster-config",
+        None,
+    )
     assert candidate.refused == ""
     assert reasons(report) == [""]
     (check,) = report.checks
@@ -96,7 +103,7 @@ async def test_a_configuration_that_cannot_be_used_stops_everything_new_and_is_t
     assert (report.candidates, report.checks[0].allowed, report.policies.storms) == ((), False, ())
     for _ in range(2):
         await scan.publishing.publish(report)
-    events = (await person.get("/api/v1/namespaces/default/events"))["items"]
+    events = (await person.get("/api/v1/namespaces/nodewarden/events"))["items"]
     (event,) = (each for each in events if each["involvedObject"]["name"] == "fence-cluster-config")
     assert (event["reason"], event["type"]) == ("InvalidConfiguration", "Warning")
     assert "there is no ConfigMap fence-policy-limit" in event["message"]
@@ -154,7 +161,7 @@ def test_a_mistake_in_files_is_named_once_with_its_object() -> None:
     assert mistake.ref is not None
     assert (mistake.source, mistake.ref.key, mistake.field) == (
         "file.yaml",
-        "ConfigMap/default/fence-cluster-config",
+        "ConfigMap/nodewarden/fence-cluster-config",
         "config.properties",
     )
     assert "giveup_retries" in mistake.message

@@ -16,26 +16,27 @@ from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
-from policy.values.object_refs import ObjectRef
-from simulator.api.control.faults import Accident, Fault
-from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.fencing_requests import (
+    NAMESPACE,
+    REMEDIATIONS,
+    conditions_of,
+    leader,
+    reference,
+    remediation,
+    request_definition,
+)
 from tests.cluster.scans import Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(20)
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/medik8s/leases"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 SICK = "node-0"
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
-TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
 
-REF = ObjectRef(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name=SICK, namespace=NAMESPACE
-)
+REF = reference(SICK)
 
 
 async def furnish(person: ApiClient, **metadata: Any) -> None:
@@ -51,12 +52,6 @@ async def furnish(person: ApiClient, **metadata: Any) -> None:
 async def first(scan: ClusterScan) -> ScanReport:
     report = await observe(scan, asked())
     return await observe_until(scan, report, lambda seen: seen.view.synced and not seen.view.stale and seen.lease.held)
-
-
-async def leader(person: ApiClient, name: str, *, age: float = 0.0) -> None:
-    renewed = (now() - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "manager-0", "leaseDurationSeconds": 1, "renewTime": renewed}
-    await person.create(LEASES, {"metadata": {"name": name}, "spec": spec})
 
 
 async def publish(scan: ClusterScan, report: ScanReport, *in_flight: OpenEpisode) -> Published:
@@ -78,19 +73,6 @@ async def test_a_request_becomes_a_candidate_of_the_same_admission(person: ApiCl
     assert (found.delegate, found.message) == ("NodeHealthCheck-workers", "asked for by NodeHealthCheck/workers")
     assert found.uid == (await person.get(f"{NODES}/{SICK}"))["metadata"]["uid"]
     assert admit(report, (), cap=1, now=now()).admitted == (found,)
-
-
-async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(person: ApiClient, open_scan: Open) -> None:
-    """S20: an episode that waits is told by its observation that nobody asks any more."""
-    await furnish(person)
-    scan = await open_scan()
-    report = await observe(scan, asked(await first(scan), watching=(SICK,)))
-    [seen] = report.observations
-    assert seen.asked_by == (report.candidates[0].object_uid,)
-    await person.patch(f"{REMEDIATIONS}/{SICK}", {"metadata": {"annotations": {TIMED_OUT: "2026-11-21T12:00:00Z"}}})
-    report = await observe(scan, asked(report, watching=(SICK,)))
-    assert report.candidates == ()
-    assert report.observations[0].asked_by == ()
 
 
 async def test_the_end_of_a_request_that_was_told_of_a_failure_is_heard_though_nothing_else_changes(
@@ -204,19 +186,6 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     assert (await person.get(f"{REMEDIATIONS}/{wish.node}"))["metadata"]["resourceVersion"] == answered["metadata"][
         "resourceVersion"
     ]
-
-
-async def test_a_kind_that_nobody_serves_or_may_not_be_listed_holds_nothing_up(
-    api: ApiServer, person: ApiClient, open_scan: Open
-) -> None:
-    await furnish(person)
-    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations", user_agent="^nodewarden"))
-    await person.create(DEFINITIONS, definition())
-    await person.create(CHECKS, check(duration="1s"))
-    scan = await open_scan()
-    report = await observe_until(scan, None, lambda seen: bool(seen.checks) and not seen.view.stale)
-    assert [each.check.name for each in report.candidates] == ["workers"]
-    assert report.checks[0].allowed
 
 
 async def test_nothing_asks_and_nothing_is_written_once_the_last_request_has_its_answer(

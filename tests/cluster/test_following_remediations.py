@@ -85,18 +85,6 @@ async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, op
     assert (found.target, found.owners) == ("node-0", ())
 
 
-async def test_without_a_template_of_others_no_kind_of_theirs_is_asked_for(person: ApiClient, open_scan: Open) -> None:
-    """Ours are carried out here, and make no objects."""
-    await fleet(person)
-    await person.create(DEFINITIONS, definition())
-    await person.create(CHECKS, check())
-    scan = await open_scan()
-    await first(scan)
-    assert [each.resource.plural for each in scan.view._watches if "nodewarden.io" in each.resource.api_version] == [
-        "preservationpolicies"
-    ]
-
-
 async def test_a_kind_that_we_may_not_list_makes_no_check_wait(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """Nothing of it can be created either; other checks, and other steps, go on. People are told."""
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))

@@ -22,7 +22,7 @@ from policy.scan.report import ScanReport
 from policy.values.selectors import Selector
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits
-from tests.cluster.builders import DEFINITIONS, NODES, node
+from tests.cluster.builders import DEFINITIONS
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
 from tests.cluster.scans import Open, observe_until, with_policy
 from tests.cluster.skipping import now
@@ -85,26 +85,6 @@ async def test_of_two_machines_that_a_health_check_calls_failed_the_pool_keeps_o
     assert annotations[PRESERVE_ANNOTATION] == "auto-preserved"
     report = await observe_until(scan, report, lambda seen: "auto" in refused(seen).get("node-2", ""))
     assert (kept(report), refused(report)["node-1"]) == ({}, "")
-
-
-async def test_of_nodes_without_a_machine_too(person: ApiClient, connection: ClusterConnection, open_scan: Open) -> None:
-    """S21, S23. When the cap falls while it is kept, it is released, and only then is anybody let at it."""
-    await with_pool(person, 1)
-    for number in range(6):
-        await person.create(NODES, node(f"node-{number}"))
-    await with_policy(person, duration="1s")
-    await fail_two(person)
-    scan = await open_scan()
-    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
-    assert (kept(report), refused(report)["node-1"]) == ({"node-2": ""}, "")
-    assert (await held(connection, report.preservations[0])).preserved
-    await person.patch(f"{POLICIES}/workers", {"spec": {"autoPreserveFailedMax": 0}})
-    report = await observe_until(scan, report, lambda seen: any(need.released for need in seen.preservations))
-    assert "preserved" in refused(report)["node-2"]
-    (need,) = [need for need in report.preservations if need.released]
-    assert (await held(connection, need, wish=Wish(surplus=True))).ended
-    report = await observe_until(scan, report, lambda seen: not seen.preservations and len(seen.candidates) == 2)
-    assert refused(report) == {"node-1": "", "node-2": ""}
 
 
 @pytest.mark.parametrize("source", ["an object", "the settings"])

@@ -17,6 +17,7 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
+from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
 from tests.cluster.management import management_cluster
 from tests.cluster.scans import OURS
@@ -87,14 +88,14 @@ async def budget(world: World, name: str = "etcd", *, allowed: int) -> None:
     await world.others.patch(DISRUPTION_BUDGETS.path(name, subresource="status", **place), status)
 
 
-async def replaced_by(world: World, owner: str) -> dict[str, str]:
+async def replaced_by(world: World, kind: str) -> dict[str, str]:
     """Its Machine, which such an owner replaces; OpenShift's own guard of etcd has nothing against it. Returns what ties the Node
     to it."""
     await world.others.create(NAMESPACES.path(), {"metadata": {"name": "openshift-etcd"}})
     await budget(world, allowed=1)
     await OPENSHIFT.install(world.others)
     await OPENSHIFT.add_machine(world.others, machine_of(NODE), node=NODE)
-    reference = {"apiVersion": "machine.openshift.io/v1", "kind": owner, "name": "cluster", "uid": "u", "controller": True}
+    reference = owner(kind, "cluster", api_version="machine.openshift.io/v1")
     await world.others.patch(OPENSHIFT.path("machines", machine_of(NODE)), {"metadata": {"ownerReferences": [reference]}})
     return OPENSHIFT.ties(NODE)
 
@@ -129,13 +130,6 @@ class TestNodes:
         result = await look(world)
         assert (result.verdict, "is the only member" in result.reason) == (NEVER, True)
         assert (await look(world, destructive=False, need_matters=False)).verdict is GO
-
-    async def test_a_worker_costs_no_request_more(self, world: World) -> None:
-        await members(world, "True", "True", labels={})
-        world.server.requests.reset()
-        assert (await look(world)).verdict is GO
-        assert world.server.requests.total("list", "nodes", OURS) == 1  # who else has its identity, as nobody watches here
-        assert world.server.requests.total("list", "pods", OURS) == 0
 
 
 class TestPods:
@@ -221,13 +215,7 @@ class TestClusterApi:
     async def machine(self, manager: ApiClient, node: str, *, well: bool, broken: str = "", has_node: bool = True) -> None:
         name = machine_of(node)
         await NEWER.add_machine(manager, name, node=node if has_node else "")
-        reference = {
-            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
-            "kind": "KubeadmControlPlane",
-            "name": "cp",
-            "uid": "u",
-            "controller": True,
-        }
+        reference = owner("KubeadmControlPlane", "cp", api_version="controlplane.cluster.x-k8s.io/v1beta2")
         labels = {"cluster.x-k8s.io/control-plane": "", "cluster.x-k8s.io/cluster-name": CLUSTER_NAME}
         await manager.patch(NEWER.path("machines", name), {"metadata": {"ownerReferences": [reference], "labels": labels}})
         await self.conditions(manager, node, {kind: "True" if well and kind != broken else "False" for kind in WELL})
@@ -260,25 +248,6 @@ class TestClusterApi:
         assert (await look(world)).verdict is fenced
         result = await look(world, removes=True)
         assert result.verdict is deleted, result.reason
-
-    @pytest.mark.parametrize("broken", ["EtcdMemberHealthy", "SchedulerPodHealthy"])
-    async def test_its_owner_knows_more_than_the_nodes_say(self, broken: str, world: World) -> None:
-        """S15: all Nodes are Ready, and one of the other two has a member that is not well."""
-        await self.owned(world, "True", "True")
-        await self.conditions(world.others, "member-2", {kind: "False" if kind == broken else "True" for kind in WELL})
-        expected = WAIT if broken == "EtcdMemberHealthy" else GO  # the other one has all its components
-        assert (await look(world)).verdict is expected
-        await self.conditions(world.others, "member-3", {kind: "False" if kind == broken else "True" for kind in WELL})
-        assert (await look(world)).verdict is WAIT
-
-    async def test_an_upgrade_that_its_topology_wants_goes_first(self, world: World) -> None:
-        """As a KubeadmControlPlane remediates none before it has been told of the version."""
-        await self.owned(world, "True", "True")
-        for version, verdict in (("v1.35.0", WAIT), ("v1.34.0", GO)):
-            topology = {"topology": {"classRef": {"name": "standard"}, "version": version}}
-            await world.others.patch(NEWER.path("clusters", CLUSTER_NAME), {"spec": topology})
-            result = await look(world)
-            assert (result.verdict, "is about to be upgraded to v1.35.0" in result.reason) == (verdict, verdict is WAIT)
 
     @pytest.mark.parametrize("others", [(), ("Unknown", "Unknown")])
     async def test_before_it_is_initialized_nothing_of_it_could_be_lost(self, others: tuple[str, ...], world: World) -> None:

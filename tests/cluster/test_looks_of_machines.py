@@ -262,17 +262,6 @@ async def test_what_has_become_of_its_machine_is_seen_live(case: Case, system: S
     assert world.writes == 0
 
 
-@pytest.mark.parametrize(("said", "lists"), [(True, 0), (False, 1)], ids=["by the node", "in its namespace"])
-@every_system
-async def test_the_node_s_annotation_spares_the_list(system: System, said: bool, lists: int, world: World) -> None:
-    await licensed(world, system, said_by_the_node=said)
-    for number in range(3):
-        await system.add_machine(world.others, f"another-{number}", node=f"another-node-{number}")
-    world.server.requests.reset()
-    assert (await look(world, system)).verdict is GO
-    assert world.server.requests.total("list", "machines", OURS) == lists
-
-
 @every_system
 async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(system: System, world: World) -> None:
     """S9: the uid of the Machine is pinned, too."""
@@ -409,13 +398,6 @@ class TestAMachineOfMachineControllerManager:
         await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
         assert (await self.look(licensed, **how)).verdict is GO, "the word on the node beats it"
 
-    async def test_what_is_kept_on_its_machine_alone_stays_cordoned(self, licensed: World) -> None:
-        await self.change(licensed, annotations={PRESERVE_ANNOTATION: "now"})
-        await licensed.target.mark(await licensed.act())
-        await licensed.isolation.mark_unschedulable(await licensed.cordon())
-        result = await licensed.isolation.mark_schedulable(await licensed.restore())
-        assert "left cordoned" in result.detail
-
     async def test_where_it_cannot_be_read_nothing_is_done(self, licensed: World) -> None:
         licensed.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
         result = await self.look(licensed)
@@ -446,7 +428,6 @@ async def test_the_check_and_the_machine_are_read_in_the_management_cluster(syst
         assert "its health check could not be read" in result.reason
 
 
-@every_system
 @pytest.mark.parametrize(
     ("error", "age", "verdict"),
     [
@@ -458,16 +439,16 @@ async def test_the_check_and_the_machine_are_read_in_the_management_cluster(syst
     ids=["ahead", "ahead-due", "behind", "behind-due"],
 )
 async def test_a_server_with_another_clock_makes_no_look_late_or_early(
-    system: System, error: timedelta, age: timedelta, verdict: LookVerdict
+    error: timedelta, age: timedelta, verdict: LookVerdict
 ) -> None:
     """Time is measured as a scan measures it, by the earlier of the server's clock and ours. Else the two disagree for as long as
     the clocks differ."""
     async with empty_world(clock_error=error) as world:
-        await licensed(world, system)
+        await licensed(world, OPENSHIFT)
         await world.set_ready("Unknown", since=now() - age)
         await world.hold_cluster_lease(renewed=now())
         target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES)
-        result = await target.last_look(await world.look(need=need_of(system)))
+        result = await target.last_look(await world.look(need=need_of(OPENSHIFT)))
         assert result.verdict is verdict
 
 

@@ -15,7 +15,6 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node, until
-from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.cluster.test_at_risk import Scans, ended, scans
 from tests.cluster.test_preserving import world
 
@@ -75,20 +74,6 @@ def asked_of_events(api: ApiServer) -> int:
     return sum(
         count for (agent, _, resource), count in api.requests.counts.items() if resource == "events" and agent != "a-person"
     )
-
-
-async def test_a_machine_without_a_node_is_told_of_where_it_lives(person: ApiClient, scans: Scans) -> None:
-    await CLUSTER_API.install(person)
-    await CLUSTER_API.add_cluster(person)
-    await person.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check())
-    await CLUSTER_API.add_machine(person, machine_of("node-7"), annotations={PRESERVE_ANNOTATION: "noww"})
-    scan = await scans.open()
-    watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=1.0))
-    (event,) = await until_told(person, 1)
-    await ended(watching)
-    about = event["involvedObject"]
-    assert (about["kind"], about["name"], about["namespace"]) == ("Machine", machine_of("node-7"), CLUSTER_API.namespace)
-    assert event["metadata"]["namespace"] == CLUSTER_API.namespace
 
 
 async def test_whoever_annotates_a_whole_fleet_wrongly_is_told_little_by_little(

@@ -41,6 +41,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTA
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
+from tests.cluster.builders import owner
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 from tests.documents import document
 from tests.marks import confirmed
@@ -50,6 +51,7 @@ GROUP = "machine.sapcloud.io"
 NODE = "/api/v1/nodes/node-7"
 MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
 REF = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
+MACHINE = machine_of("node-7")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FOREVER = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -88,7 +90,6 @@ def node(**annotations: str) -> Object:
 
 
 def machine(phase: str = "Running", **annotations: str) -> Object:
-    owner = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "Machine",
@@ -97,7 +98,7 @@ def machine(phase: str = "Running", **annotations: str) -> Object:
             "namespace": "shoot",
             "labels": {"node": "node-7"},
             "annotations": annotations,
-            "ownerReferences": [owner],
+            "ownerReferences": [owner("MachineSet", api_version=f"{GROUP}/v1alpha1")],
         },
         "spec": {},
         "status": {"currentStatus": {"phase": phase}},
@@ -129,8 +130,9 @@ class Surroundings:
         return found
 
     async def give_up(self, **changes: Any) -> GiveUpResult:
-        uid = (await self.machine())["metadata"]["uid"]
-        given = {"cluster": "prod", "node": "node-7", "machine": REF, "machine_uid": uid, "holder": "us"}
+        given = {"cluster": "prod", "node": "node-7", "machine": REF, "holder": "us"}
+        if "machine_uid" not in changes:
+            given["machine_uid"] = (await self.machine())["metadata"]["uid"]
         request = GiveUpRequest(**(given | {"not_after": self.now + timedelta(seconds=10)} | changes))
         found = await ActivityEnvironment().run(self.activities.give_up, request)
         assert isinstance(found, GiveUpResult)
@@ -307,9 +309,9 @@ async def test_the_node_names_its_machine_in_other_systems(
     await system.install(person)
     await system.add_cluster(person)
     await person.create("/api/v1/nodes", system.node("node-7"))
-    await system.add_machine(person, machine_of("node-7"), node="node-7")
+    await system.add_machine(person, MACHINE, node="node-7")
     hold = await Surroundings(person, connection).hold(machine=None, wish=Wish(keep=True))
-    assert hold.machine == ObjectRef(api_version=system.api_version, kind="Machine", name="machine-7", namespace=system.namespace)
+    assert hold.machine == system.machine_ref(MACHINE)
     found = await person.get(system.path("machines", "machine-7"))
     assert found["metadata"]["annotations"] == {EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z", LAST_APPLIED_ANNOTATION: "now"}
 
@@ -318,11 +320,11 @@ async def test_a_machine_that_does_not_refer_to_the_node_is_not_its_own(person: 
     """S9: an annotation alone makes no Machine somebody's; and a hold that began on a Node alone stays there (S22)."""
     await OPENSHIFT.install(person)
     await person.create("/api/v1/nodes", OPENSHIFT.node("node-7"))
-    await OPENSHIFT.add_machine(person, machine_of("node-7"), node="node-8")
+    await OPENSHIFT.add_machine(person, MACHINE, node="node-8")
     world = Surroundings(person, connection)
     hold = await world.hold(machine=None, wish=Wish(keep=True))
     assert (hold.machine, hold.phase) == (None, "Running:Preserved")
-    await OPENSHIFT.set_status(person, machine_of("node-7"), {"nodeRef": {"name": "node-7"}})
+    await OPENSHIFT.set_status(person, MACHINE, {"nodeRef": {"name": "node-7"}})
     world.now += timedelta(hours=1)
     again = await world.hold(machine=None)
     assert (again.machine, again.expiry) == (None, hold.expiry)
@@ -353,19 +355,6 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
-async def test_where_fencing_is_switched_off_nothing_is_deleted(world: Surroundings) -> None:
-    """S20: the off switch of the whole cluster, also for a deletion that no last look of its episode comes before."""
-    await world.has(node(), machine("Failed"))
-    await leased(world)
-    await switch(world, "off")
-    with pytest.raises(ApplicationError, match="fencing is switched off"):
-        await world.give_up()
-    assert len((await world.person.list(MACHINES))["items"]) == 1
-    await switch(world, "on")
-    assert (await world.give_up()).kept == ""
-    assert (await world.person.list(MACHINES))["items"] == []
-
-
 async def test_where_fencing_is_switched_off_a_pool_keeps_nobody_and_lets_nobody_go(world: Surroundings) -> None:
     """S20: what a program would write waits. A machine that has failed is not let go for that."""
     await world.has(node(), machine("Failed"))
@@ -393,10 +382,11 @@ async def test_where_fencing_is_switched_off_a_person_keeps_and_releases(world: 
 
 async def switch(world: Surroundings, fencing: str) -> None:
     """The off switch of the whole cluster."""
-    path, config = "/api/v1/namespaces/default/configmaps", a_cluster_config(fencing=fencing)
+    path, config = "/api/v1/namespaces/nodewarden/configmaps", a_cluster_config(fencing=fencing)
     if (await world.person.list(path))["items"]:
         await world.person.patch(f"{path}/fence-cluster-config", {"data": config["data"]})
     else:
+        await world.person.create("/api/v1/namespaces", {"metadata": {"name": "nodewarden"}})
         await world.person.create(path, config)
 
 
@@ -494,16 +484,8 @@ async def _without_permit(world: Surroundings) -> None:
     world.permits.answer = (False, "the permit of node-7 is held by nobody")
 
 
-async def _lonely(world: Surroundings) -> None:
-    await world.person.patch(f"{MACHINES}/w-7", {"metadata": {"ownerReferences": None}})
-
-
 async def _late(world: Surroundings) -> None:
     world.now += timedelta(seconds=11)
-
-
-async def _not_ours(world: Surroundings) -> None:
-    await world.person.delete(CLUSTER_LEASE)
 
 
 def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
@@ -514,13 +496,16 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
     ("change", "kind", "words"),
     [
         (_anew, ErrorType.TARGET_CHANGED, "another Machine has that name now"),
-        (_not_ours, ErrorType.NOT_LICENSED, ""),
+        (lambda world: world.person.delete(CLUSTER_LEASE), ErrorType.NOT_LICENSED, ""),
         (_without_permit, ErrorType.NOT_LICENSED, "held by nobody"),
-        (_lonely, ErrorType.NOT_SUPPORTED, "no controller owns it"),
+        (
+            lambda world: world.person.patch(f"{MACHINES}/w-7", {"metadata": {"ownerReferences": None}}),
+            ErrorType.NOT_SUPPORTED,
+            "no controller owns it",
+        ),
         (_late, ErrorType.EXPIRED, ""),
-        (on_the_node(labels={"nodewarden.io/fencing": "off"}), ErrorType.VETOED, "switches fencing off"),
+        (lambda world: switch(world, "off"), ErrorType.VETOED, "fencing is switched off"),
         (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "out of remediation"),
-        (on_the_node(annotations={"nodewarden.io/hold": "looking at it"}), ErrorType.VETOED, ""),
         (on_the_node(labels={"node-role.kubernetes.io/control-plane": ""}), ErrorType.NOT_SUPPORTED, "only a remediation"),
     ],
     ids=[
@@ -529,9 +514,8 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
         "S14 no permit",
         "nobody would replace it",
         "S20 late",
-        "S20 switched off on the node",
+        "S20 fencing switched off in the whole cluster, which no last look of a preservation comes before",
         "S20 excluded",
-        "S20 a hold",
         "S15 a member of the control plane",
     ],
 )
@@ -590,33 +574,16 @@ async def test_a_member_of_the_control_plane_whose_node_is_gone_is_given_up_by_n
 ) -> None:
     """S15: its machine may run on, and its etcd vote with it; the Machine says whose it is."""
     await OPENSHIFT.install(person)
-    await OPENSHIFT.add_machine(person, machine_of("node-7"), node="node-7")
-    path = OPENSHIFT.path("machines", machine_of("node-7"))
-    owner = {
-        "apiVersion": "machine.openshift.io/v1",
-        "kind": "ControlPlaneMachineSet",
-        "name": "cluster",
-        "uid": "u",
-        "controller": True,
-    }
-    member = {"labels": {"machine.openshift.io/cluster-api-machine-role": "master"}, "ownerReferences": [owner]}
-    uid = (await person.patch(path, {"metadata": member}))["metadata"]["uid"]
-    await OPENSHIFT.set_status(person, machine_of("node-7"), {"phase": "Failed"})
+    await OPENSHIFT.add_machine(person, MACHINE, node="node-7")
+    role = {"machine.openshift.io/cluster-api-machine-role": "master"}
+    member = {"labels": role, "ownerReferences": [owner("ControlPlaneMachineSet", "cluster", api_version=OPENSHIFT.api_version)]}
+    uid = (await person.patch(OPENSHIFT.path("machines", MACHINE), {"metadata": member}))["metadata"]["uid"]
+    await OPENSHIFT.set_status(person, MACHINE, {"phase": "Failed"})
     world = Surroundings(person, connection)
     await leased(world)
-    request = GiveUpRequest(
-        cluster="prod",
-        node="node-7",
-        machine=ObjectRef(
-            api_version=OPENSHIFT.api_version, kind="Machine", name=machine_of("node-7"), namespace=OPENSHIFT.namespace
-        ),
-        machine_uid=uid,
-        holder="us",
-        not_after=world.now + timedelta(seconds=10),
-    )
     with refused(ErrorType.NOT_SUPPORTED, "only a remediation may ask for"):
-        await ActivityEnvironment().run(world.activities.give_up, request)
-    assert "deletionTimestamp" not in (await person.get(path))["metadata"]
+        await world.give_up(machine=OPENSHIFT.machine_ref(MACHINE), machine_uid=uid)
+    assert "deletionTimestamp" not in (await person.get(OPENSHIFT.path("machines", MACHINE)))["metadata"]
 
 
 async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_refuses(world: Surroundings) -> None:

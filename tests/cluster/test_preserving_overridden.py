@@ -15,17 +15,18 @@ from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION
-from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.machine_systems.contract import KNOWS_NO_EXPIRY
 from tests.cluster.acts.world import Permits
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.cluster.builders import owner
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
 from tests.cluster.test_preserving import (
     DEFINITIONS,
     GROUP,
+    MACHINE,
     MACHINES,
     REF,
     Object,
@@ -41,18 +42,6 @@ pytestmark = pytest.mark.timeout(40)
 
 
 WAITS = ["example.com/wait"]
-MACHINE = machine_of("node-7")
-
-
-def of_a_set(kind: str, name: str, group: str, version: str, *, owner: str = "", replicas: int, revision: str = "") -> Object:
-    metadata: Object = {"name": name, "annotations": {"deployment.kubernetes.io/revision": revision} if revision else {}}
-    if owner:
-        metadata["ownerReferences"] = [owner_of("MachineDeployment", owner, group, version)]
-    return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": metadata, "spec": {"replicas": replicas}}
-
-
-def owner_of(kind: str, name: str, group: str, version: str) -> Object:
-    return {"apiVersion": f"{group}/{version}", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
 
 
 class Fleet:
@@ -66,9 +55,7 @@ class Fleet:
         self._version = system.version if system else "v1alpha1"
         self._namespace = system.namespace if system else "shoot"
         self._machine = f"{MACHINES}/w-7" if system is None else system.path("machines", MACHINE)
-        self._ref = REF
-        if system is not None:
-            self._ref = ObjectRef(api_version=system.api_version, kind="Machine", name=MACHINE, namespace=self._namespace)
+        self._ref = REF if system is None else system.machine_ref(MACHINE)
 
     async def begin(self) -> None:
         """It is kept, and waits for somebody once it is deleted."""
@@ -82,7 +69,7 @@ class Fleet:
             await self._system.add_cluster(person)
             await person.create("/api/v1/nodes", self._system.node("node-7"))
             await self._system.add_machine(person, MACHINE, node="node-7")
-        owners = [owner_of("MachineSet", "set", self._group, self._version)]
+        owners = [owner("MachineSet", api_version=f"{self._group}/{self._version}")]
         await person.patch(self._machine, {"metadata": {"ownerReferences": owners, "finalizers": WAITS}})
         for kind in ("MachineSet", "MachineDeployment"):
             made = definition(kind, group=self._group, served=self._version)
@@ -103,12 +90,16 @@ class Fleet:
         begun = self.begun
         return await self.hold(node_uid=begun.node_uid, machine_uid=begun.machine_uid, owner=begun.owner)
 
-    async def has(self, kind: str, name: str, *, owner: str = "", replicas: int, revision: str = "") -> None:
-        made = of_a_set(kind, name, self._group, self._version, owner=owner, replicas=replicas, revision=revision)
+    async def has(self, kind: str, name: str, *, above: str = "", replicas: int, revision: str = "") -> None:
+        version = f"{self._group}/{self._version}"
+        metadata: Object = {"name": name, "annotations": {"deployment.kubernetes.io/revision": revision} if revision else {}}
+        if above:
+            metadata["ownerReferences"] = [owner("MachineDeployment", above, api_version=version, uid=f"uid-{above}")]
+        made: Object = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": {"replicas": replicas}}
         if self._group == CLUSTER_API.group:
             template = {"clusterName": "blue", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": INFRASTRUCTURE}
             made["spec"] |= {"clusterName": "blue", "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": template}}
-        path = f"/apis/{self._group}/{self._version}/namespaces/{self._namespace}/{kind.lower()}s"
+        path = f"/apis/{version}/namespaces/{self._namespace}/{kind.lower()}s"
         await self.world.person.create(path, made)
 
     async def delete(self) -> None:
@@ -173,7 +164,7 @@ async def test_a_set_that_is_scaled_to_nothing_ends_it(fleet: Fleet) -> None:
 async def test_a_deployment_that_is_scaled_to_nothing_ends_it(fleet: Fleet) -> None:
     """Hibernation; S21."""
     await fleet.has("MachineDeployment", "pool", replicas=0)
-    await fleet.has("MachineSet", "set", owner="pool", replicas=1)
+    await fleet.has("MachineSet", "set", above="pool", replicas=1)
     await fleet.delete()
     await ended(fleet, "hibernation", "MachineDeployment pool is scaled to 0")
 
@@ -182,9 +173,9 @@ async def test_a_deployment_that_is_scaled_to_nothing_ends_it(fleet: Fleet) -> N
 async def test_a_rolling_update_ends_it(fleet: Fleet) -> None:
     """S21: the sets of another deployment say nothing."""
     await fleet.has("MachineDeployment", "pool", replicas=2)
-    await fleet.has("MachineSet", "set", owner="pool", replicas=1, revision="7")
-    await fleet.has("MachineSet", "other", owner="elsewhere", replicas=5, revision="9")
-    await fleet.has("MachineSet", "set-new", owner="pool", replicas=1, revision="8")
+    await fleet.has("MachineSet", "set", above="pool", replicas=1, revision="7")
+    await fleet.has("MachineSet", "other", above="elsewhere", replicas=5, revision="9")
+    await fleet.has("MachineSet", "set-new", above="pool", replicas=1, revision="8")
     await fleet.delete()
     await ended(
         fleet, "rolling update", "MachineDeployment pool replaces the machines of MachineSet set by those of MachineSet set-new"
@@ -195,8 +186,8 @@ async def test_a_rolling_update_ends_it(fleet: Fleet) -> None:
 async def test_while_its_deployment_is_rolled_a_machine_that_nobody_deletes_is_kept(fleet: Fleet) -> None:
     """S21, S22: an update that is paused, or waits for others, is no reason to give it up."""
     await fleet.has("MachineDeployment", "pool", replicas=2)
-    await fleet.has("MachineSet", "set", owner="pool", replicas=1, revision="7")
-    await fleet.has("MachineSet", "set-new", owner="pool", replicas=1, revision="8")
+    await fleet.has("MachineSet", "set", above="pool", replicas=1, revision="7")
+    await fleet.has("MachineSet", "set-new", above="pool", replicas=1, revision="8")
     hold = await fleet.again()
     assert (hold.preserved, hold.override, hold.expiry) == (True, "", fleet.begun.expiry)
 

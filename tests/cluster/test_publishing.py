@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
@@ -20,14 +18,15 @@ from activities.cluster.objects.statuses.common import Situation, condition_of
 from activities.cluster.report.publishing import DROPPED_FOR, Published
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import OpenEpisode, Refusal, ScanRequest
+from activities.contracts.scan import OpenEpisode, Refusal
 from policy.objects.remediations import RemediationObject
-from policy.scan.report import CheckReport, ClusterLease, ScanReport
+from policy.scan.report import CheckReport, ClusterLease
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
+from tests.cluster.scans import Open, asked, fleet, observe
 from tests.cluster.skipping import now
 
 pytestmark = pytest.mark.timeout(10)
@@ -193,12 +192,11 @@ def test_a_mistake_in_a_check_does_not_end_its_storm() -> None:
 
 
 @pytest.fixture
-async def scan(api: ApiServer, person: ApiClient, connection: ClusterConnection) -> AsyncIterator[ClusterScan]:
+async def scan(person: ApiClient, open_scan: Open) -> ClusterScan:
     await person.create(DEFINITIONS, definition())
-    for number in range(4):
-        await person.create(NODES, node(f"node-{number}"))
-    async with ClusterScan("prod", ClusterView(connection, limits=ViewLimits(grace=timedelta(0)))) as opened:
-        yield opened
+    await fleet(person)
+    opened: ClusterScan = await open_scan()
+    return opened
 
 
 async def with_check(scan: ClusterScan, person: ApiClient, **spec: Any) -> None:
@@ -206,16 +204,9 @@ async def with_check(scan: ClusterScan, person: ApiClient, **spec: Any) -> None:
     await until(lambda: scan.view.check_objects)
 
 
-async def report_of(scan: ClusterScan) -> ScanReport:
-    """Of a poll that tells nobody anything."""
-    report: ScanReport = await ActivityEnvironment().run(
-        scan.observe_cluster, ScanRequest(cluster="prod", holder="ours", wait=timedelta(seconds=2))
-    )
-    return report
-
-
 async def reports(scan: ClusterScan) -> tuple[CheckReport, ...]:
-    return (await report_of(scan)).checks
+    """Of a poll that tells nobody anything."""
+    return (await observe(scan, asked())).checks
 
 
 async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...], **more: Any) -> Published:
@@ -252,9 +243,7 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
 
 def poll(scan: ClusterScan, *in_flight: OpenEpisode, known: str = "", number: int = 0) -> asyncio.Task[Any]:
     """A scanner's long poll, which knows who is in flight."""
-    wait = timedelta(seconds=5)
-    request = ScanRequest(cluster="prod", holder="ours", wait=wait, known_digest=known, in_flight=in_flight, number=number)
-    return asyncio.create_task(ActivityEnvironment().run(scan.observe_cluster, request))
+    return asyncio.create_task(observe(scan, asked(wait=5.0, known_digest=known, in_flight=in_flight, number=number)))
 
 
 async def phase_of(worker: ClusterScan, person: ApiClient) -> str:
@@ -289,12 +278,10 @@ async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_al
     lingering.cancel()
 
 
-async def test_what_another_worker_has_told_meanwhile_is_told_anew(
-    scan: ClusterScan, connection: ClusterConnection, person: ApiClient
-) -> None:
+async def test_what_another_worker_has_told_meanwhile_is_told_anew(scan: ClusterScan, open_scan: Open, person: ApiClient) -> None:
     """A check's status is of now, whichever worker served the polls."""
     await with_check(scan, person)
-    known = (await report_of(scan)).digest
+    known = (await observe(scan, asked())).digest
 
     async def tells(worker: ClusterScan, phase: str, number: int, *in_flight: OpenEpisode) -> None:
         polling = poll(worker, *in_flight, known=known, number=number)
@@ -303,16 +290,16 @@ async def test_what_another_worker_has_told_meanwhile_is_told_anew(
                 pass
         polling.cancel()
 
-    async with ClusterScan("prod", ClusterView(connection, limits=ViewLimits(grace=timedelta(0)))) as other:
-        await until(lambda: other.view.check_objects)
-        await tells(scan, "Enabled", 7)
-        await tells(other, "Remediating", 8, EPISODE)
-        await tells(scan, "Enabled", 9)
+    other = await open_scan()
+    await until(lambda: other.view.check_objects)
+    await tells(scan, "Enabled", 7)
+    await tells(other, "Remediating", 8, EPISODE)
+    await tells(scan, "Enabled", 9)
 
 
 async def test_an_older_poll_that_has_not_heard_of_its_end_tells_nobody_anything(scan: ClusterScan, person: ApiClient) -> None:
     await with_check(scan, person)
-    known = (await report_of(scan)).digest
+    known = (await observe(scan, asked())).digest
 
     older = poll(scan, EPISODE, known=known)
     async with asyncio.timeout(2.5):
@@ -377,16 +364,6 @@ async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: Ap
         await EventRecorder(two).tell(replace(happening, message="it is otherwise"))
     counts = {event["message"]: event["count"] for event in (await person.list(EVENTS))["items"]}
     assert counts == {"it is so": 2, "it is otherwise": 1}
-
-
-async def test_a_status_that_others_keep_writing_is_a_failure_to_be_tried_again(
-    scan: ClusterScan, api: ApiServer, person: ApiClient
-) -> None:
-    await with_check(scan, person)
-    checks = await reports(scan)
-    api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="workers", count=ATTEMPTS))
-    assert await publish(scan, checks) == Published(written=0, failed=("NodeHealthCheck/workers",))
-    assert await publish(scan, checks) == Published(written=1)
 
 
 async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(

@@ -210,7 +210,7 @@ class TwoVersions:
 class CheckCopy:
     """A reflector of Cluster API's health checks, and what it tells: the version of each, None once it is gone."""
 
-    def __init__(self, server: TestServer, *, vanished: float = 300.0) -> None:
+    def __init__(self, server: TestServer) -> None:
         self.told: list[str | None] = []
         self.connection = ClusterConnection.to(str(server.make_url("")))
         self.reflector = Reflector(
@@ -221,7 +221,7 @@ class CheckCopy:
             optional=True,
             alternatives=(in_version(CAPI_MACHINE_HEALTH_CHECKS, "v1beta1"),),
             # Long pauses, so that a gap between two versions would be seen.
-            limits=WatchLimits(first_pause=0.3, longest_pause=0.3, absence=0.1, vanished=vanished),
+            limits=WatchLimits(first_pause=0.3, longest_pause=0.3, absence=0.1, vanished=300.0),
         )
 
     async def __aenter__(self) -> CheckCopy:

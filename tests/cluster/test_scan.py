@@ -170,7 +170,7 @@ async def own_writes(person: ApiClient, name: str) -> None:
         mark = Mark(incident=f"incident-{number}", kind="Fencing", workflow_id=f"episode/prod/{name}").to_json()
         await person.patch(f"{NODES}/{name}", {"metadata": mark_metadata(mark)})
         await person.patch(f"{NODES}/{name}", {"spec": {"unschedulable": number % 2 == 0}})
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
 
 
 @pytest.fixture
@@ -185,18 +185,6 @@ async def busy(person: ApiClient, open_scan: Open) -> AsyncIterator[tuple[Cluste
     yield scan, report
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
-
-
-async def test_what_an_episode_writes_is_told_together(busy: tuple[ClusterScan, ScanReport]) -> None:
-    """S35: the mark is told all the same, and it is the latest one."""
-    scan, report = busy
-    began = asyncio.get_running_loop().time()
-    for _ in range(2):
-        report = await observe(scan, asked(report, watching=("node-1",)))
-    assert asyncio.get_running_loop().time() - began > 1.9
-    written = int(report.observations[0].incident.removeprefix("incident-"))
-    again = await observe(scan, asked(report, watching=("node-1",)))
-    assert int(again.observations[0].incident.removeprefix("incident-")) > written
 
 
 async def test_what_an_open_episode_writes_ends_no_poll(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:
@@ -232,7 +220,7 @@ async def test_a_report_that_takes_long_is_drawn_up_rarely_and_a_deadline_breaks
         report = await observe(scan, asked(report, watching=("node-1",)))
     assert (report.at - late[0].since).total_seconds() < 1.5 + 1 + 0.3, "the check's timeout, and a second for the API's rounding"
     waited = asyncio.get_running_loop().time() - began
-    assert len(drawn) < 4 + 2 * waited, "one a second, and one with which each poll begins, amid twenty writes a second"
+    assert len(drawn) < 4 + 2 * waited, "one a second, and one with which each poll begins, amid ten writes a second"
 
 
 async def test_what_another_worker_was_told_is_answered_at_once(person: ApiClient, open_scan: Open) -> None:

@@ -16,7 +16,7 @@ from policy.remediation.ladder import Body
 from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
@@ -37,9 +37,14 @@ async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClien
     created = await person.create(CHECKS, check(remediationTemplate=template))
     for number in range(3):
         await person.create(NODES, node(f"node-{number}"))
-    owner = {"apiVersion": created["apiVersion"], "kind": created["kind"], "name": "workers", "uid": created["metadata"]["uid"]}
+    of_check = {
+        "apiVersion": created["apiVersion"],
+        "kind": created["kind"],
+        "name": "workers",
+        "uid": created["metadata"]["uid"],
+    }
     path = f"/apis/{group}/v1alpha1/namespaces/default/selfnoderemediations"
-    await person.create(path, {"metadata": {"name": "node-1", "ownerReferences": [owner]}, "spec": {}})
+    await person.create(path, {"metadata": {"name": "node-1", "ownerReferences": [of_check]}, "spec": {}})
     (seen,) = (await snapshot(connection)).ledger.report_parts(now()).checks
     assert (seen.total, seen.healthy, seen.recovering) == (3, 2, 1)
 
@@ -66,26 +71,14 @@ async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
     await CLUSTER_API.fleet(person, 2)
     await person.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check(template=False))
     path = CLUSTER_API.path("kubeadmcontrolplanes").replace("/cluster.x-k8s.io/", "/controlplane.cluster.x-k8s.io/")
-    spec = {
-        "replicas": 3,
-        "version": "v1.31.0",
-        "machineTemplate": {
-            "spec": {"infrastructureRef": {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "t"}}
-        },
-        "kubeadmConfigSpec": {},
-        "remediation": {"maxRetry": 5, "retryPeriodSeconds": 600},
-    }
+    reference = {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "t"}
+    spec = {"replicas": 3, "version": "v1.31.0", "machineTemplate": {"spec": {"infrastructureRef": reference}}}
+    spec |= {"kubeadmConfigSpec": {}, "remediation": {"maxRetry": 5, "retryPeriodSeconds": 600}}
     kcp = await person.create(path, {"metadata": {"name": "kcp"}, "spec": spec})
     assert (await snapshot(connection)).owners == {}
-    owner = {
-        "apiVersion": kcp["apiVersion"],
-        "kind": kcp["kind"],
-        "name": "kcp",
-        "uid": kcp["metadata"]["uid"],
-        "controller": True,
-    }
+    of_kcp = owner(kcp["kind"], "kcp", api_version=kcp["apiVersion"], uid=kcp["metadata"]["uid"])
     machine = CLUSTER_API.path("machines", machine_of("node-1"))
-    await person.patch(machine, {"metadata": {"ownerReferences": [owner]}})
+    await person.patch(machine, {"metadata": {"ownerReferences": [of_kcp]}})
     found = await snapshot(connection)
     theirs = RetryRules(max_retry=5, retry_period=timedelta(minutes=10))
     assert found.owners == {"clusters/kcp": OwnersRules(rules=theirs)}
@@ -103,9 +96,8 @@ async def test_a_node_is_read_with_its_machine_and_whoever_owns_that(
     await system.install(person)
     await system.fleet(person, 1)
     await system.add_machine(person, "never-came")
-    owner = {"apiVersion": "x.io/v1", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
     for machine in (machine_of("node-0"), "never-came"):
-        await person.patch(system.path("machines", machine), {"metadata": {"ownerReferences": [owner]}})
+        await person.patch(system.path("machines", machine), {"metadata": {"ownerReferences": [owner("MachineSet")]}})
     assert await body_of("node-0", connection, connection) == Body(has_node=True, phase="Running", owner="MachineSet/set")
     alone = await body_of(f"machine/{system.namespace}/never-came", connection, connection)
     assert alone == Body(has_node=False, phase="Provisioned", owner="MachineSet/set")

@@ -11,13 +11,14 @@ from policy.fence.templates import read_fencing_template
 from policy.objects.nodes import NodeView
 from policy.scan.ledger import Ledger
 from policy.scan.report import ClusterLease, ReportParts, ScanReport, ViewState
+from policy.values.object_names import FENCE_NAMESPACE
 from tests.policy.builders import NOW, WORKER, a_check, a_node
 from tests.policy.builders import ledger_of as told
 
 RACK = "topology.example/rack"
 
 
-def config_map(name: str, properties: str | None, *, namespace: str = "default", **data: str) -> dict[str, object]:
+def config_map(name: str, properties: str | None, *, namespace: str = FENCE_NAMESPACE, **data: str) -> dict[str, object]:
     """A ConfigMap as an API server answers it."""
     written = data if properties is None else {"config.properties": properties, **data}
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"}

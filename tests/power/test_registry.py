@@ -57,6 +57,27 @@ def test_credentials_that_the_protocol_cannot_carry_are_refused_without_showing_
         assert not secret or secret not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("driver", "name", "value"),
+    [
+        ("ipmi", "password", "k3p\n"),
+        ("redfish", "username", "k3p\r\nX: y"),
+        ("ec2", "session-token", "k3p\nX: y"),
+        ("fence_virsh", "username", "-oProxyCommand=k3p"),
+        ("fence_virsh", "password", "k3p\nssh_options=-oX"),
+    ],
+)
+def test_a_credential_that_is_more_than_a_value_is_refused_by_its_key(driver: str, name: str, value: str) -> None:
+    """S12, S41: Secrets are read by the worker alone, so it alone can refuse what they say."""
+    parameters = {"region": "us-east-1", "instance": "i-0abc"} if driver == "ec2" else {"ip": "10.0.0.7"}
+    parameters |= {"plug": "vm"} if driver == "fence_virsh" else {}
+    device = PowerDevice(driver=driver, endpoint=endpoint_of(driver, parameters), parameters=parameters)
+    with pytest.raises(PowerError, match=f"credential '{name}': expected ") as caught:
+        driver_for(device, DeviceCredentials(values={name: value}))
+    assert caught.value.type is ErrorType.INVALID_CONFIG
+    assert "k3p" not in str(caught.value)
+
+
 def test_credentials_do_not_show_themselves() -> None:
     """S12."""
     assert repr(CREDENTIALS) == str(CREDENTIALS) == "DeviceCredentials()"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from policy.values.object_names import FENCE_NAMESPACE
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.starter.keyboard import nodewarden
@@ -31,7 +32,7 @@ def a_node(name: str = "n1", provider_id: str = EC2, **labels: str) -> dict[str,
 
 
 def a_config_map(name: str, **data: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": FENCE_NAMESPACE}, "data": data}
 
 
 async def test_the_default_of_a_node_in_a_cloud() -> None:
@@ -61,12 +62,13 @@ def method(name: str, driver: str, action: str, **parameters: str) -> dict[str, 
 
 async def test_the_proposals_own_file_with_the_demos_templates() -> None:
     bare_metal = (SEEDS / "002-bare-metal.yaml").read_text(encoding="utf-8").replace("[NODE_NAME]", "n1")
+    bare_metal = bare_metal.replace("  metadata:\n", f"  metadata:\n   namespace: {FENCE_NAMESPACE}\n")
     pdu = {"template.properties": "agent_name=fence_eaton_snmp\nipaddr=10.0.0.4\nusername=u\npassword=pa=ss="}
     switch = {"template.properties": "agent_name=fence_brocade\nipaddr=10.0.0.2"}
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "secret-fence-method-fc-off-n1"},
+        "metadata": {"name": "secret-fence-method-fc-off-n1", "namespace": FENCE_NAMESPACE},
         "data": {"password": "eA=="},
     }
     found, code = await planned(
@@ -83,11 +85,11 @@ async def test_the_proposals_own_file_with_the_demos_templates() -> None:
     assert off["parameters"] == {
         "ipaddr": "10.0.0.4",
         "plug": "1",
-        "username": "configmap:default/fence-method-template-eaton-pdu#template.properties.username",
-        "password": "configmap:default/fence-method-template-eaton-pdu#template.properties.password",
+        "username": "configmap:nodewarden/fence-method-template-eaton-pdu#template.properties.username",
+        "password": "configmap:nodewarden/fence-method-template-eaton-pdu#template.properties.password",
     }
     (cut,) = found["steps"]["isolation"]
-    assert cut["parameters"]["password"] == "secret:default/secret-fence-method-fc-off-n1#password"
+    assert cut["parameters"]["password"] == "secret:nodewarden/secret-fence-method-fc-off-n1#password"
     assert "pa=ss=" not in json.dumps(found)
 
 
@@ -118,7 +120,7 @@ FOR_ALL = {
     "metadata": {"name": "all"},
     "spec": {"power": {"driver": "ec2"}},
 }
-NOT_READ = "ConfigMap/kube-system/fence-config-n1: is not read: the setting fence_namespace is default"
+NOT_READ = "ConfigMap/kube-system/fence-config-n1: is not read: the setting fence_namespace is nodewarden"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,8 @@ async def test_a_live_cluster_is_read_by_name_and_nothing_is_written(monkeypatch
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
             await person.create("/api/v1/nodes", a_node())
             cordon = {"config.properties": "isolation=cordon\npower_management=restart-instance\nrecovery=uncordon"}
-            await person.create("/api/v1/namespaces/default/configmaps", a_config_map("fence-config-n1", **cordon))
+            await person.create("/api/v1/namespaces", {"metadata": {"name": FENCE_NAMESPACE}})
+            await person.create("/api/v1/namespaces/nodewarden/configmaps", a_config_map("fence-config-n1", **cordon))
         monkeypatch.setenv("NODEWARDEN_CLUSTERS__LAB__SERVER", server.url)
         server.requests.reset()
         result = await nodewarden("fence", "plan", "n1", "-c", "lab", "-o", "json")

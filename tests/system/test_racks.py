@@ -215,7 +215,7 @@ async def _configure(system: System) -> None:
     await system.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template(PLAN))
     for name, properties in POLICIES.items():
         written = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"config.properties": properties}}
-        await system.client.create(CONFIG_MAPS.path(namespace="default"), written)
+        await system.client.create(CONFIG_MAPS.path(namespace=TEMPLATE_NAMESPACE), written)
 
 
 async def _are_back(system: System, befores: Mapping[str, Before]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -126,6 +127,18 @@ async def test_a_crafted_or_missing_name_leads_nowhere(tmp_path: Path, name: str
         await mounted_at(root).read("prod", bmc_with(CredentialRef(name=f"{name}", namespace="nodewarden")))
     assert refusal.value.type == ErrorType.INVALID_CONFIG
     assert "hunter2" not in refusal.value.message
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "a?b", "A", ""])
+async def test_what_is_no_objects_name_is_not_asked_for(name: str) -> None:
+    """S41: a request's reference is not a part of a path until it is known to be a name."""
+
+    class Nobody:
+        async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+            raise AssertionError
+
+    with pytest.raises(ApplicationError, match="expected the name of a Secret"):
+        await WorkerCredentials(Nobody()).read("prod", [CredentialRef(name=name, namespace="nodewarden")])
 
 
 async def test_every_key_of_a_secret_is_a_parameter_where_none_is_named() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -231,3 +232,16 @@ async def test_a_server_that_keeps_ending_is_given_up_with_its_last_words(
         with pytest.raises(EmbeddedServerError, match=r"ended 5 times in a row; its log .* unknown flag"):
             async with asyncio.timeout(30):
                 await running.failed()
+
+
+async def test_nobody_else_looks_into_its_database(tmp_path: Path) -> None:
+    """S12: also where the directory was there before, with wider rights, and under whatever umask."""
+    place = StateDirectory(tmp_path)
+    place.root.mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        async with server(tmp_path):
+            assert stat.S_IMODE(place.root.stat().st_mode) == 0o700
+            assert stat.S_IMODE(place.database.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)

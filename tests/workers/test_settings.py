@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -60,6 +61,34 @@ def test_temporals_own_variables_are_understood_and_ours_beat_them(clean: Path, 
     assert settings.temporal.tls is True
     assert settings.temporal.api_key is not None
     assert settings.temporal.api_key.get_secret_value() == "key-material"
+
+
+@pytest.mark.parametrize(
+    ("temporal", "refused"),
+    [
+        ({"address": "temporal.example:7233"}, True),
+        ({"address": "10.0.0.7:7233", "tls": False, "api_key": "key"}, True),
+        ({"address": "localhost.example:7233"}, True),
+        ({"address": "temporal.example:7233", "insecure": True}, False),
+        ({"address": "temporal.example:7233", "tls": True}, False),
+        ({"address": "temporal.example:7233", "api_key": "key"}, False),
+        ({"address": "temporal.example:7233", "tls_client_cert_file": "/c", "tls_client_key_file": "/k"}, False),
+        ({"address": "127.0.0.9:7233"}, False),
+        ({"address": "[::1]:7233"}, False),
+        ({"address": "localhost:7233"}, False),
+        ({"address": ""}, False),
+    ],
+)
+def test_a_temporal_elsewhere_is_spoken_to_over_tls_unless_somebody_says_otherwise(
+    clean: Path, temporal: dict[str, object], refused: bool
+) -> None:
+    """S42: whoever stands in between could speak in anybody's name."""
+    write(clean / "nodewarden.yaml", f"temporal: {json.dumps(temporal)}\n")
+    if refused:
+        with pytest.raises(SettingsError, match=r"temporal.*expected TLS .* or temporal\.insecure: true"):
+            load()
+    else:
+        assert load().temporal.address == temporal["address"]
 
 
 def test_a_key_never_shows_when_settings_are_printed(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +294,7 @@ def test_an_alarm_about_repetitions_and_the_life_of_a_node_fence_can_be_set(clea
 
 
 def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load().policy_source() == PolicySource(namespace="default", policies=NO_POLICIES)
+    assert load().policy_source() == PolicySource(namespace="nodewarden", policies=NO_POLICIES)
     write(
         clean / "nodewarden.yaml",
         """

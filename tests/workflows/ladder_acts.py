@@ -102,7 +102,7 @@ class LadderActs(Acting):
         if kept := self._kept():
             return contract.GiveUpResult(kept=kept, look=seen)
         owned.claimed_by = request.incident
-        owned.deleting, owned.deleted_by = self.now, request.incident
+        owned.deleting = self.now
         return contract.GiveUpResult(detail=DELETION_ASKED, look=seen)
 
     def _looked(self, before: contract.BeforeActing | None) -> contract.LookResult:

@@ -39,8 +39,6 @@ class Owned:
     operator_acts_after: timedelta | None = timedelta(minutes=1)
     """How long other controllers take to start the machine anew; None: they fail after two minutes."""
     deleting: datetime | None = None
-    deleted_by: str = ""
-    """The incident whose request for the deletion came first."""
     gone: datetime | None = None
     claimed_by: str = ""
     """Whose claim that it is being deleted stands on the Node."""

@@ -94,8 +94,6 @@ class Referee:
     """Somebody has said that the machine is off, or that paths may be given back."""
     said_at_word: dict[str, PowerState] = field(default_factory=dict)
     contradicted: bool = False
-    freed_by: str = ""
-    """Which episode has freed pods last."""
     tried_by: str = ""
     """Which episode has last asked for a consequence."""
     all_freed_by: str = ""
@@ -414,7 +412,7 @@ class Referee:
     def has_freed(self, incident: str, *, all_of_it: bool) -> None:
         """A consequence was carried out."""
         self.all_freed_by = incident if all_of_it else self.all_freed_by
-        self.freed, self.freed_by, self.freed_boot = True, incident, self.machine.boots
+        self.freed, self.freed_boot = True, self.machine.boots
 
     # The way back ---------------------------------------------------------------------------------------------------
 

@@ -96,8 +96,6 @@ class Remediated:
     deleting: datetime | None = None
     goes_after: timedelta | None = timedelta(minutes=2)
     """How long its deletion takes; None: something holds it up for ever."""
-    node_goes: bool = True
-    """Its Node goes with it."""
     follows_after: timedelta | None = timedelta(seconds=5)
     """How long after it is gone its owner makes another one; None: it makes none."""
     ready_after: timedelta | None = timedelta(minutes=3)
@@ -160,7 +158,7 @@ class Remediated:
         gone = self.deleting + self.goes_after
         if now >= gone and self.present:
             self.present = False
-            self.node.present = self.node.present and not self.node_goes
+            self.node.present = False
         if self.present or self.follows_after is None or any(each.name == SUCCESSOR for each in self.siblings):
             return
         if now >= gone + self.follows_after:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-strategy.md").read_text(encoding="utf-8")
 NEW = "ask-technician"
 LEFT_OUT = shutil.ignore_patterns(".*", "histories", "state", "dist")
-FEW = {"NODEWARDEN_TEST_EPISODES": "30"}
+FEW = {"NODEWARDEN_TEST_EPISODES": "12"}
 RUN = (
     "tests/workflows/test_remediation_technician.py",
     "tests/cluster/acts/test_asking_others.py",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -11,13 +13,14 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.limits import LONGEST_ACT
-from policy.fence.plan import FencingPlan, PlannedMethod
+from policy.fence.plan import CORDON, Act, FencingPlan, PlannedMethod
 from policy.fence.power import PowerState
+from policy.objects.marks import Mark
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK, CUT, FREE, PORT
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, SELF, Remediated, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, REBOOT, SELF, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
@@ -77,30 +80,26 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
 # The taint ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [FENCE, SELF], ids=lambda each: each.strategy.value)
-def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remediation(first: EscalationStep) -> None:
+MOMENTS: dict[str, tuple[dict[str, Any], Callable[[Play], object]]] = {
+    "the first step": ({}, lambda play: play.did("remember")),
+    "S17: its permit is waited for, which no brake holds up": (
+        {"permit_granted": False},
+        lambda play: play.until(lambda status: status.doing.startswith("waits for a permit")),
+    ),
+    "a person says whether it is remediated once more, which may take days": (
+        {"permit_granted": False, "exhausted": "it was remediated 3 times"},
+        Play.parked,
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_taint_of_a_terminated_episode_goes_in_a_remediation_before(moment: str) -> None:
     """S1, S32: it goes on freeing pods, and nobody reads the proof any more."""
-    world = Remediated(ladder=(first,), node=tainted())
-    with Play(world) as play:
-        play.did("remember")
-        assert not world.node.tainted
-
-
-def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_its_permit() -> None:
-    """S1, S17: to take it away restores, so that no brake holds it up."""
+    given, reach = MOMENTS[moment]
     world = Remediated(ladder=(FENCE,), node=tainted(answers=[QUEUED] * 100))
-    with Play(world, permit_granted=False) as play:
-        play.until(lambda status: status.doing.startswith("waits for a permit"))
-        assert not world.node.tainted
-        play.abort()
-        assert play.result().outcome is Outcome.REFUSED
-
-
-def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_a_person() -> None:
-    """S1: a person may take days to say whether a machine that did not stay well is remediated once more."""
-    world = Remediated(ladder=(FENCE,), node=tainted())
-    with Play(world, permit_granted=False, exhausted="it was remediated 3 times") as play:
-        play.parked()
+    with Play(world, **given) as play:
+        reach(play)
         assert not world.node.tainted
 
 
@@ -135,18 +134,6 @@ def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_
     assert world.count("restore-path") == 1
 
 
-def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_terminated_episode_cut() -> None:
-    """S35: whoever cleans up after it knows of the path by that alone."""
-    node = World(plan=switched(CUT), mark=left_by("old", paths=(PORT.endpoint,)))
-    world = Remediated(ladder=(SELF,), node=node, has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        node.ready = True
-        world.objects[OBJECT].succeeded = "True"
-        play.result(Outcome.RECOVERED)
-    assert node.noted == {PORT.endpoint}
-
-
 @pytest.mark.parametrize("freeing", ["first", "second"])
 def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_it(freeing: str) -> None:
     """S1, S35: the path is one, whichever step has cut it and whichever has freed."""
@@ -163,3 +150,71 @@ def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_
         result = play.result()
     assert f"left cut: {PORT.endpoint}" in result.message
     assert (node.paths, node.noted) == ({PORT.endpoint: PowerState.OFF}, {PORT.endpoint})
+
+
+# What an episode has added it knows throughout, so that a mark that is gone can be written again ----------------------
+
+
+SICK = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick"})
+SAID = (True, ("example.com/sick:NoSchedule",))
+
+
+def isolated(**changes: object) -> World:
+    """A node that is cordoned and tainted before it is switched off."""
+    return World(plan=plan(**({"isolation": (CORDON, SICK), "tries": 1, "restarts": 0} | changes)))
+
+
+def removed(world: Remediated) -> None:
+    """Somebody removes our mark once the machine is off."""
+    world.before["power-management.taint-out-of-service"] = lambda: setattr(world.node, "mark", None)
+
+
+def written_again(play: Play, world: Remediated) -> tuple[bool, tuple[str, ...]]:
+    """What the mark says that was written again."""
+    play.did("on")
+    mark: Mark | None = world.node.mark
+    play.result()
+    assert mark is not None
+    return mark.cordoned, mark.taints
+
+
+def test_what_was_added_is_known_though_the_answer_was_lost() -> None:
+    """S33: what is asked for again finds it done, and by us."""
+    world = Remediated(ladder=(FENCE,), node=isolated(), has_machine=False)
+    for name in ("isolation.mark-unschedulable", "isolation.taint"):
+        world.errors[name] = ["after"]
+    removed(world)
+    with Play(world) as play:
+        assert written_again(play, world) == SAID
+
+
+def test_what_a_predecessor_had_added_is_known() -> None:
+    """Its own mark tells of it, until that is gone."""
+    world = Remediated(ladder=(FENCE,), node=isolated(isolation=()), has_machine=False)
+    world.node.mark = replace(left_by("i-0"), cordoned=True, taints=SAID[1])
+    removed(world)
+    with Play(world) as play:
+        assert written_again(play, world) == SAID
+
+
+def test_what_was_added_is_known_in_the_next_history() -> None:
+    """The fencing has failed for a silent BMC; its cordon stands while others are waited for."""
+    world = Remediated(ladder=(FENCE, SELF, REBOOT), node=isolated(), has_machine=False)
+    world.node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 2
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.off_errors.clear()
+        play.goes_on_anew()
+        world.node.mark = None
+        assert written_again(play, world) == SAID
+
+
+def test_a_path_that_no_step_gives_back_is_told_also_in_the_next_history() -> None:
+    """S35: a predecessor had cut it, and the ladder has no step that knows of paths."""
+    world = Remediated(ladder=(SELF,), has_machine=False)
+    world.node.mark = left_by("i-0", paths=("snmp://10.0.0.9:1",))
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.goes_on_anew()
+        play.abort()
+        assert play.result().message.endswith("; left cut: snmp://10.0.0.9:1")

@@ -35,7 +35,6 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_type, failure
 from policy.fence.device_check import (
     DeviceAnswer,
-    DeviceMemory,
     DeviceNotice,
     DeviceReport,
     DeviceRow,
@@ -167,13 +166,13 @@ class Check:
             **signal,
         )
 
-    async def asked(self, node: str = "", memory: DeviceMemory | None = None) -> DeviceReport:
+    async def asked(self, node: str = "") -> DeviceReport:
         """As the command asks: starting it for the question where it does not run."""
         if not node:
             self.devices.allow(self.devices.allowed + 1)
         start = WithStartWorkflowOperation(
             DeviceCheck.run,
-            DeviceCheckInput(cluster=self.cluster, every=None, memory=memory or DeviceMemory()),
+            DeviceCheckInput(cluster=self.cluster, every=None),
             id=device_check_id(self.cluster),
             task_queue=self.queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -287,25 +286,6 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(
         (last, "FenceDeviceShared"),
     ]
     assert [row.node for row in report.rows if row.problem] == ["node-00", last]
-
-
-async def test_the_age_of_the_last_success_grows_with_the_hours_and_outlives_the_run(env: WorkflowEnvironment) -> None:
-    """Also over the end of the workflow: what it ends with is what the next begins with."""
-    devices = Devices(rounds=[set(), {BMC}])
-    devices.put("node-1")
-    async with checking(env, devices) as check:
-        await check.start()
-        answered_at = row_of(await check.rounds(1), "node-1").last_success
-        after_hours = await check.rounds(4)
-        memory = (await check.stopped()).memory
-        devices.told.clear()
-        next_run = await check.asked(memory=memory)
-    row = row_of(after_hours, "node-1")
-    assert row.last_success is not None
-    assert 3 * HOUR <= after_hours.ended - row.last_success < 4 * HOUR
-    assert (row.answer, row.latency_ms, after_hours.problems) == (Reachability.SILENT, None, 1)
-    assert row_of(next_run, "node-1").last_success == row.last_success == answered_at
-    assert devices.told == []
 
 
 async def test_what_could_not_be_told_is_told_by_the_next_check(env: WorkflowEnvironment) -> None:

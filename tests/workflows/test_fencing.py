@@ -17,7 +17,7 @@ from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import Freeing, PowerDevice
 from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fenced, fencing, story, told
+from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.surroundings import asked_until
 from tests.workflows.world import World, left_by, plan
 
@@ -178,12 +178,6 @@ async def test_a_story(env: WorkflowEnvironment, story: str) -> None:
     await told(env, **STORIES[story])
 
 
-async def test_a_terminated_predecessors_act_is_waited_out_before_power_is_touched(env: WorkflowEnvironment) -> None:
-    """S34: its hard deadline, its window to begin and a margin pass before the first reading or command."""
-    result = await fenced(env, World(mark=left_by("old")))
-    assert result.ended - result.started >= timedelta(seconds=45)
-
-
 async def test_a_dead_node_is_isolated_switched_off_proven_freed_switched_on_and_restored(env: WorkflowEnvironment) -> None:
     """S1, S2, S32, S35: the main job, in its order."""
     order = "pin > mark > read > cordon > off > read > taint > untaint > on > uncordon > release-lease"
@@ -286,19 +280,6 @@ async def test_a_node_that_is_preserved_after_off_is_left_off_until_a_person_res
     assert world.count("off") == 1
 
 
-async def test_a_node_that_came_back_with_one_supply_off_gets_it_switched_on(env: WorkflowEnvironment) -> None:
-    """S4: "nothing more to do" is only said of a machine whose supplies are all on."""
-    world = World(plan=plan(levels=(TWO_SUPPLIES,), tries=1, restarts=0))
-    async with fencing(env, world, at="off") as run:
-        world.off_errors.append(SILENT)
-        await run.parked()
-        assert sorted(world.power.values()) == [PowerState.OFF, PowerState.ON]
-        await run.sees(ready=True)
-        await run.result(Outcome.RECOVERED)
-    assert set(world.power.values()) == {PowerState.ON}
-    assert world.consequences == []
-
-
 async def test_a_reboot_between_pin_and_off_is_neither_a_proof_nor_in_the_way(env: WorkflowEnvironment) -> None:
     """S5: the boot that counts as old is the one seen at the last look before off."""
     _, result = await told(env, at="cordon", then={"boot_id": "boot-1b"})
@@ -344,15 +325,3 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
         world.look_errors.clear()
         await run.abort()
         await run.result(Outcome.ABORTED)
-
-
-async def test_a_node_that_is_deleted_after_off_is_freed_by_deletion_and_switched_on(env: WorkflowEnvironment) -> None:
-    """S9: a Node object that is gone strands neither its pods nor a machine that is off."""
-    world = World(boots=False)
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.present = False
-        world.need = Need(kind=NeedKind.PERSON)
-        run.go_on()
-        await run.did("on")
-        assert world.consequences == ["delete-workload"]
-        assert world.pods == 0

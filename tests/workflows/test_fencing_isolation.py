@@ -21,7 +21,7 @@ from policy.fence.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.plans import CLOUD, CUT, DETACH, DRAIN, FREE, LIFT, PORT, QUARANTINE, SAN, TAINT, switched
 from tests.workflows.surroundings import let_pass
-from tests.workflows.world import World, left_by, plan
+from tests.workflows.world import World, plan
 
 FOR_YEARS = timedelta(days=3650)
 TRUSTED = KdumpRule(trusted=True)
@@ -129,20 +129,6 @@ async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(en
     assert world.count("restore-path") == 1  # it may have been cut after all: what we commanded is given back
 
 
-async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env: WorkflowEnvironment) -> None:
-    """What it had freed is not known."""
-    clean_up = Need(kind=NeedKind.CLEAN_UP, reason="left over")
-    world = World(plan=switched(), need=clean_up, ready=True, mark=left_by("older", paths=(PORT.endpoint,)))
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "left cut" in status.problem
-        assert world.count("restore-path") == 0
-        world.word = True
-        await run.resume("nobody else uses it")
-        await run.result(Outcome.RECOVERED)
-    assert world.count("restore-path") == 1
-
-
 async def test_a_switch_that_is_away_keeps_the_node_fenced_until_it_is_back(env: WorkflowEnvironment) -> None:
     world = World(plan=switched())
     async with fencing(env, world) as run:
@@ -230,17 +216,6 @@ async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env
     assert [entry for entry in result.record if entry.outcome == "boot id"] == []
 
 
-async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_it_is_on(
-    env: WorkflowEnvironment,
-) -> None:
-    """S9: as after the first queue, as long as nothing has been done to it."""
-    world = World(plan=fabric_only(tries=1, restarts=0), silent={PORT.endpoint})
-    async with fencing(env, world, parks=True) as run:
-        world.silent, world.boot_id = set(), "boot-2"
-        await run.resume("the switch answers again")
-        await run.did("free-cut-pods")
-
-
 async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(env: WorkflowEnvironment) -> None:
     """S1: the machine runs on, for analysis."""
     attached = {"vol-1": ATTACHED, "vol-2": ATTACHED}
@@ -325,14 +300,6 @@ async def test_without_the_option_a_dump_frees_nothing(env: WorkflowEnvironment)
     dump = {"plan": plan(kdump=KdumpRule()), "kdump": timedelta(minutes=2)}
     _, result = await told(env, **dump, only="off > taint", did={"free-while-dumping": 0})
     assert result.kernel_dead is None
-
-
-async def test_a_trusted_dump_that_is_over_frees_nothing_more(env: WorkflowEnvironment) -> None:
-    """S6: after the dump the machine boots."""
-    world, result = await told(env, plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=20), dumping_frees=0, only="off > taint")
-    assert result.kernel_dead is not None
-    assert world.count("free-while-dumping") <= 4
-    assert result.freed_pods == 3
 
 
 async def test_a_node_that_boots_after_its_trusted_dump_needs_no_power_command(env: WorkflowEnvironment) -> None:
@@ -426,17 +393,6 @@ async def test_an_abort_during_a_hold_neither_gives_a_machine_up_nor_switches_it
         await run.abort()
         result = await run.result(Outcome.ABORTED)
     assert (result.left_off, world.count("terminate"), world.count("on")) == (True, 0, 0)
-
-
-async def test_a_slow_detachment_is_waited_for_by_the_next_try(env: WorkflowEnvironment) -> None:
-    """S3: what is under way is neither detached nor forgotten."""
-    world = World(plan=volumes_only(tries=3), volumes={"vol-1": ATTACHED}, after_detaching=VolumeState.UNKNOWN)
-    async with fencing(env, world) as run:
-        await run.until(lambda status: status.try_number == 2)
-        world.volumes["vol-1"] = VolumeState.AVAILABLE
-        await run.did("free-cut-pods")
-    assert world.storage == CutStorage(handles=("vol-1",))
-    assert world.count("detach vol-1") == 1
 
 
 async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEnvironment) -> None:

@@ -107,17 +107,6 @@ async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_fi
     assert {reading.endpoint for reading in result.off_proof.readings} == {PDU_A.endpoint, PDU_B.endpoint}
 
 
-async def test_an_off_waits_its_delay_and_a_node_that_comes_back_meanwhile_is_left_alone(env: WorkflowEnvironment) -> None:
-    """The delay of one of two that fence each other: who comes back first wins."""
-    delayed = replace(BMC, delay=timedelta(minutes=10))
-    world = World(plan=plan(levels=((delayed,),)))
-    async with fencing(env, world) as run:
-        await run.until(lambda status: "waits its delay" in status.doing)
-        await run.sees(ready=True)
-        await run.result(Outcome.RECOVERED)
-    assert world.commands == []
-
-
 async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_recovered(env: WorkflowEnvironment) -> None:
     """S8, S35: the word is what the restart is counted from, where no off was ever carried out."""
     world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})
@@ -132,16 +121,6 @@ async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_re
     assert not world.cordoned
 
 
-async def test_a_device_that_refuses_for_good_leaves_none_of_the_others_on(env: WorkflowEnvironment) -> None:
-    """S1, S4: a password that is refused is about one device; its outlet carries nothing, as can be read."""
-    world = World(plan=once(SUPPLIES_FIRST), enough=2)
-    world.power[PDU_A.endpoint] = PowerState.OFF
-    world.off_errors.append(READ_ONLY)
-    async with fencing(env, world) as run:
-        await run.result(Outcome.RECOVERED)
-    assert world.commands[:2] == [f"off {PDU_B.endpoint}", f"off {BMC.endpoint}"]
-
-
 async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_level(env: WorkflowEnvironment) -> None:
     """S1: one contradiction less is not none. Nothing is freed while a supply says that it feeds the machine."""
     world = World(plan=once(SUPPLIES_FIRST))
@@ -154,18 +133,6 @@ async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_l
         await run.abort(power_on=True)
         await run.result(Outcome.ABORTED)
     assert world.commands == OFF_AND_BACK
-
-
-async def test_a_slow_device_of_a_level_that_failed_gets_its_time(env: WorkflowEnvironment) -> None:
-    """S2, S4: the next level is off at once; the supply of the level before it says so after its own time, not that of the
-    next level."""
-    slow = replace(PDU_B, off_timeout=timedelta(seconds=60))
-    world = World(plan=once(((PDU_A, slow), (BMC,))), silent={PDU_A.endpoint}, stuck={slow.endpoint})
-    async with fencing(env, world) as run:
-        await run.did("off")
-        world.off_due[slow.endpoint] = await env.get_current_time() + timedelta(seconds=20)
-        await run.result(Outcome.RECOVERED)
-    assert world.commands.count(f"off {slow.endpoint}") == 1
 
 
 async def test_what_is_left_of_the_last_level_is_left_alone_and_a_mended_configuration_is_taken_over(

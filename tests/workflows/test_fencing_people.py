@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -37,13 +36,6 @@ async def test_an_abort_after_off_finishes_consequences_and_leaves_the_power_off
     left = {"pods": 0, "tainted": False, "cordoned": False}
     _, result = await told(env, at="event NodePoweredOff", abort="off", ends=Outcome.ABORTED, did={"on": 0}, leaves=left)
     assert result.left_off
-
-
-async def test_an_abort_with_power_on_brings_the_node_back(env: WorkflowEnvironment) -> None:
-    """S35: asked for, power comes back."""
-    on = {"abort": "on", "ends": Outcome.ABORTED, "did": {"on": 1}, "leaves": {"ready": True}}
-    _, result = await told(env, at="event NodePoweredOff", **on)
-    assert not result.left_off
 
 
 async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> None:
@@ -197,19 +189,6 @@ async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: Work
         await run.acknowledge("I think so")
         await run.until(lambda status: "did not when a person said off" in status.problem)
         assert world.consequences == []
-
-
-async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard(env: WorkflowEnvironment) -> None:
-    """S35: an abort between two rests must not wait for the next news."""
-    world = World(ignores_off=True)
-    async with fencing(env, world, parks=True) as run:
-        world.gates["glance"] = asyncio.Event()
-        world.acts.clear()
-        await run.tell(replace(world.observation(), ready=True))
-        await run.did("glance")
-        await run.abort()
-        world.gates["glance"].set()
-        await run.result(Outcome.ABORTED)
 
 
 async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvironment) -> None:

@@ -40,12 +40,49 @@ def holdings(table: PermitTable) -> dict[str, PermitState]:
     return {permit.node: permit.holding for permit in table.permits()}
 
 
-def test_a_stranger_keeps_its_node_and_must_ask_like_anybody() -> None:
-    """S14, S15, S17: an episode nobody granted (by hand, or a late start) counts only once the queue grants it."""
-    table = PermitTable((line("node-1"),))
-    table.reconcile(described("node-2", "stranger", control_plane=True), NOW, room=False)
-    assert holdings(table) == {"node-1": PermitState.OPEN, "node-2": PermitState.PARKED}
-    assert [(asked.incident, asked.control_plane) for asked in table.queue()] == [("stranger", True)]
+OPEN, PARKED, KEPT = PermitState.OPEN, PermitState.PARKED, {"kind": Kind.PRESERVATION}
+MINE = line("node-1")
+
+SAID: dict[str, tuple[tuple[Permit, ...], EpisodeDescription, dict[str, PermitState]]] = {
+    "S14, S15, S17: an episode nobody granted, by hand or a late start, keeps its node and counts once the queue grants it": (
+        (MINE,),
+        described("node-2", "stranger", control_plane=True),
+        {"node-1": OPEN, "node-2": PARKED},
+    ),
+    "a grant may be younger than its answer: the episode does not say yet that it has its permit": (
+        (MINE,),
+        described("node-1", permit=False),
+        {"node-1": OPEN},
+    ),
+    "only the episode's own parking parks a line": ((MINE,), described("node-1", permit=False, parked=True), {"node-1": PARKED}),
+    "S14: unknown is not another one": ((MINE,), described("node-1", ""), {"node-1": OPEN}),
+    "what was asked before a grant says nothing about it": (
+        (replace(MINE, granted_at=NOW),),
+        described("node-1", open=False),
+        {"node-1": OPEN},
+    ),
+    "a preservation disrupts nothing, and its line would keep everybody else from the node once it has ended": (
+        (),
+        described("node-1", permit=False, **KEPT),
+        {},
+    ),
+    "S14: one that cuts its machine off has a permit, and counts": ((MINE,), described("node-1", **KEPT), {"node-1": OPEN}),
+    "a grant of a preservation may be younger than its answer, too": (
+        (MINE,),
+        described("node-1", permit=False, **KEPT),
+        {"node-1": OPEN},
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_a_table_follows_what_is_said_of_its_holders(said: str) -> None:
+    lines, description, after = SAID[said]
+    table = PermitTable(lines)
+    table.reconcile(description, NOW, room=not lines)
+    assert holdings(table) == after
+    assert all(permit.incident == "mine" for permit in table.permits() if permit.node == "node-1")
+    assert [(asked.incident, asked.control_plane) for asked in table.queue()] == [("stranger", True)] * ("node-2" in after)
 
 
 def test_a_rebuilt_table_takes_holders_in_while_there_is_room() -> None:
@@ -55,40 +92,6 @@ def test_a_rebuilt_table_takes_holders_in_while_there_is_room() -> None:
     permit = table.of("cp-1")
     assert permit is not None
     assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, True, "u", "p")
-
-
-@pytest.mark.parametrize(("parked", "after"), [(False, PermitState.OPEN), (True, PermitState.PARKED)])
-def test_only_the_episodes_own_parking_parks_a_line(parked: bool, after: PermitState) -> None:
-    """A grant may be younger than its answer: the episode does not say yet that it has its permit."""
-    table = PermitTable((line("node-1"),))
-    table.reconcile(described("node-1", permit=False, parked=parked), NOW, room=False)
-    assert holdings(table) == {"node-1": after}
-
-
-def test_an_episode_that_does_not_say_who_it_is_changes_nothing() -> None:
-    """S14: unknown is not another one."""
-    table = PermitTable((line("node-1"),))
-    table.reconcile(described("node-1", ""), NOW, room=False)
-    assert [permit.incident for permit in table.permits()] == ["mine"]
-
-
-def test_a_preservation_is_no_line_unless_it_has_a_permit() -> None:
-    """It disrupts nothing and gives nothing back: once it has ended, its line would keep everybody else from the node. One that
-    cuts its machine off has a permit, and counts (S14)."""
-    table = PermitTable()
-    table.reconcile(described("node-1", permit=False, kind=Kind.PRESERVATION), NOW, room=True)
-    assert holdings(table) == {}
-    table.reconcile(described("node-1", permit=True, kind=Kind.PRESERVATION), NOW, room=True)
-    assert holdings(table) == {"node-1": PermitState.OPEN}
-    table.reconcile(described("node-1", permit=False, kind=Kind.PRESERVATION), NOW, room=True)
-    assert holdings(table) == {"node-1": PermitState.OPEN}, "a grant may be younger than its answer"
-
-
-def test_a_line_younger_than_the_answer_is_left_alone() -> None:
-    """What was asked before a grant says nothing about it."""
-    table = PermitTable((replace(line("node-1"), granted_at=NOW),))
-    table.reconcile(described("node-1", open=False), NOW, room=False)
-    assert holdings(table) == {"node-1": PermitState.OPEN}
 
 
 def test_a_closed_holder_goes_with_its_place_in_the_queue() -> None:

@@ -15,8 +15,6 @@ from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import NODE, World, plan
 
-AWAY = failure(ErrorType.UNREACHABLE, "the API server is away")
-
 
 def states(world: World) -> list[tuple[str, str, int]]:
     """Step, status and retries of each state that was shown, as the NodeFence spells them."""

@@ -202,17 +202,6 @@ def test_a_wish_that_an_earlier_episode_has_left_is_taken_back_and_nothing_else_
     assert not {"request-owner", "give-up", "mark", "remember"} & set(world.acts)
 
 
-def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
-    """At exactly its time-out a step still has its time."""
-    world = Remediated(ladder=(OWNER,))
-    with Play(world) as play:
-        play.parked()
-        assert 30 * MINUTE < play.passed < 31 * MINUTE
-        play.abort()
-        play.result(Outcome.ABORTED)
-    assert world.owner_asked is None
-
-
 # external -------------------------------------------------------------------------------------------------------------
 
 

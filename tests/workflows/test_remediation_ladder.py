@@ -30,7 +30,6 @@ from tests.workflows.remediated import (
 )
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, plan
-from workflows.kit import options
 
 # Fencing as a step ----------------------------------------------------------------------------------------------------
 
@@ -97,20 +96,6 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     assert "the machine may be off" in result.message
 
 
-def test_a_later_step_waits_out_what_an_earlier_fencing_had_in_flight() -> None:
-    """S34: its last off was lost with its worker; the reboot sends none before that one's time is over."""
-    node = World(plan=plan(tries=1, restarts=0))
-    world = Remediated(ladder=(FENCE, REBOOT), node=node)
-    world.errors["power-management.power-off"] = ["before"]
-    with Play(world) as play:
-        play.until(lambda _: not world.errors["power-management.power-off"])
-        lost = play.clockwork.now
-        play.did("off")
-        assert play.clockwork.now - lost > options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-        play.result(Outcome.RECOVERED)
-    assert world.remembered[-1] == ("fence",)
-
-
 def test_each_fencing_of_a_ladder_has_its_own_restarts() -> None:
     """What the first has used up is not the second's."""
     with Play(Remediated(ladder=(FENCE, REBOOT), node=silent())) as play:
@@ -152,18 +137,6 @@ def test_a_deletion_that_hangs_is_followed_by_a_fencing_that_lets_it_end() -> No
         result = play.result(Outcome.REPLACED)
     assert "w-8 has taken its place" in result.message
     assert (len(world.deletions), world.count("give-up"), world.count("event RemediationTimedOut")) == (1, 1, 1)
-
-
-def test_a_deletion_that_goes_on_hanging_after_the_fencing_needs_a_person() -> None:
-    """Loudly, never silently, and never `recovered`."""
-    world = Remediated(ladder=(DELETE, FENCE), goes_after=None)
-    with Play(world) as play:
-        status = play.parked()
-        assert play.passed > timedelta(hours=1)
-        play.abort()
-        result = play.result()
-    assert "waits until the machine is gone" in status.problem
-    assert result.outcome is Outcome.ABORTED
 
 
 @pytest.mark.parametrize("after", [FENCE, SELF], ids=["fence", "external"])

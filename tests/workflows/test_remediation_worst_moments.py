@@ -171,29 +171,6 @@ def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_per
     assert "the node is back" in result.message
 
 
-def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> None:
-    """S35: it leaves the machine off, as an abort does."""
-    world = slow_to_look()
-    with Play(world) as play:
-        play.did("taint")
-        play.skip(2 * MINUTE)
-        play.abort()
-        asked = play.clockwork.now
-        play.result(Outcome.ABORTED)
-    assert world.node.commands == ["off ipmi://10.0.0.7:623"]
-    assert play.clockwork.now - asked < 5 * MINUTE
-
-
-def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
-    """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
-    world = Remediated(ladder=(FENCE,), node=World(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
-    lost = {"power-management.read-power": ["before", None]}
-    world.after["power-management.power-off"] = lambda: world.errors.update(lost)
-    remediated(world, Outcome.RECOVERED)
-    assert world.node.pods == 0
-    assert world.errors == {"power-management.read-power": []}
-
-
 def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:
     """S35, S45: workers decline one after the other because of their clocks, and the last one answers."""
     world = Remediated(ladder=(FENCE,), has_machine=False)
@@ -364,19 +341,6 @@ def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ..
     assert sum(entry.act == "pin" for entry in result.record) == 1
 
 
-def test_a_successor_is_found_after_a_new_history() -> None:
-    world = Remediated(ladder=(DELETE,), goes_after=10 * MINUTE)
-    with Play(world, failed=("reboot",), retry=3) as play:
-        play.did("give-up")
-        play.skip(MINUTE)
-        play.roll()
-        result = play.result()
-    assert len(play.runs) == 2
-    assert "w-8 has taken its place" in result.message
-    memory = read_memory(world.successor().memory)
-    assert (memory.retry, memory.failed) == (3, ("reboot",))
-
-
 def test_what_earlier_steps_made_is_deleted_after_a_new_history() -> None:
     """S35: the object of the first step, the request of the second."""
     world = Remediated(ladder=(SELF, OWNER, DELETE), goes_after=None, of_machines=True)
@@ -430,17 +394,6 @@ def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) ->
         waited = play.clockwork.now - marked
         play.result(Outcome.RECOVERED)
     assert (waited < timedelta(seconds=10)) == ours, waited
-
-
-def test_a_fencing_that_goes_on_in_a_new_history_repeats_nothing() -> None:
-    """S33: what it has done is part of what it knows."""
-    world = Remediated(ladder=(FENCE,))
-    with Play(world) as play:
-        play.did("cordon")
-        play.roll()
-        play.result(Outcome.RECOVERED)
-    assert len(play.runs) == 2
-    assert (world.count("cordon"), world.count("off"), world.count("on")) == (1, 1, 1)
 
 
 def test_who_is_parked_stays_so_in_a_new_history() -> None:

@@ -528,18 +528,3 @@ async def test_people_are_told_by_the_scan_of_whom_it_has_in_hand_and_never_befo
         await eventually(env, lambda: [each.incident for each in world.requests[-1].in_flight or ()] == [again])
         assert [(each.in_flight, each.known_digest == "") for each in world.requests[before:-1]] == [((), True)]
         assert [each.number for each in world.requests] == list(range(1, len(world.requests) + 1))
-
-
-async def test_a_report_that_comes_soon_after_an_end_is_waited_for(env: WorkflowEnvironment) -> None:
-    """An end is mostly seen in the cluster within a second: giving up the running scan would be one scan more."""
-    world = ScriptedCluster(report("node-1"))
-    async with scanning(env, world) as scan:
-        await scan.has_opened(1)
-        await eventually(env, lambda: bool(world.requests[-1].in_flight))
-        polls = len(world.requests)
-        await scan.release(world.opened[0])
-        await scan.until(lambda status: not status.permits)
-        world.show(report())
-        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
-        assert world.requests[-1].in_flight == ()
-        assert len(world.requests) == polls + 1

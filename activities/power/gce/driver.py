@@ -22,7 +22,7 @@ from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
 from activities.power.gce.act import ComputeRequest, ComputeStage, NotThereError, perform
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
-from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
+from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance, is_token_uri
 from policy.fence.power import PowerCapability, PowerState, VolumeState
 from policy.fence.served_system import instance_of
 
@@ -316,3 +316,5 @@ def _check_key(key: str) -> None:
     for name in KEY_FIELDS:
         if not isinstance(content.get(name), str) or not content[name]:
             raise invalid(f"gce: service-account-json has no {name}: expected the key file as it was downloaded")
+    if not is_token_uri(content["token_uri"]):
+        raise invalid("gce: service-account-json: token_uri: expected https:// and a host, or http:// on the loopback")

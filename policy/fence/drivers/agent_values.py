@@ -71,11 +71,11 @@ _KINDS: Mapping[str, ValueKind] = {
     "filter": ValueKind.QUERY,
     # What the agent itself waits for; it goes nowhere.
     "command_prompt": ValueKind.PATTERN,
-    # What people call things in an account; sent as data.
+    # What people call things in an account, sent as data; and the one choice with a blank in it.
     **dict.fromkeys(
         (
             *("cloud", "compute_domain", "domain", "project_domain", "project_domain_name", "project_name", "tenant_name"),
-            *("user_domain", "user_domain_name", "vmware_datacenter"),
+            *("drac_version", "user_domain", "user_domain_name", "vmware_datacenter"),
         ),
         ValueKind.NAME,
     ),

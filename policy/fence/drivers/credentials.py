@@ -1,7 +1,7 @@
 """What a credential may look like, for each driver (S41).
 
-A value that is written into a ConfigMap is judged when that is read. The worker judges every value at the moment of use, and alone
-reads Secrets, files and variables. No text of a problem holds the value (S12).
+A value that is written into a ConfigMap is judged when that is read. The worker judges every value at the moment of use;
+it alone reads Secrets, files and variables. No text of a problem holds the value (S12).
 """
 
 from __future__ import annotations

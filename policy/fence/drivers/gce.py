@@ -118,6 +118,23 @@ def _api(url: str | None) -> str:
     return f"{scheme}://{host}" + (f":{int(found['port'])}" if found["port"] is not None else "")
 
 
+_TOKEN_URI = re.compile(
+    rf"(?P<scheme>https?)://(?P<host>{HOST.pattern}|\[[0-9A-Fa-f:.]{{2,45}}\])(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~:/-]*)?"
+)
+
+
+def is_token_uri(url: str) -> bool:
+    """Whether a service account's key may say that its tokens come from there: what signs for it goes over TLS, but for the
+    loopback, and the URL is one of its kind and holds no user and no query (S41)."""
+    found = _TOKEN_URI.fullmatch(url)
+    if found is None or found["scheme"] == "https":
+        return found is not None
+    try:
+        return ipaddress.ip_address(found["host"].strip("[]")).is_loopback
+    except ValueError:
+        return found["host"] == "localhost"
+
+
 OFF_TAKES = timedelta(seconds=150)
 """A guest that hangs is asked by its power button first, and is cut off after some 90 seconds only."""
 

@@ -1,26 +1,27 @@
-"""What an owner or an operator of Machines is asked for, over a simulated API server: on that very Machine, and taken back."""
+"""What an owner or an operator of Machines is asked for: on that very Machine, and taken back; and what becomes of one whose
+replacement was asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
-from activities.contracts.remediation import MachineRequest
+from activities.contracts.remediation import FollowRequest, MachineRequest
 from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.values.object_refs import ObjectRef
 from simulator.objects import JsonObject
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, refused
+from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, PAUSED, SKIP, System, machine_of
-
-OWNER = {"apiVersion": "v1", "kind": "MachineSet", "name": "workers", "uid": "uid-of-the-set", "controller": True}
+from tests.cluster.skipping import now
 
 
 async def machine(world: World, system: System, annotations: Mapping[str, str] | None = None) -> MachineRequest:
@@ -29,10 +30,10 @@ async def machine(world: World, system: System, annotations: Mapping[str, str] |
     await world.hold_cluster_lease()
     await system.add_machine(world.others, machine_of(NODE), node=NODE, annotations=annotations or {})
     path = system.path("machines", machine_of(NODE))
-    made = await world.others.patch(path, {"metadata": {"ownerReferences": [OWNER]}})
+    made = await world.others.patch(path, {"metadata": {"ownerReferences": [owner("MachineSet", "workers")]}})
     return MachineRequest(
         target=await world.pinned(),
-        machine=ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(NODE), namespace=system.namespace),
+        machine=system.machine_ref(machine_of(NODE)),
         machine_uid=made["metadata"]["uid"],
         before=await world.before(),
         not_after=NOW + timedelta(seconds=30),
@@ -146,3 +147,32 @@ async def test_a_word_that_is_put_on_the_node_while_others_write_its_machine_is_
     with refused(ErrorType.VETOED, PRESERVE_ANNOTATION):
         await acts(world).annotate_external(request)
     assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, OPENSHIFT))["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"phase": "Failed"}, {"deprecated": {"v1beta1": {"failureReason": "CreateError", "failureMessage": "no such image"}}}],
+    ids=["phase", "failure of the older generation"],
+)
+async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(status: dict[str, Any], world: World) -> None:
+    """As a scan and a preservation see it: else a remediation waits for it until its time is over."""
+    await CLUSTER_API.install(world.others)
+    await CLUSTER_API.add_machine(world.others, "w-2")
+    await CLUSTER_API.set_status(world.others, "w-2", status)
+    await world.others.patch(
+        CLUSTER_API.path("machines", "w-2"),
+        {"metadata": {"ownerReferences": [owner("MachineSet", api_version=CLUSTER_API.api_version)]}},
+    )
+    remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
+    gone = CLUSTER_API.machine_ref("w-1")
+    found = await remediation.follow(
+        FollowRequest(
+            target=await world.pinned(),
+            machine=gone,
+            machine_uid="uid-of-one-that-is-gone",
+            owner="MachineSet/set",
+            since=now() - timedelta(hours=1),
+        )
+    )
+    assert found.replacement is not None
+    assert (found.replacement.machine, bool(found.replacement.failed)) == ("w-2", True)

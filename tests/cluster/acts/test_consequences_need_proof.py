@@ -17,7 +17,7 @@ from activities.errors import ErrorType
 from policy.episode.messages import Acknowledgement, OffProof
 from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.fence.power import PowerState
-from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import ENDPOINT, NODE, NOW, OUT_OF_SERVICE, World, off_proof, our_mark, refused, word
 
@@ -219,25 +219,15 @@ async def off_alone(world: World) -> World:
     return world
 
 
-async def _preserved(world: World) -> None:
-    await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+def on_the_node(**metadata: dict[str, str]) -> Saying:
+    return lambda world: world.change_node({"metadata": metadata})
 
 
-async def _kept_as_failed(world: World) -> None:
-    condition = {"type": "Preserved", "status": "True", "reason": "Preserved by user.", "message": "x"}
-    await world.change_node({"status": {"conditions": [condition]}}, subresource="status")
+def _leased(world: World) -> Awaitable[Any]:
+    return world.hold_node_lease("node-maintenance")
 
 
-async def _excluded(world: World) -> None:
-    await world.change_node({"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})
-
-
-async def _leased(world: World) -> None:
-    await world.hold_node_lease("node-maintenance")
-
-
-async def _held(world: World) -> None:
-    await world.change_node({"metadata": {"annotations": {HOLD_ANNOTATION: "until monday"}}})
+PRESERVED, HELD = (on_the_node(annotations=word) for word in ({PRESERVE_ANNOTATION: "now"}, {HOLD_ANNOTATION: "until monday"}))
 
 
 async def _without_permit(world: World) -> None:
@@ -248,31 +238,28 @@ async def _unread(world: World) -> None:
     world.server.faults.add(Fault(accident=Accident.REFUSE, path="medik8s-leases/"))
 
 
-async def _preserved_meanwhile(world: World) -> None:
-    world.connection.before_writes.append(lambda: _preserved(world))
+def meanwhile(say: Saying) -> Saying:
+    """Between our look and our delete."""
 
+    async def change(world: World) -> None:
+        world.connection.before_writes.append(lambda: say(world))
 
-async def _recreated_meanwhile(world: World) -> None:
-    world.connection.before_writes.append(world.recreate_node)
+    return change
 
 
 @pytest.mark.parametrize(
     ("say", "kind", "words"),
     [
-        (_preserved, ErrorType.VETOED, PRESERVE_ANNOTATION),
-        (_kept_as_failed, ErrorType.VETOED, "Preserved"),
-        (_excluded, ErrorType.VETOED, EXCLUDE_LABEL),
+        (PRESERVED, ErrorType.VETOED, PRESERVE_ANNOTATION),
         (_leased, ErrorType.VETOED, "node-maintenance"),
-        (_held, ErrorType.NOT_LICENSED, "until monday"),
+        (HELD, ErrorType.NOT_LICENSED, "until monday"),
         (_without_permit, ErrorType.NOT_LICENSED, "nobody has it"),
         (_unread, ErrorType.NOT_LICENSED, "the node's lease could not be read"),
-        (_preserved_meanwhile, ErrorType.VETOED, PRESERVE_ANNOTATION),
-        (_recreated_meanwhile, ErrorType.TARGET_CHANGED, NODE),
+        (meanwhile(PRESERVED), ErrorType.VETOED, PRESERVE_ANNOTATION),
+        (meanwhile(lambda world: world.recreate_node()), ErrorType.TARGET_CHANGED, NODE),
     ],
     ids=[
         "S21 its annotations go with it, the one that preserves it among them",
-        "S21 kept as failed",
-        "S20 excluded",
         "S20 in maintenance",
         "S20 a hold, which is waited for",
         "S20 a permit that was lost with its scanner",
@@ -309,7 +296,7 @@ async def test_a_node_that_is_gone_is_deleted(off_alone: World) -> None:
     assert not (await off_alone.freeing.delete_node(request)).changed
 
 
-@pytest.mark.parametrize("say", [_preserved, _kept_as_failed, _excluded, _leased])
+@pytest.mark.parametrize("say", [PRESERVED, _leased])
 async def test_who_protects_the_machine_does_not_keep_its_workloads_down(off_alone: World, say: Saying) -> None:
     """docs/fencing.md: what runs elsewhere takes nothing from a machine that is off_alone."""
     await off_alone.add_pod("db-0")

@@ -252,11 +252,6 @@ LAST_CHECKS: dict[str, tuple[Change, ErrorType, str]] = {
         ErrorType.VETOED,
         "fencing is switched off",
     ),
-    "S20 a person's label": (
-        lambda world: world.change_node({"metadata": {"labels": {"nodewarden.io/fencing": "off"}}}),
-        ErrorType.VETOED,
-        "",
-    ),
     "S20 a person's hold": (
         lambda world: world.change_node({"metadata": {"annotations": {"nodewarden.io/hold": "not now"}}}),
         ErrorType.VETOED,

@@ -82,11 +82,6 @@ async def test_a_condition_names_the_volume_and_who_crashes_and_its_claim_who_mo
     assert volumes.writes == 0
 
 
-async def test_a_volume_from_before_csi_is_known_by_its_id(volumes: World) -> None:
-    await say(volumes, "pv-old can't be reached")
-    assert [each.handle for each in (await find(volumes)).failure.volumes] == ["vol-0b"]
-
-
 async def test_a_recent_event_tells_as_much_as_a_condition_and_an_old_one_nothing(volumes: World) -> None:
     await tell(volumes, "vol-0a: Input/output error", NOW - timedelta(minutes=9))
     await tell(volumes, "vol-0b: Input/output error", NOW - timedelta(minutes=11))
@@ -134,10 +129,3 @@ async def test_a_template_that_is_not_there_or_another_node_of_the_name_is_an_er
     await volumes.add_node()
     with refused(ErrorType.TARGET_CHANGED, "another object now"):
         await find(volumes, pinned=target.pinned)
-
-
-async def test_a_daemon_set_that_mounts_it_would_mount_it_again(volumes: World) -> None:
-    """S29."""
-    await volumes.add_pod("agent", owner="DaemonSet", claims=("gold",))
-    await say(volumes, "I/O errors on vol-0a")
-    assert "default/agent mounts it and belongs to the node" in (await find(volumes)).failure.refused

@@ -38,13 +38,13 @@ async def ready(world: World) -> World:
     return world
 
 
-async def add_config_map(world: World, name: str, data: dict[str, Any], namespace: str = "default") -> None:
+async def add_config_map(world: World, name: str, data: dict[str, Any], namespace: str = "nodewarden") -> None:
     await world.others.create(CONFIG_MAPS.format(namespace), {"metadata": {"name": name}, "data": data})
 
 
 async def add_secret(world: World, name: str) -> None:
     secret = {"metadata": {"name": name}, "stringData": {"username": "admin", "password": "hunter2"}}
-    await world.others.create("/api/v1/namespaces/default/secrets", secret)
+    await world.others.create("/api/v1/namespaces/nodewarden/secrets", secret)
 
 
 async def add_fence_config(world: World, name: str, **spec: Any) -> None:
@@ -70,7 +70,7 @@ async def test_config_maps_hold_where_no_health_check_and_no_request_names_a_tem
     await ready.add_template()
     await add_config_map(ready, f"fence-config-node-{NODE}", config("cordon", "off on", "uncordon"))
     plan = (await pin(ready)).plan
-    assert plan.source == f"ConfigMap/default/fence-config-node-{NODE}"
+    assert plan.source == f"ConfigMap/nodewarden/fence-config-node-{NODE}"
     assert [device.endpoint for device in plan.devices] == ["ipmi://10.0.0.1:623"]
     chosen = await ready.add_template("special")
     assert await source(ready, template=chosen) == "FencingTemplate/nodewarden/special"
@@ -91,7 +91,7 @@ async def test_a_fence_config_about_the_node_goes_before_the_only_template(ready
 async def test_two_spellings_about_one_node_are_refused(ready: World) -> None:
     await add_fence_config(ready, "all")
     await add_config_map(ready, "fence-config-default", config("", "off", off=ipmi(ip="{{ .NodeName }}.bmc", action="off")))
-    with refused(ErrorType.INVALID_CONFIG, "FenceConfig/all and ConfigMap/default/fence-config-default are both about it"):
+    with refused(ErrorType.INVALID_CONFIG, "FenceConfig/all and ConfigMap/nodewarden/fence-config-default are both about it"):
         await pin(ready)
 
 
@@ -154,12 +154,14 @@ async def test_files_answer_as_an_api_server_does() -> None:
 
     async def read(name: str) -> tuple[str, tuple[str, ...]]:
         node = NodeView(name=name, uid="uid")
-        found = await answered(reader, "default", lambda shelf: read_config_maps(node, shelf))
+        found = await answered(reader, "nodewarden", lambda shelf: read_config_maps(node, shelf))
         return found.name, found.errors
 
     assert await read("n1") == ("fence-config-n1", ())
     _, (error,) = await read("n2")
-    assert "ConfigMap/default/fence-config-n2: metadata: it can't be read: data: expected texts by their keys, got '...'" in error
+    assert (
+        "ConfigMap/nodewarden/fence-config-n2: metadata: it can't be read: data: expected texts by their keys, got '...'" in error
+    )
     assert await reader.list_objects("/api/v1/configmaps") == [document, odd]
     assert await reader.list_objects("/api/v1/namespaces/kube-system/configmaps") == []
 

@@ -14,18 +14,12 @@ from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
-from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, reference, remediation, request_definition
 
-REF = ObjectRef(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
-    kind="FenceAgentsRemediation",
-    name=NODE,
-    namespace=NAMESPACE,
-)
+REF = reference(NODE)
 PATH = f"{REMEDIATIONS}/{NODE}"
 OPERATOR = "NodeHealthCheck-workers"
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
@@ -182,30 +176,7 @@ async def test_what_becomes_of_what_asks_is_seen_live(
         assert words in await answer(asked, why, Stage.FAILED), "whoever answers is told so"
 
 
-async def test_our_own_answer_ends_no_need(asked: World) -> None:
-    why = await need(asked)
-    await answer(asked, why, Stage.FAILED)
-    assert (await look(asked, why)).verdict is LookVerdict.GO
-
-
 # The answers ----------------------------------------------------------------------------------------------------------------
-
-
-async def test_the_conditions_tell_the_story_in_the_operators_words(asked: World) -> None:
-    why = await need(asked)
-    told = []
-    for stage in (Stage.STARTED, Stage.FENCED, Stage.FINISHED):
-        assert await answer(asked, why, stage) == ""
-        status = (await asked.others.get(PATH))["status"]
-        by_type = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
-        told.append(tuple(by_type[kind] for kind in ("Processing", "FenceAgentActionSucceeded", "Succeeded")))
-        assert status["lastUpdateTime"] == "2026-11-21T12:00:00Z"
-    started, finished = "RemediationStarted", "RemediationFinishedSuccessfully"
-    assert told == [
-        (("True", started), ("Unknown", started), ("Unknown", started)),
-        (("True", started), ("True", "FenceAgentSucceeded"), ("Unknown", started)),
-        (("False", finished), ("True", "FenceAgentSucceeded"), ("True", finished)),
-    ]
 
 
 async def test_conditions_of_others_stay(asked: World) -> None:
@@ -213,12 +184,3 @@ async def test_conditions_of_others_stay(asked: World) -> None:
     await asked.others.patch(f"{PATH}/status", {"status": {"conditions": [theirs]}})
     await answer(asked, await need(asked), Stage.STARTED)
     assert (await asked.others.get(PATH))["status"]["conditions"][0] == theirs
-
-
-async def test_an_object_that_was_given_up_is_told_that_it_was_interrupted(asked: World) -> None:
-    why = await need(asked)
-    await answer(asked, why, Stage.STARTED)
-    await asked.others.patch(PATH, TIMED_OUT)
-    assert "has timed out" in await answer(asked, why, Stage.FENCED)
-    status = (await asked.others.get(PATH))["status"]
-    assert {(each["status"], each["reason"]) for each in status["conditions"]} == {("False", "RemediationInterruptedByNHC")}

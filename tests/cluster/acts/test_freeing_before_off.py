@@ -81,8 +81,8 @@ async def test_only_pods_whose_every_volume_is_cut_are_freed(cut: World) -> None
 
 
 async def test_under_a_limit_no_more_go_than_the_portion_and_none_without_one(cut: World) -> None:
-    await cut.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(policies="slowly"))
-    await cut.others.create(CONFIG_MAPS.path(namespace="default"), a_policy("slowly", pods_per_minute=1))
+    await cut.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_cluster_config(policies="slowly"))
+    await cut.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_policy("slowly", pods_per_minute=1))
     for name in ("db-0", "db-1"):
         await cut.add_pod(name, claims=("gold",))
     without = await free(cut)

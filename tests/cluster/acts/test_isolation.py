@@ -114,16 +114,6 @@ class TestCordon:
             assert (result.changed, result.look.verdict) == (False, verdict)
         assert world.writes == 0
 
-    async def test_a_person_who_cordons_between_our_read_and_our_write_keeps_the_cordon(self, world: World) -> None:
-        """S28."""
-        await world.target.mark(await world.act())
-        world.connection.before_writes.append(lambda: world.change_node({"spec": {"unschedulable": True}}))
-        result = await world.isolation.mark_unschedulable(await world.cordon())
-        mark = await world.mark()
-        assert not result.changed
-        assert mark is not None
-        assert not mark.cordoned
-
 
 class TestWayBack:
     async def test_everything_we_added_goes_in_one_write_and_the_rest_is_byte_equal(self, empty: World) -> None:
@@ -181,23 +171,6 @@ class TestWayBack:
         await world.mark_as_ours(cordoned=True)
         assert (await world.isolation.mark_schedulable(request)).changed
         assert await world.mark() is None
-
-
-class TestPaths:
-    """Which paths are cut stands in our mark."""
-
-    async def test_a_path_is_noted_once_and_taken_off_the_list_when_it_is_back(self, world: World) -> None:
-        await world.mark_as_ours(cordoned=True)
-        target = await world.pinned()
-        assert (await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))).changed
-        assert not (await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))).changed
-        mark = await world.mark()
-        assert mark is not None
-        assert (mark.paths, mark.cordoned) == ((PATH,), True)
-        await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=False))
-        mark = await world.mark()
-        assert mark is not None
-        assert (mark.paths, mark.cordoned) == ((), True)
 
 
 async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> None:

@@ -54,6 +54,10 @@ UNLICENSED, CHANGED = LookVerdict.NOT_LICENSED, LookVerdict.TARGET_CHANGED
 Change = Callable[[World], Awaitable[Any]]
 
 
+RECREATED: Change = lambda world: world.recreate_node()  # noqa: E731
+CHECK_GOES: Change = lambda world: world.others.delete(CHECKS.path("workers"))  # noqa: E731
+
+
 @pytest.fixture
 async def licensed(world: World) -> World:
     """Everything is as it should be for a destructive act: sick node, check, cluster Lease, permit."""
@@ -139,13 +143,9 @@ async def _twin(world: World) -> None:
     await world.others.create(NODES.path(), {**twin, "spec": {"providerID": "metal://rack-3/7"}})
 
 
-async def _check_goes(world: World) -> None:
-    await world.others.delete(CHECKS.path("workers"))
-
-
 async def _check_is_going(world: World) -> None:
     await world.others.patch(CHECKS.path("workers"), {"metadata": {"finalizers": ["example.io/keep"]}})
-    await _check_goes(world)
+    await CHECK_GOES(world)
 
 
 async def _without_permit(world: World) -> None:
@@ -165,10 +165,6 @@ async def _ours_under_anothers_lease(world: World) -> None:
 
 async def _nothing_but_our_mark(world: World) -> None:
     await refusing("kube-system/leases/|nodehealthchecks/", unconfirmed(lambda w: w.mark_as_ours()))(world)
-
-
-async def _recreated(world: World) -> None:
-    await world.recreate_node()
 
 
 WELL: Change = lambda world: world.set_ready("True")  # noqa: E731 - as the rows below have them
@@ -211,18 +207,18 @@ PERSON = {"need": Need(kind=NeedKind.PERSON)}
 CLEAN_UP = {"need": Need(kind=NeedKind.CLEAN_UP), "destructive": False}
 
 IDENTITY = [
-    Case("S9 a new object under the name", _recreated, CHANGED, "uid"),
+    Case("S9 a new object under the name", RECREATED, CHANGED, "uid"),
     Case("S9 a node that is gone", GOES, CHANGED, observed={"present": False}),
     Case("S9 restoring goes on without the Node object", GOES, GO, fields=RESTORES),
     Case("S9 restoring keeps off another machine", lambda w: w.recreate_node(provider_id="metal://8"), CHANGED, fields=RESTORES),
-    Case("S9 it is said even when nothing else can be read", unconfirmed(_recreated), CHANGED),
+    Case("S9 it is said even when nothing else can be read", unconfirmed(RECREATED), CHANGED),
     Case("S39 another node has its providerID", _twin, VETOED, "the same providerID metal://rack-3/7 as twin"),
     Case("S39 whoever asks", _twin, VETOED, "the same providerID", fields=PERSON),
     Case("S39 what is off is given back all the same", _twin, GO, fields=RESTORES),
 ]
 NEEDS = [
     Case("a node that recovered", WELL, GONE, observed={"ready": True, "unhealthy": False}),
-    Case("a check that was deleted", _check_goes, GONE, "deleted"),
+    Case("a check that was deleted", CHECK_GOES, GONE, "deleted"),
     Case("a check that is being deleted", _check_is_going, GONE, "deleted"),
     Case("a node that is no longer selected", UNSELECTED, GONE, "selects"),
     Case("a paused check", of_the_check({"pauseRequests": ["upgrade"]}), VETOED, "upgrade", observed={"unhealthy": True}),
@@ -230,7 +226,7 @@ NEEDS = [
     Case("a check that cannot be read", of_the_check({"unhealthyConditions": []}), UNLICENSED, "unhealthyConditions"),
     Case("no check", _nothing, UNLICENSED, fields={"need": NO_CHECK}),
     Case("a check of an unknown kind", _nothing, UNLICENSED, fields={"need": UNKNOWN_KIND}),
-    Case("consequences are finished once begun", _check_goes, GO, fields={"need_matters": False}),
+    Case("consequences are finished once begun", CHECK_GOES, GO, fields={"need_matters": False}),
     Case("the way back needs no licence", _well_without_licence, GONE),
     Case("a person's need is gone only on abort", WELL, GO, fields=PERSON),
     Case("a clean-up of a sick node, which may have got as far as off", _nothing, VETOED, fields=CLEAN_UP),
@@ -435,10 +431,7 @@ class TestDoubt:
 # The devices that are configured for it now (S9) ---------------------------------------------------------------------------
 
 BLADES = TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE)
-
-
-async def _template_goes(world: World) -> None:
-    await world.others.delete(BLADES)
+TEMPLATE_GOES: Change = lambda world: world.others.delete(BLADES)  # noqa: E731
 
 
 async def _another_device(world: World) -> None:
@@ -447,7 +440,7 @@ async def _another_device(world: World) -> None:
 
 
 async def _well_without_template(world: World) -> None:
-    await _template_goes(world)
+    await TEMPLATE_GOES(world)
     await WELL(world)
 
 
@@ -461,8 +454,8 @@ DEVICES = [
     ("10.0.0.7:623", Case("before something is freed on the word of the old one", _another_device, CHANGED, fields=FREES)),
     ("10.0.0.7:624", Case("the whole endpoint is compared", _nothing, CHANGED)),
     ("10.0.0.9:623", Case("before a paused check is heard", PAUSED_CHECK, CHANGED, fields=FREES)),
-    ("10.0.0.7:623", Case("S20 whether it is still the node's can't be seen", _template_goes, UNLICENSED, "fence configuration")),
-    ("10.0.0.7:623", Case("S20 nor before something is freed", _template_goes, UNLICENSED, "fence configuration", fields=FREES)),
+    ("10.0.0.7:623", Case("S20 whether it is still the node's can't be seen", TEMPLATE_GOES, UNLICENSED, "fence configuration")),
+    ("10.0.0.7:623", Case("S20 nor before something is freed", TEMPLATE_GOES, UNLICENSED, "fence configuration", fields=FREES)),
     ("10.0.0.7:623", Case("S20 the way back needs no licence", _well_without_template, GONE)),
 ]
 
@@ -522,6 +515,6 @@ async def test_a_look_before_power_on_tells_which_devices_are_configured_now(lic
     for pinned in (target.pinned, replace(target.pinned, endpoints=("ipmi://10.0.0.9:623",))):
         result = await look(licensed, target=replace(target, pinned=pinned), configured=Configured(), **RESTORES)
         assert (result.verdict, result.endpoints) == (GO, ("ipmi://10.0.0.7:623",))
-    await _template_goes(licensed)
+    await TEMPLATE_GOES(licensed)
     result = await look(licensed, target=target, configured=Configured(), **RESTORES)
     assert (result.verdict, result.endpoints) == (GO, None)

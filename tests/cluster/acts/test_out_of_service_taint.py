@@ -53,13 +53,6 @@ class TestTainting:
         assert "somebody else" in result.detail
         assert await off.mark() == our_mark(cordoned=True)
 
-    async def test_what_others_taint_between_our_read_and_our_write_survives(self, off: World) -> None:
-        """The list is atomic to every other kind of patch."""
-        late = {"key": "team.example/late", "effect": "NoExecute"}
-        off.connection.before_writes.append(lambda: off.change_node({"spec": {"taints": [GPU, late]}}))
-        await off.freeing.taint_out_of_service(await off.free())
-        assert await taints(off) == [GPU, late, OUT_OF_SERVICE]
-
 
 class TestPodsThatItDrivesOut:
     async def test_they_go_at_once_and_what_may_stay_stays(self, off: World) -> None:
@@ -168,15 +161,6 @@ class TestUntainting:
         await off.freeing.taint_out_of_service(await off.free())
         await off.hold_cluster_lease("temporal.other:7233/default")
         assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
-
-    async def test_what_others_taint_between_our_read_and_our_write_survives(self, off: World) -> None:
-        """The place of ours in the list may have moved."""
-        await off.freeing.taint_out_of_service(await off.free())
-        late = {"key": "team.example/late", "effect": "NoExecute"}
-        changed = [late, OUT_OF_SERVICE, GPU]
-        off.connection.before_writes.append(lambda: off.change_node({"spec": {"taints": changed}}))
-        await off.freeing.untaint_out_of_service(await off.untaint())
-        assert await taints(off) == [late, GPU]
 
     @pytest.mark.parametrize("change", [{"value": "maintenance"}, {"effect": "NoSchedule"}])
     async def test_a_taint_of_that_key_with_another_value_or_effect_is_somebody_elses(

@@ -178,12 +178,6 @@ async def test_a_later_step_learns_of_the_paths_that_an_earlier_one_of_the_same_
 class TestTemplate:
     """Which template holds: the request's, else the health checks', else the only one."""
 
-    async def test_the_requests_template_goes_first(self, ready: World) -> None:
-        await ready.add_check()
-        chosen = await ready.add_template("special", tries=7)
-        result = await pin(ready, template=chosen)
-        assert (result.plan.tries, "special" in result.plan.source) == (7, True)
-
     async def test_a_health_check_names_it_by_its_first_rung_of_ours(self, ready: World) -> None:
         foreign = ObjectRef(
             api_version="self-node-remediation.medik8s.io/v1alpha1",
@@ -228,16 +222,17 @@ class TestTemplate:
 
     @pytest.mark.parametrize("system", SYSTEMS, ids=str)
     async def test_a_check_over_machines_names_it_for_the_nodes_of_its_machines(self, system: System, ready: World) -> None:
-        await self.machine_check(ready, system)
+        """Its template, in its own namespace, is not the only one. It may disagree with other checks as well."""
+        await system.install(ready.others)
+        await system.add_cluster(ready.others)
+        template = await ready.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+        metadata = {"name": "default", "namespace": system.namespace}
+        await ready.others.create(TEMPLATES.path(namespace=system.namespace), template | {"metadata": metadata})
+        await ready.others.create(system.path("machinehealthchecks"), system.check())
         await system.add_machine(ready.others, "machine-7", node="another-node")
         assert (await pin(ready)).plan.source == "FencingTemplate/nodewarden/blades"
         await system.set_status(ready.others, "machine-7", {"nodeRef": {"name": NODE}})
         assert (await pin(ready)).plan.source == f"FencingTemplate/{system.namespace}/default"
-
-    @pytest.mark.parametrize("system", SYSTEMS, ids=str)
-    async def test_a_check_over_machines_may_disagree_as_well(self, system: System, ready: World) -> None:
-        await self.machine_check(ready, system)
-        await system.add_machine(ready.others, "machine-7", node=NODE)
         await ready.add_check()
         with refused(ErrorType.INVALID_CONFIG, "different templates"):
             await pin(ready)
@@ -271,15 +266,6 @@ class TestTemplate:
         metadata = {"name": "mine", "namespace": "tenant"}
         await world.others.create(TEMPLATES.path(namespace="tenant"), template | {"metadata": metadata})
         return replace(template_ref("mine"), namespace="tenant")
-
-    async def machine_check(self, world: World, system: System) -> None:
-        """A MachineHealthCheck whose template, in its own namespace, is not the only one."""
-        await system.install(world.others)
-        await system.add_cluster(world.others)
-        template = await world.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
-        metadata = {"name": "default", "namespace": system.namespace}
-        await world.others.create(TEMPLATES.path(namespace=system.namespace), template | {"metadata": metadata})
-        await world.others.create(system.path("machinehealthchecks"), system.check())
 
     async def test_none_at_all_says_what_to_write(self, world: World) -> None:
         """S7: nothing to execute is a configuration error, also where our kinds are not even installed."""

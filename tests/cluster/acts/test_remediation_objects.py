@@ -12,7 +12,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
-from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import External, ExternalRequest
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
@@ -154,20 +153,6 @@ async def test_what_may_have_been_carried_out_is_never_called_not_begun(objects:
         await objects.create()
 
 
-async def test_two_workers_make_one_object(objects: Objects) -> None:
-    """S33: another one was faster, between our look and our write."""
-    other = ClusterConnection.to(objects.world.server.url, token="abc")
-    faster = ClusterRemediationObjects(CLUSTER, other, objects.world.looks, clock=objects.world.clock)
-
-    async def first() -> None:
-        await faster.create(objects.asks)
-
-    objects.world.connection.before_writes.append(first)
-    made = await objects.create()
-    assert (await objects.only())["metadata"]["uid"] == made.uid
-    await other.close()
-
-
 async def test_what_is_not_ours_is_left_alone_and_said(objects: Objects) -> None:
     body = {"metadata": {"name": NODE}, "spec": {}}
     theirs = await objects.world.others.create(OBJECTS, body)
@@ -242,7 +227,6 @@ REFUSALS: dict[str, tuple[Change, ErrorType, str]] = {
     "S9 another node": (lambda objects: objects.world.recreate_node(), ErrorType.TARGET_CHANGED, "not the one pinned"),
     "S9 no node": (lambda objects: objects.world.delete_node(), ErrorType.TARGET_CHANGED, "is gone"),
     "S20 excluded": (on_the_node(labels={EXCLUDE_LABEL: "true"}), ErrorType.VETOED, "exclude-from-remediation=true"),
-    "S21 preserved": (on_the_node(annotations={PRESERVE_ANNOTATION: "now"}), ErrorType.VETOED, "preserves the node"),
     "no template": (
         lambda objects: objects.world.others.delete(f"{FOLDER}/selfnoderemediationtemplates/quick"),
         ErrorType.INVALID_CONFIG,
@@ -478,7 +462,7 @@ async def of_machine(
         ),
         check=system.check_ref(),
         check_uid="uid-of-the-check",
-        machine=ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(NODE), namespace=system.namespace),
+        machine=system.machine_ref(machine_of(NODE)),
         machine_uid=machine["metadata"]["uid"],
     )
     return asks, f"{folder}/metal3remediations"

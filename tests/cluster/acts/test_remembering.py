@@ -18,7 +18,7 @@ from simulator.resources import NODES
 from tests.cluster.acts.world import CLUSTER, NODE, World, our_mark
 from tests.cluster.machines import CLUSTER_API, machine_of
 
-MACHINE = ObjectRef(api_version=CLUSTER_API.api_version, kind="Machine", name=machine_of(NODE), namespace=CLUSTER_API.namespace)
+MACHINE = CLUSTER_API.machine_ref(machine_of(NODE))
 MACHINE_PATH = CLUSTER_API.path("machines", machine_of(NODE))
 
 OLD = "an old record"

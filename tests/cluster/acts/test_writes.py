@@ -21,7 +21,6 @@ from activities.contracts.target import AnswerRequest, PathRequest, TaintRequest
 from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.objects.nodes import Taint
-from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.objects import JsonObject
@@ -34,12 +33,6 @@ LIMIT = timedelta(seconds=10)
 """How long Temporal waits for the attempt."""
 
 CUT, GIVEN_BACK = "fence_brocade://switch-1/2", "fence_brocade://switch-1/3"
-REQUEST = ObjectRef(
-    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
-    kind="FenceAgentsRemediation",
-    name=NODE,
-    namespace=fencing_requests.NAMESPACE,
-)
 
 Act = Callable[[World, Target, datetime | None], Awaitable[Any]]
 
@@ -96,7 +89,7 @@ async def _remembers(world: World, target: Target, _: datetime | None) -> Any:
 
 
 async def _answers(world: World, target: Target, _: datetime | None) -> Any:
-    word = RequestAnswer(about=REQUEST, uid="", stage=Stage.STARTED, message="")
+    word = RequestAnswer(about=fencing_requests.reference(NODE), uid="", stage=Stage.STARTED, message="")
     return await world.target.answer_request(AnswerRequest(target=target, answer=word))
 
 

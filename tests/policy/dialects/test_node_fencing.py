@@ -30,7 +30,7 @@ def test_the_configuration_alone_is_a_health_check_of_every_node() -> None:
     obj = a_cluster_config(grace_timeout=30, giveup_retries=2)
     assert is_health_check(obj)
     check = parse(obj)
-    assert (check.dialect, check.ref.key) == (Dialect.NODE_FENCING, "ConfigMap/default/fence-cluster-config")
+    assert (check.dialect, check.ref.key) == (Dialect.NODE_FENCING, "ConfigMap/nodewarden/fence-cluster-config")
     assert dialect_of(check.ref) is Dialect.NODE_FENCING
     assert not check.of_machines
     for ready, age, health in (
@@ -118,7 +118,7 @@ def test_a_config_map_of_a_built_in_name_goes_before_the_built_in() -> None:
 
 def test_the_switch_says_where_it_is() -> None:
     assert read_policies(a_cluster_config(fencing="off"), {}).switched_off == (
-        "fencing=off in ConfigMap/default/fence-cluster-config",
+        "fencing=off in ConfigMap/nodewarden/fence-cluster-config",
     )
 
 
@@ -151,7 +151,7 @@ def test_a_cluster_configuration_that_cannot_be_used_is_refused_as_a_whole(obj: 
     """S7, N08: never half of it, never a zero where a text was no number."""
     with pytest.raises(PolicyError) as refusal:
         parse(obj)
-    assert "ConfigMap/default/fence-cluster-config: " in str(refusal.value)
+    assert "ConfigMap/nodewarden/fence-cluster-config: " in str(refusal.value)
     assert problem in str(refusal.value)
 
 

@@ -637,6 +637,10 @@ async def test_tls_is_spoken_and_its_certificate_checked(
         ({"type": "external_account"}, "is not the key of a service account"),
         ({"private_key": ""}, "has no private_key"),
         ({"token_uri": 7}, "has no token_uri"),
+        ({"token_uri": "http://10.0.0.7/token"}, "token_uri: expected https://"),
+        ({"token_uri": "https://user@example.org/token"}, "token_uri: expected https://"),
+        ({"token_uri": "https://example.org/token?a=b"}, "token_uri: expected https://"),
+        ({"token_uri": "file:///etc/passwd"}, "token_uri: expected https://"),
         ({"private_key": "k3p-my-s3cret"}, "holds no private key that can be used"),
     ],
 )

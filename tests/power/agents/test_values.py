@@ -1,0 +1,45 @@
+"""S41, on every agent that is installed: what it says of itself is held to no grammar that its own words would not pass."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+
+from activities.power.agents.metadata import SEARCH_PATH, installed
+from policy.fence.drivers.agent_parameters import refusal
+from policy.fence.drivers.agent_values import FILES, problem_of
+from policy.fence.drivers.fence_agents import PUBLISHED
+from tests.power.agents.scripted import needs_library
+from tests.power.conftest import within
+
+INSTALLED = sorted(agent for agent in PUBLISHED if shutil.which(agent, path=SEARCH_PATH))
+
+
+@needs_library
+@pytest.mark.timeout(120)
+async def test_the_default_and_the_choices_of_every_parameter_of_every_installed_agent_are_taken() -> None:
+    """And with them the parameter's kind: a default that is no value of its kind would be a wrong grammar."""
+    assert INSTALLED
+    free = asyncio.Semaphore(4)
+    seen: set[str] = set()
+
+    async def refused_by(agent: str) -> list[str]:
+        async with free:
+            metadata = (await installed(agent, within(60))).metadata
+        found = []
+        for name, parameter in metadata.parameters.items():
+            if refusal(name) is not None or name in FILES:
+                continue
+            seen.add(name)
+            values = {*parameter.choices, parameter.default or ""}
+            if name == "ipport":
+                values -= {"0"}  # it says that there is none yet: no device could be reached at it
+            problems = {value: problem_of(agent, name, value, published=True) for value in values}
+            found += [f"{agent} {name}={value}: {problem}" for value, problem in problems.items() if problem is not None]
+        return found
+
+    assert [problem for problems in await asyncio.gather(*map(refused_by, INSTALLED)) for problem in problems] == []
+    assert {"username", "password", "plug", "ip", "ipport", "command_prompt", "power_timeout"} <= seen
+    assert not seen & {"ssh_options", "ssh_path", "password_script", "use_sudo"}
