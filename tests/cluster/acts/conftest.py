@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from activities.cluster.api.paths import NAMESPACES
-from policy.values.object_names import FENCE_NAMESPACE
 from tests.cluster.acts.world import World, empty_world
 
 
@@ -15,7 +13,6 @@ from tests.cluster.acts.world import World, empty_world
 async def empty() -> AsyncIterator[World]:
     """A cluster without nodes."""
     async with empty_world() as world:
-        await world.others.create(NAMESPACES.path(), {"metadata": {"name": FENCE_NAMESPACE}})
         yield world
 
 
