@@ -12,11 +12,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from policy.episode.messages import Outcome
 from starter import episodes
-from starter.cli import app
 from starter.client import Nodewarden
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
@@ -68,11 +66,6 @@ async def test_help_names_the_exit_codes() -> None:
     output = " ".join((await nodewarden("--help")).output.split())
     for code in ("0 done", "1 failed", "2 wrong usage", "3 refused", "4 no such", "5 Temporal"):
         assert code in output
-
-
-def test_completion_is_offered() -> None:
-    result = CliRunner().invoke(app, [], prog_name="nodewarden", env={"_NODEWARDEN_COMPLETE": "source_bash"})
-    assert "complete -o default" in result.output
 
 
 async def test_version_is_there_for_people_and_programs() -> None:

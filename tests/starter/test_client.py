@@ -195,14 +195,10 @@ async def stuck(client: Client, cluster: str, outdated: str, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("stuck")
-async def test_what_another_version_has_written_is_told_apart_from_a_missing_worker(warden: Nodewarden, cluster: str) -> None:
+async def test_starting_replaces_a_scanner_that_is_stuck_on_another_versions_history(warden: Nodewarden, cluster: str) -> None:
+    """An upgrade must not leave a cluster without its scanner. It is told from a missing worker."""
     with pytest.raises(SilentError, match="its history was written by another version of nodewarden"):
         await warden.scanner_status(cluster)
-
-
-@pytest.mark.usefixtures("stuck")
-async def test_starting_replaces_a_scanner_that_is_stuck_on_another_versions_history(warden: Nodewarden, cluster: str) -> None:
-    """An upgrade must not leave a cluster without its scanner."""
     assert (await warden.start_scanner(cluster)).started
     assert (await warden.scanner_status(cluster)).cluster == cluster
 

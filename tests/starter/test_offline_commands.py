@@ -129,12 +129,6 @@ async def test_an_object_that_cannot_be_used_is_an_error_and_the_rest_is_evaluat
     assert "NodeHealthCheck/gpu: spec.maxUnhealthy: expected" in table.stdout.replace("\n", " ")
 
 
-async def test_objects_come_from_standard_input_too() -> None:
-    text = CHECKS + "\n---\n" + json.dumps(nodes())
-    result = await nodewarden("evaluate", "-f", "-", "--now", NOW, "-o", "json", text=text)
-    assert [check["name"] for check in json.loads(result.stdout)["checks"]] == ["gpu", "workers"]
-
-
 async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "checks.yaml").write_text(CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: 0"))
     result = await nodewarden("explain", "node-1", *files)
@@ -260,13 +254,11 @@ def climbing(files: list[str]) -> list[str]:
 
 
 async def test_explain_tells_the_ladder_what_has_failed_and_until_when_it_is_put_off(climbing: list[str]) -> None:
+    """What of it is on the page of docs/remediation.md is held by `test_docs_remediation.py`."""
     page = " ".join((await nodewarden("explain", "node-1", *climbing)).stdout.split())
     why = "retry 1 of 2, not before 12:40:00: node-1 was remediated at 11:40:00, and the retryPeriod is 1h"
     assert f"{OURS} is put off under NodeHealthCheck/workers: {why}" in page
-    assert f"step 1 of 2 {SELF_NODE} (external), at most 5m: has failed before, is passed over" in page
-    assert f"step 2 of 2 {OURS} (fence), at most 1h: is next" in page
     assert "remembered node-1 was remediated at 2026-11-21T11:40:00Z for the first time (incident i7)" in page
-    assert f"due {why}" in page
     assert "retries maxRetry 2, retryPeriod 1h, minHealthyPeriod 1h, backoff none" in page
     found = json.loads((await nodewarden("explain", "node-1", *climbing, "-o", "json")).stdout)["remediation"]
     assert [(step["name"], step["timeoutSeconds"], step["failed"], step["next"]) for step in found["steps"]] == [

@@ -174,12 +174,6 @@ async def test_what_cannot_be_read_is_code_1_and_the_rest_is_judged(text: str, p
     assert [each["name"] for each in found["machines"]] == ["w-2"]
 
 
-async def test_a_file_that_is_not_there_is_code_1(tmp_path: Path) -> None:
-    result = await nodewarden("preserve", "plan", "-f", str(tmp_path / "none.yaml"), "-o", "json")
-    assert result.exit_code == 1, result.output
-    assert "none.yaml" in result.output
-
-
 @pytest.mark.parametrize(("healthy", "selected"), [(1, ["n-2"]), (3, [])])
 async def test_of_nodes_that_a_check_calls_failed_the_newest_is_kept_unless_its_brake_is_closed(
     healthy: int, selected: list[str]

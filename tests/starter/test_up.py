@@ -102,28 +102,13 @@ async def test_without_a_policy_it_watches_and_writes_nothing_and_leaves_no_proc
     assert not [line for line in up.said if "Traceback" in line]
 
 
-async def test_with_a_policy_it_takes_the_cluster_and_another_deployment_is_refused_by_name(place: Place, tmp_path: Path) -> None:
-    """S38."""
-    await apply_check(place)
-    async with nodewarden("up", **place.environment()) as up:
-        await up.says("cluster simulator: 3 nodes, view live, cluster Lease held")
-        await up.says("check NodeHealthCheck/workers: 3/3 healthy")
-        holder = await lease_holder(place)
-        async with nodewarden("up", **place.environment(tmp_path / "rival")) as rival:
-            assert await rival.ended() == 3
-        assert f"nodewarden: cluster simulator is looked after by another deployment: {holder};" in rival.said[-1]
-        assert running_endpoint(tmp_path / "rival") is None
-        assert await lease_holder(place) == holder
-        up.tell(signal.SIGINT)
-        assert await up.ended() == 0
-
-
 async def test_killed_and_started_again_it_goes_on_where_it_was(place: Place) -> None:
     """S33."""
     await apply_check(place)
     async with nodewarden("up", **place.environment()) as first:
         where = address(await first.says("Temporal 127.0.0.1"))
-        await first.says("view live, cluster Lease held")
+        await first.says("cluster simulator: 3 nodes, view live, cluster Lease held")
+        await first.says("check NodeHealthCheck/workers: 3/3 healthy")
         holder = await lease_holder(place)
         first.tell(signal.SIGKILL)
         await first.ended()

@@ -19,6 +19,7 @@ from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineDeletion, MachineOptions, Trouble
 from tests.system.harness import System
+from tests.system.questions import standing
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_remediation import CHECKS, machine_health_check
 
@@ -36,15 +37,8 @@ async def system(
 ) -> AsyncIterator[System]:
     patient = AutoscalerSettings(scan_interval=0.1, backoff=10_000, max_backoff=50_000)
     options = MachineOptions(system="openshift", settings=QUICK, autoscaler=patient)
-    async with System(
-        tmp_path_factory.mktemp("autoscaler"),
-        temporal=temporal,
-        namespace=free_namespaces.pop(),
-        nodes=3,
-        zones=3,
-        workers_as=options,
-        demo_workloads=False,
-    ) as system:
+    small = {"nodes": 3, "zones": 3, "workers_as": options, "demo_workloads": False}
+    async with standing(temporal, free_namespaces, tmp_path_factory, **small) as system:
         await system.start_worker()
         await system.client.create(CHECKS, machine_health_check())
         await system.warden.start_scanner(system.cluster_name)

@@ -16,6 +16,7 @@ from simulator.machines import MachineOptions, Trouble
 from simulator.node import NodeFault
 from simulator.objects import JsonObject
 from tests.system.harness import System
+from tests.system.questions import standing
 from tests.system.temporal_server import TemporalServer
 from workflows.kit.ids import episode_id
 
@@ -30,9 +31,8 @@ CHECKS = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machineheal
 async def system(
     temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[System]:
-    folder = tmp_path_factory.mktemp("remediation")
     workers = MachineOptions(system="openshift", settings=QUICK)
-    async with System(folder, temporal=temporal, namespace=free_namespaces.pop(), nodes=4, workers_as=workers) as system:
+    async with standing(temporal, free_namespaces, tmp_path_factory, workers_as=workers) as system:
         await system.start_worker()
         await system.client.create(CHECKS, machine_health_check())
         await system.warden.start_scanner(system.cluster_name)

@@ -46,6 +46,9 @@ STORIES: dict[str, dict[str, Any]] = {
     "S4: one supply of the last level is not enough": story(
         plan=once(LEVELS), silent={BMC.endpoint, PDU_B.endpoint}, ends=None, says=PDU_B.endpoint, freed=[]
     ),
+    "S4: what is left of the last level is left alone: nothing is gained by cutting one supply of two": story(
+        plan=once(((PDU_A, PDU_B),)), silent={PDU_A.endpoint}, ends=None, says=PDU_A.endpoint, leaves={"commands": []}
+    ),
     "a level gets the time that its slowest device was given": story(
         plan=once(((replace(BMC, off_timeout=timedelta(seconds=90)),),)),
         stuck={BMC.endpoint},
@@ -133,25 +136,6 @@ async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_l
         await run.abort(power_on=True)
         await run.result(Outcome.ABORTED)
     assert world.commands == OFF_AND_BACK
-
-
-async def test_what_is_left_of_the_last_level_is_left_alone_and_a_mended_configuration_is_taken_over(
-    env: WorkflowEnvironment,
-) -> None:
-    """S4, S9: no level follows that could prove off, so that nothing is gained by cutting one supply of two. What a person mends
-    acts, since nothing was touched."""
-    world = World(plan=once(((PDU_A, PDU_B),)), silent={PDU_A.endpoint})
-    mended = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-c/7")
-    async with fencing(env, world) as run:
-        assert PDU_A.endpoint in (await run.parked()).problem
-        assert world.commands == []
-        world.plan, world.power = (
-            replace(world.plan, levels=((mended, PDU_B),)),
-            {each.endpoint: PowerState.ON for each in (mended, PDU_B)},
-        )
-        await run.resume("the address is mended")
-        await run.result(Outcome.RECOVERED)
-    assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (mended, PDU_B)]
 
 
 async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_switched_off(env: WorkflowEnvironment) -> None:

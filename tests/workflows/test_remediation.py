@@ -133,16 +133,6 @@ def test_what_the_last_look_sees_keeps_a_machine_from_its_deletion(name: str, va
     assert "uncordon" in world.acts
 
 
-def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
-    """S33: its check leaves a Machine alone that goes; that is no reason to call it left alone."""
-    world = Remediated(ladder=(DELETE,), of_machines=True)
-    with Play(world) as play:
-        world.deleting = play.clockwork.now
-        play.result(Outcome.REPLACED)
-    assert "give-up" not in world.acts
-    assert world.successor().memory
-
-
 def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> None:
     """There is none to mark, and none whose lease could be taken."""
     world = Remediated(ladder=(DELETE,))

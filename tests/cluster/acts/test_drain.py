@@ -248,7 +248,7 @@ LAST_CHECKS: dict[str, tuple[Change, ErrorType, str]] = {
     "S9 a node recreated since": (lambda world: world.recreate_node(ready="True"), ErrorType.TARGET_CHANGED, ""),
     "S38 another's cluster Lease": (lambda world: world.hold_cluster_lease("somebody-else"), ErrorType.NOT_LICENSED, ""),
     "S20 fencing is switched off, and no last look comes before the drain of a machine that is kept": (
-        lambda world: world.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(fencing="off")),
+        lambda world: world.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_cluster_config(fencing="off")),
         ErrorType.VETOED,
         "fencing is switched off",
     ),

@@ -154,13 +154,13 @@ async def test_files_answer_as_an_api_server_does() -> None:
 
     async def read(name: str) -> tuple[str, tuple[str, ...]]:
         node = NodeView(name=name, uid="uid")
-        found = await answered(reader, "nodewarden", lambda shelf: read_config_maps(node, shelf))
+        found = await answered(reader, "default", lambda shelf: read_config_maps(node, shelf))
         return found.name, found.errors
 
     assert await read("n1") == ("fence-config-n1", ())
     _, (error,) = await read("n2")
     assert (
-        "ConfigMap/nodewarden/fence-config-n2: metadata: it can't be read: data: expected texts by their keys, got '...'" in error
+        "ConfigMap/default/fence-config-n2: metadata: it can't be read: data: expected texts by their keys, got '...'" in error
     )
     assert await reader.list_objects("/api/v1/configmaps") == [document, odd]
     assert await reader.list_objects("/api/v1/namespaces/kube-system/configmaps") == []

@@ -183,13 +183,13 @@ async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> 
 
 async def test_a_mark_that_tells_of_a_cut_path_outlives_its_episode_with_the_cordon(world: World) -> None:
     """S35: a successor must know of it, and nothing is scheduled onto a node without its storage."""
-    await world.mark_as_ours()
+    await world.mark_as_ours(out_of_service=True)
     await world.isolation.mark_unschedulable(await world.cordon())
     await world.isolation.note_path(PathRequest(target=await world.pinned(), endpoint=PATH, cut=True))
     await world.isolation.mark_schedulable(await world.restore())
     mark = await world.mark()
     assert mark is not None
-    assert mark.paths == (PATH,)
+    assert (mark.paths, mark.out_of_service) == ((PATH,), False)
     assert (await world.node())["spec"]["unschedulable"] is True
 
 

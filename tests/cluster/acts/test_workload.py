@@ -128,8 +128,8 @@ class TestDeleting:
 
     async def test_under_a_limit_no_more_go_than_the_portion_and_none_without_one(self, off: World) -> None:
         """Who only asks is told what the limit is. What has gone but for a finalizer is no part of a portion."""
-        await off.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(policies="slowly"))
-        await off.others.create(CONFIG_MAPS.path(namespace="default"), a_policy("slowly", pods_per_minute=2))
+        await off.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_cluster_config(policies="slowly"))
+        await off.others.create(CONFIG_MAPS.path(namespace="nodewarden"), a_policy("slowly", pods_per_minute=2))
         for name in ("a", "b", "c"):
             await off.add_pod(name)
         await off.add_pod("held", finalizers=("example.io/keep",))

@@ -193,30 +193,24 @@ OF_EVERY_DIALECT = [
         ({"spec": []}, "expected an object, got []"),
         ({"specs": {}}, "is not a known field; expected one of apiVersion, kind, metadata, spec, status"),
         ({"spec selectors": None}, "is not a known field; expected one of "),
-        ({SELECTOR: ["a=b"]}, "expected an object, got ['a=b']"),
         ({SELECTOR: {"pool": "a"}}, "is not a known field; expected one of match", "spec.selector.pool"),
-        ({LABELS: ["a"]}, "expected an object, got ['a']"),
         ({f"{LABELS} a": True}, "expected a string (quote it)"),
         ({f"{LABELS} a": None}, "expected a string"),
         ({LABELS: {"a b": "c"}}, "expected a label key", "spec.selector.matchLabels.a b"),
         ({EXPRESSIONS: "a in (b)"}, "expected a list, got 'a in (b)'"),
-        ({EXPRESSIONS: ["a"]}, "expected an object, got 'a'", FIRST_EXPRESSION),
         (expression(key="a", operator="Is"), "expected one of In, NotIn", f"{FIRST_EXPRESSION}.operator"),
         (expression(operator="Exists"), "expected a non-empty string", f"{FIRST_EXPRESSION}.key"),
         (expression(key="not a key", operator="DoesNotExist"), "expected a label key", f"{FIRST_EXPRESSION}.key"),
         (expression(key="a", operator="In"), "at least one", f"{FIRST_EXPRESSION}.values"),
         (expression(key="a", operator="In", values=[1]), "list of strings", f"{FIRST_EXPRESSION}.values"),
-        (expression(key="a", operator="In", values="b"), "expected a list", f"{FIRST_EXPRESSION}.values"),
         (
             expression(key="a", operator="DoesNotExist", values=["b"]),
             "expected none with operator DoesNotExist, got b",
             f"{FIRST_EXPRESSION}.values",
         ),
         (expression(key="a", operator="Exists", vals=["b"]), "not a known", f"{FIRST_EXPRESSION}.vals"),
-        ({"metadata uid": 5}, "expected a non-empty string (quote it), got 5"),
         ({"metadata generation": "1"}, "expected a whole number of at least 0, got '1'"),
         ({"metadata generation": -1}, "expected a whole number of at least 0, got -1"),
-        ({"metadata annotations": ["a"]}, "expected an object, got ['a']"),
     ),
     *rows(DIALECTS, ({"metadata": ABSENT}, "expected an object, got nothing"), name=""),
     *rows(DIALECTS, ({"metadata name": ABSENT}, "expected a non-empty string, got nothing"), name=""),
@@ -229,12 +223,9 @@ TIMED = [  # where durations are text
     for dialect, name in ((NHC, "duration"), (OPENSHIFT, "timeout"), (FIRST, "timeout"))
     for bad in rows(
         [dialect],
-        ({CONDITIONS: {"type": "Ready"}}, "expected a list, got "),
-        ({CONDITIONS: ["Ready"]}, "expected an object, got 'Ready'", "spec.unhealthyConditions[0]"),
         ({CONDITIONS: [{}] * 101}, "at most 100 entries, got 101"),
         ({f"{CONDITIONS} 0 type": ABSENT}, "expected a non-empty string"),
         ({f"{CONDITIONS} 0 type": ""}, "expected a non-empty string, got ''"),
-        ({f"{CONDITIONS} 0 status": True}, "(quote it), got True"),
         ({f"{CONDITIONS} 0 timeouts": "5m"}, "is not a known field"),
         ({f"{CONDITIONS} 0 {name}": ABSENT}, 'expected a duration such as "300s", of at least 0s, got nothing'),
         ({f"{CONDITIONS} 0 {name}": 300}, 'expected a duration such as "300s", of at least 0s, got 300'),
@@ -270,15 +261,11 @@ OF_NODES = rows(
     ({"spec remediationTemplate": ABSENT}, "expected, or escalatingRemediations"),
     ({"spec remediationTemplate": "snr"}, "expected an object, got 'snr'"),
     ({"spec remediationTemplate kind": ABSENT}, "expected a non-empty string"),
-    ({"spec remediationTemplate name": 7}, "(quote it), got 7"),
     # A namespace that was misspelt is one that was not given: the template would be looked for elsewhere.
     ({"spec remediationTemplate namespcae": "remediators"}, "is not a known field"),
     ({"spec remediationTemplate": OURS}, "the namespace of the FencingTemplate", "spec.remediationTemplate.namespace"),
     ({"spec escalatingRemediations": [RUNG]}, "expected only one of remediationTemplate"),
-    ({"spec escalatingRemediations": RUNG}, "expected a list"),
     (ladder(), "one of template and escalating remediations is mandatory", "spec.remediationTemplate"),
-    (ladder("snr"), "expected an object, got 'snr'", FIRST_RUNG),
-    (ladder(RUNG | {"order": "1"}), "expected a whole number", f"{FIRST_RUNG}.order"),
     (ladder(RUNG, OTHER_RUNG | {"order": 1}), "got 1 twice", f"{SECOND_RUNG}.order"),
     (ladder(RUNG | {"timeout": "59s"}), "of at least 1m, got '59s'", f"{FIRST_RUNG}.timeout"),
     (ladder(RUNG | {"timeout": ""}), "expected a duration with units", f"{FIRST_RUNG}.timeout"),
@@ -288,13 +275,9 @@ OF_NODES = rows(
         "expected every kind once, or another template of it, got SelfNodeRemediationTemplate snr twice",
         f"{SECOND_RUNG}.remediationTemplate.kind",
     ),
-    ({"spec pauseRequests": "me"}, "expected a list, got 'me'"),
-    ({"spec pauseRequests": [{"by": "me"}]}, "expected a list of strings"),
-    ({"spec healthyDelay": 60}, "expected a duration"),
     ({"spec healthyDelay": "876001h"}, "at most 876000h, got '876001h'"),
     ({"spec stormCooldownDuration": "-1s"}, "of at least 0s, got '-1s'"),
     ({"spec stormTerminationDelay": "5m"}, "is not a known field"),
-    ({"spec backoff": "exponential"}, "expected an object"),
     ({"spec backoff": {"type": "linear"}}, "expected exponential or none, got 'linear'", "spec.backoff.type"),
     ({"spec backoff": {"type": "exponential", "limit": "10"}}, "with units", "spec.backoff.limit"),
     ({"spec backoff": {"type": "exponential", "max": "10m"}}, "is not a known field", "spec.backoff.max"),
@@ -306,9 +289,7 @@ OF_MACHINES = [
     for template in ["spec remediation templateRef" if dialect == SECOND else "spec remediationTemplate"]
     for bad in rows(
         [dialect],
-        ({"metadata namespace": 7}, "expected a non-empty string (quote it), got 7"),
         ({"metadata namespace": ""}, "expected a non-empty string, got ''"),
-        ({template: "snr"}, "expected an object, got 'snr'"),
         ({template: TEMPLATE | {"nmae": "x"}}, "is not a known field", dotted(f"{template} nmae")),
         ({template: {"kind": "T", "name": "t"}}, "expected a non-empty string, got nothing", dotted(f"{template} apiVersion")),
         (
@@ -322,14 +303,12 @@ OF_MACHINES = [
 OF_OPENSHIFT = rows(
     [OPENSHIFT],
     ({"apiVersion": "machine.openshift.io/v1"}, "expected machine.openshift.io/v1beta1, got "),
-    ({EXPRESSIONS: {"key": "a", "operator": "Exists"}}, "expected a list"),
     (expression(key="a", operator="EXISTS"), "expected one of In", f"{FIRST_EXPRESSION}.operator"),
     (expression(Key="a", operator="Exists"), "is not a known field", f"{FIRST_EXPRESSION}.Key"),
     ({CONDITIONS: []}, "expected at least one condition"),
     ({"spec maxUnhealthy": "many"}, "expected a whole number of at least 0"),
     ({"spec maxUnhealthy": "101%"}, "got '101%'"),
     ({"spec minHealthy": 1}, "is not a known field"),
-    ({"spec nodeStartupTimeout": 600}, "expected a duration"),
     ({"spec nodeStartupTimeout": "-10m"}, "of at least 0s, got '-10m'"),
 )
 
@@ -365,12 +344,9 @@ STARTUP = "spec checks nodeStartupTimeoutSeconds"
 TRIGGER = "spec remediation triggerIf"
 OF_SECOND = rows(
     [SECOND],
-    ({"spec checks": []}, "expected an object, got []"),
-    ({"spec remediation": "none"}, "expected an object, got 'none'"),
     ({"spec maxUnhealthy": "40%"}, "expected one of checks, clusterName, remediation, selector"),
     ({"spec checks nodeStartupTimeout": "5m"}, "is not a known field"),
     ({"spec remediation triggerif": {}}, "is not a known field"),
-    ({TRIGGER: 5}, "expected an object, got 5"),
     ({f"{TRIGGER} range": "[1-2]"}, "is not a known field"),
     ({f"{TRIGGER} unhealthyLessThanOrEqualTo": "10"}, "a number must not be quoted"),
     ({f"{TRIGGER} unhealthyLessThanOrEqualTo": "200%"}, "got '200%'"),
@@ -379,18 +355,13 @@ OF_SECOND = rows(
     ({STARTUP: 1}, "expected 0 or at least 30, got 1"),
     ({STARTUP: -30}, "at least 0 and at most 2147483647, got -30"),
     ({STARTUP: 2**31}, "at most 2147483647, got 2147483648"),
-    ({STARTUP: "600"}, "expected a whole number of at least 0"),
     ({OF_NODE: []}, "at least one condition"),
-    ({OF_NODE: {}}, "expected a list, got {}"),
     ({OF_MACHINE: []}, "at least one"),
     ({f"{OF_NODE} 0 timeout": "5m"}, "is not a known field"),
     ({f"{OF_NODE} 0 timeoutSeconds": ABSENT}, "expected a whole number of at least 0 and at most 2147483647, got nothing"),
-    ({f"{OF_NODE} 0 timeoutSeconds": "300s"}, "got '300s'"),
     ({f"{OF_NODE} 0 timeoutSeconds": -1}, "got -1"),
     ({f"{OF_NODE} 0 timeoutSeconds": 2**31}, "got 2147483648"),
-    ({f"{OF_NODE} 0 timeoutSeconds": True}, "got True"),
     *(({f"{OF_MACHINE} 0 type": kind}, f"{', '.join(NOT_OF_MACHINES)}, got '{kind}'") for kind in NOT_OF_MACHINES),
-    ({f"{OF_MACHINE} 0 status": False}, "expected a non-empty string (quote it), got False"),
 )
 
 TABLE = [*OF_EVERY_DIALECT, *TIMED, *OF_NODES, *OF_MACHINES, *OF_OPENSHIFT, *OF_CLUSTER_API, *OF_FIRST, *OF_SECOND]
@@ -435,14 +406,6 @@ def test_every_bad_check_of_a_file_is_told_at_once() -> None:
     assert [error["name"] for error in answer["errors"]] == [f"bad-{index}" for index in range(1, 6)]
     assert [check["name"] for check in answer["checks"] if not check["allowed"]] == [f"bad-{index}" for index in range(1, 6)]
     assert_still_evaluated(answer, NHC)
-
-
-def test_a_bad_check_does_not_hold_the_others_as_a_closed_brake_would() -> None:
-    """It selects nothing, so it has no say: whoever wants its brake to hold others has to write it so that it can be read."""
-    closed = changed(a_good_check(NHC, "closed"), {"spec minHealthy": "100%"})
-    held = answer_of(loaded([closed, a_good_check(NHC), *a_world(NHC)]))
-    (good,) = [each for each in held["checks"] if each["name"] == "good"]
-    assert "NodeHealthCheck/closed covers it too" in next(each["heldBy"] for each in good["verdicts"] if each["target"] == "n1")
 
 
 # Whatever may stand anywhere ------------------------------------------------------------------------------------------
@@ -512,11 +475,29 @@ def test_the_complete_objects_are_good() -> None:
 TOO_MUCH: list[Any] = [LONG, [LONG], {"a": LONG}, {"type": LONG, "status": LONG}, [0] * MANY]
 
 
+NUMBER_OR_TEXT = {"spec minHealthy", "spec maxUnhealthy", "spec remediation triggerIf unhealthyLessThanOrEqualTo"}
+OF_OTHERS = ("status", "metadata annotations a")
+"""What other programs write, and annotations that say nothing to us."""
+
+
+def kind_of(value: object) -> str:
+    return "number" if type(value) in {int, float} else type(value).__name__
+
+
 @pytest.mark.parametrize(("dialect", "path"), PLACES)
 def test_whatever_stands_somewhere_is_taken_or_is_one_refusal_in_a_few_words(dialect: str, path: str) -> None:
+    """What is of another type than belongs there is never taken: the refusal names its place, or the list that it stands in."""
+    there: Any = complete(dialect)
+    for step in path.split(" "):
+        there = there[int(step) if step.isdigit() else step]
+    types = {kind_of(None), kind_of(there)} | ({"number", "str"} if path in NUMBER_OR_TEXT else set())
     for value in (*WRONG, *TOO_MUCH):
         obj = changed(complete(dialect), {path: value})
-        if (error := refusal_of(obj)) is not None:
+        error = refusal_of(obj)
+        if kind_of(value) not in types and not path.startswith(OF_OTHERS):
+            assert error is not None, value
+            assert error.field.startswith(re.sub(r"\[\d+\]$", "", dotted(path))), value
+        if error is not None:
             assert error.field, value
             assert len(str(error)) < LONGEST_MESSAGE, value
             if value in TOO_MUCH:

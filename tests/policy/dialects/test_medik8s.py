@@ -13,9 +13,7 @@ from policy.values.object_refs import Dialect
 from policy.values.thresholds import Threshold
 from tests.policy.builders import TEMPLATE, a_check
 
-FIVE_MINUTES = timedelta(seconds=300)
 FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a"}
-OTHER = {"apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": "FenceAgentsRemediationTemplate", "name": "b"}
 
 
 def rung(order: int, template: object = FOREIGN, timeout: str = "60s") -> dict[str, object]:
@@ -46,15 +44,6 @@ def test_a_whole_check_is_read() -> None:
 )
 def test_a_selector_means_what_it_means_everywhere(selector: object, labels: dict[str, str], selected: bool) -> None:
     assert a_check(selector=selector).selector.matches(labels) is selected
-
-
-def test_rungs_are_climbed_by_order_not_by_place() -> None:
-    check = a_check(remediationTemplate=None, escalatingRemediations=[rung(8, OTHER, "2m"), rung(-1, FOREIGN, "60s")])
-    assert [(found.template.kind, found.timeout) for found in check.rungs] == [
-        ("SelfNodeRemediationTemplate", timedelta(seconds=60)),
-        ("FenceAgentsRemediationTemplate", timedelta(seconds=120)),
-    ]
-    assert check.warnings == ()
 
 
 def test_our_own_template_may_stand_on_several_rungs() -> None:

@@ -157,8 +157,3 @@ def test_a_configuration_with_an_error_in_it_never_becomes_a_plan() -> None:
     """Never a fallback to defaults, never half of it."""
     with pytest.raises(PolicyError, match="1 errors, the first"):
         compile_config(of_node("cordon", "off nonsense"))
-
-
-def test_a_taint_that_nobody_acts_on_is_refused() -> None:
-    with pytest.raises(PolicyError, match="do not act on the out-of-service taint"):
-        compile_config(of_node("", "off out-of-service-taint on"), taint_honoured=False)

@@ -215,11 +215,6 @@ def test_files_and_variables_of_the_power_worker_are_references() -> None:
         (lines(agent_name="ipmi", ip="10.0.0.1", action="off"), "ipmi needs password, username: expected them in Secret/default"),
         (lines(agent_name="ipmi", ip="file:ip", action="off"), ".ip: is no secret: expected the value itself"),
         (
-            lines(agent_name="fence_ipmilan", ip="10.0.0.1", action="off", password_script="x"),
-            "password_script: has the agent run",
-        ),
-        (lines(agent_name="fence_ipmilan", ip="10.0.0.1", action="off", ipmitool_path="/x"), "ipmitool_path: names a program"),
-        (
             lines(template="pdu", plug="3", action="off", missing_as_off="1"),
             "missing_as_off: a plug that is missing is never off",
         ),

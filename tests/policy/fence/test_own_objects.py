@@ -209,7 +209,6 @@ def test_credentials_may_be_anywhere() -> None:
     ("spec", "problem"),
     [
         ({"power": None}, "spec.power: expected at least one power device: nothing executed is never success"),
-        ({"power": None, "isolation": [{"method": "drain"}]}, "power-management: is empty, and isolation cuts no path"),
         ({"powerLevels": [{"devices": [BMC]}]}, "spec.powerLevels: power is written, too"),
         ({"power": [SWITCH]}, "spec.power[0].driver: fence_brocade cuts a path"),
         (bmc(parameters={"ip": "10.0.0.1"}), "spec.power[0].nodeParameters.n1: nothing identifies the device"),
@@ -234,7 +233,6 @@ def test_credentials_may_be_anywhere() -> None:
         (first(**BMC, action="off"), "spec.isolation[0].driver: ipmi switches power: expected it in power"),
         (first(**SWITCH), "spec.isolation[0].action: expected a non-empty string"),
         (first(method="quarantine"), "spec.isolation[0].parameters: quarantine needs quarantine-group"),
-        ({"recovery": [SWITCH | {"action": "on"}]}, "recovery: fence_brocade switches on what isolation has not switched off"),
         ({"tries": 0}, "spec.tries: expected a whole number of at least 1 and at most 10, got 0"),
         ({"colour": "red"}, "spec.colour: is not a known field"),
         ({"powerOn": "yes"}, "spec.powerOn: expected true or false, got 'yes'"),

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policy.remediation.in_flight import MAX_IN_FLIGHT_ANNOTATION, most_at_once, read_limit
+from policy.remediation.in_flight import MAX_IN_FLIGHT_ANNOTATION, read_limit
 from policy.values.errors import PolicyError
 from policy.values.thresholds import Threshold
-
-
-@pytest.mark.parametrize(
-    ("limit", "total", "most"),
-    [
-        (Threshold(value=0), 10, 0),
-        (Threshold(value=0, percent=True), 10, 0),
-        (Threshold(value=2), 10, 2),
-        (Threshold(value=10, percent=True), 11, 2),
-        (Threshold(value=10, percent=True), 1, 1),
-        (Threshold(value=100, percent=True), 3, 3),
-    ],
-)
-def test_how_many_may_be_under_way(limit: Threshold, total: int, most: int) -> None:
-    assert most_at_once(limit, total) == most
 
 
 def test_the_limit_of_a_health_check_is_an_annotation() -> None:

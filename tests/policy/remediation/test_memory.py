@@ -43,11 +43,6 @@ LAST = LastRemediation(of="M1", at=NOW, incident="i-1")
 SUBJECT = "Machine/default/M1-1"
 
 
-def test_a_machine_without_a_past_is_remediated_at_once() -> None:
-    turn = next_turn(None, RetryRules(max_retry=0, retry_period=HOUR, backoff=RetryBackoff()), NOW)
-    assert (turn.retry, turn.not_before, turn.exhausted, turn.failed) == (0, None, "", ())
-
-
 def test_the_sequence_of_the_proposal() -> None:
     """M1 is replaced by M1-1, which is remediation-retry #1 when it fails, M1-2 is #2; five are allowed, two minutes apart."""
     rules = RetryRules(max_retry=5, retry_period=2 * MINUTE, min_healthy_period=2 * HOUR)

@@ -84,14 +84,6 @@ def test_unknown_identities_are_never_taken_for_equal() -> None:
     assert names(admit(a_report(a_candidate("a", uid="", provider_id="")), [holder], cap=2, now=NOW).admitted) == ["a"]
 
 
-def test_two_candidates_of_one_scan_that_are_one_machine_are_admitted_once() -> None:
-    """S13."""
-    report = a_report(a_candidate("a"), a_candidate("b", age=50, provider_id="sim:///a"))
-    admission = admit(report, (), cap=5, now=NOW)
-    assert names(admission.admitted) == ["a"]
-    assert admission.refused[0].reason is AdmissionRefusal.NODE_HELD
-
-
 # What forbids it ----------------------------------------------------------------------------------------------------
 
 

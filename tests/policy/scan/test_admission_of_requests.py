@@ -62,14 +62,6 @@ def test_every_check_in_short_circuit_holds_a_wish_up(changes: dict[str, Any], b
         assert only_refusal(report).reason is because
 
 
-def test_a_node_that_a_check_counts_as_healthy_uses_up_its_budget() -> None:
-    """S17."""
-    wish = a_wish(healthy_under=("NodeHealthCheck/workers",))
-    spent = a_report(wish, checks=(a_check_report(remaining=0),))
-    assert only_refusal(spent).reason is AdmissionRefusal.THRESHOLD
-    assert len(admit(a_report(wish, checks=(a_check_report(remaining=1),)), (), cap=1, now=NOW).admitted) == 1
-
-
 def test_budgets_holds_quorum_and_licence_are_those_of_everybody() -> None:
     """S13, S14, S15, S18, S38."""
     assert only_refusal(a_report(a_wish()), permits=(a_permit("node-2"),), cap=1).reason is AdmissionRefusal.CAP

@@ -305,15 +305,6 @@ def said(ledger: Ledger, now: datetime) -> Said:
 # Order and history ----------------------------------------------------------------------------------------------------
 
 
-@settings(BUSY, max_examples=200)
-@given(worlds(), st.data())
-def test_the_order_in_which_objects_are_put_makes_no_difference(world: World, data: st.DataObject) -> None:
-    """Two workers that list and watch the same cluster must not contradict each other."""
-    keys = sorted(world.things)
-    order = data.draw(st.permutations(keys))
-    assert said(world.ledger(NOW, order), NOW) == said(world.ledger(NOW, keys), NOW)
-
-
 def orphan(name: str, namespace: str) -> RemediationObject:
     """A remediation object of `workers` for a node that is gone."""
     return RemediationObject(
@@ -612,26 +603,6 @@ def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st
     assert now + row.due_in <= row.verdict.due
     unchanged(row.verdict.due, chosen)
     assert verdicts(world.evaluated(row.verdict.due))[chosen].verdict != row.verdict
-
-
-@settings(BUSY, max_examples=100)
-@given(worlds())
-def test_nobody_changes_before_the_next_look_of_its_check(world: World) -> None:
-    found = world.evaluated(NOW)
-    ahead = [moment for moment in critical(world) if moment > NOW]
-    for each in found:
-        if each.next_look is None:
-            moments_before = [max(ahead, default=NOW) + timedelta(days=1)]
-        else:
-            moments_before = [
-                *[moment for moment in ahead if moment < NOW + each.next_look][-1:],
-                NOW + each.next_look - MICROSECOND,
-            ]
-        for moment in moments_before:
-            if moment > NOW:
-                (later,) = [other for other in world.evaluated(moment) if other.check.ref == each.check.ref]
-                assert [row.verdict for row in later.verdicts] == [row.verdict for row in each.verdicts]
-                assert (later.counts, later.brake.allowed) == (each.counts, each.brake.allowed)
 
 
 def test_of_two_clocks_that_run_the_verdict_has_the_first_to_run_out() -> None:

@@ -9,7 +9,7 @@ from policy.checks.inventory import ControlPlane
 from policy.objects.nodes import CONTROL_PLANE_LABELS, Condition
 from policy.scan.ledger import Ledger
 from policy.scan.report import CheckReport
-from tests.policy.builders import NOW, WORKER, a_check, a_node, check_ref, ledger_of
+from tests.policy.builders import NOW, a_check, a_node, ledger_of
 
 
 def only_check(ledger: Ledger, now: datetime = NOW) -> CheckReport:
@@ -42,22 +42,6 @@ def test_selection_follows_the_labels_of_nodes() -> None:
     assert only_check(ledger).total == 2
     ledger.put_node(a_node("a", "Unknown", 99, labels={}), NOW)
     assert numbers(only_check(ledger)) == (1, 1, 0, 0, 0, 0)
-
-
-def test_a_check_that_becomes_bad_admits_nothing_and_the_others_go_on() -> None:
-    other = a_check("others", selector={"matchLabels": {"foo": "bar"}})
-    sick = a_node("a", "Unknown", 99, labels={WORKER: ""})
-    healthy = [a_node(f"n-{index}", labels={WORKER: "", "foo": "bar"}) for index in range(2)]
-    other_sick = a_node("b", "Unknown", 99, labels={"foo": "bar"})
-    ledger = ledger_of(a_check(), other, sick, other_sick, *healthy)
-    assert {candidate.node for candidate in ledger.report_parts(NOW).candidates} == {"a", "b"}
-    ledger.put_bad_check(check_ref(), "NodeHealthCheck/workers: spec.minHealthy: no")
-    parts = ledger.report_parts(NOW)
-    assert [candidate.node for candidate in parts.candidates] == ["b"]
-    bad = next(report for report in parts.checks if report.ref == check_ref())
-    assert (bad.allowed, bad.total, bad.error) == (False, 0, "NodeHealthCheck/workers: spec.minHealthy: no")
-    ledger.put_check(a_check())
-    assert {candidate.node for candidate in ledger.report_parts(NOW).candidates} == {"a", "b"}
 
 
 def test_a_removal_is_news_where_there_was_something_to_remove() -> None:

@@ -178,8 +178,6 @@ def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
     assert not ledger.report_parts(NOW).checks[0].mixed_control_plane
 
 
-MUCH = 200_000
-
 # Observations -------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ import aiohttp
 import pytest
 
 from simulator.cloud.gce import GceEndpoint
-from simulator.cloud.gce_state import Instance
 
 NODE = "/compute/v1/projects/p/zones/z/instances/node-1"
 
@@ -34,12 +33,6 @@ async def status(http: aiohttp.ClientSession, path: str = NODE) -> str:
 async def command(http: aiohttp.ClientSession, verb: str, **query: str) -> tuple[int, dict[str, object]]:
     async with http.post(f"{NODE}/{verb}", params=query) as answer:
         return answer.status, await answer.json()
-
-
-async def until(instance: Instance, *wanted: str) -> None:
-    async with asyncio.timeout(5):
-        while instance.status not in wanted:
-            await asyncio.sleep(0.005)
 
 
 async def test_an_instance_follows_a_machine_that_lost_its_power_by_itself(

@@ -48,10 +48,3 @@ def answer(fleet: Fleet, name: str) -> str:
     machine = fleet.machine(name)
     found = condition_of(machine, OWNER_REMEDIATED) if machine is not None else None
     return str(found["reason"]) if found is not None else ""
-
-
-def status_of(fleet: Fleet, name: str, kind: str) -> str:
-    """Of one condition of a Machine, "" where it has none."""
-    machine = fleet.machine(name)
-    found = condition_of(machine, kind) if machine is not None else None
-    return str(found["status"]) if found is not None else ""

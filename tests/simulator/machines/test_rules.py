@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simulator.machine_systems import MACHINE_SYSTEMS, machine_system_named
-from simulator.machine_systems.contract import DELETES_FAILED, MachineSettings, Sighting
+from simulator.machine_systems.contract import DELETES_FAILED
 from simulator.objects import JsonObject, name_of, timestamp
 
 NOW = datetime.now(UTC)
@@ -132,46 +132,6 @@ def test_gardener_deletes_a_failed_machine_whose_node_cannot_be_read_though_it_i
     sick = of_gardener("m", "Failed", annotations={PRESERVE: "now"})
     sick["metadata"]["labels"] = {"node": "node-1"}
     assert gardener.owners_act(sick, None, machine_set("gardener", deletes_failed=True)).delete
-
-
-def _unknown_for(seconds: float, siblings: list[JsonObject], **spec: Any) -> str:
-    """The phase in which Gardener's controller leaves a Machine that has been Unknown for so long; "" for the same."""
-    sick = of_gardener("sick", "Unknown")
-    sick["spec"] |= spec
-    for each in (sick, *siblings):
-        each["metadata"]["labels"] = {"name": "workers"}
-    seen = Sighting(
-        machine=sick,
-        node={"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
-        has_instance=True,
-        refused=False,
-        in_phase=seconds,
-        age=3600,
-        settings=MachineSettings(),
-        siblings=[sick, *siblings],
-    )
-    sick["status"]["conditions"] = seen.node["status"]["conditions"] if seen.node else []
-    judgement = machine_system_named("gardener").judge(seen)
-    return str((judgement.status.get("currentStatus") or {}).get("phase", ""))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "siblings", "spec", "phase"),
-    [
-        (599, [], {}, ""),
-        (601, [], {}, "Failed"),
-        (61, [], {"healthTimeout": "1m0s"}, "Failed"),
-        (601, [of_gardener("b", "Running"), of_gardener("c", "Unknown")], {}, "Failed"),
-        (601, [of_gardener("b", "Failed")], {}, ""),
-        (601, [of_gardener("b", "Pending")], {}, ""),
-        (601, [of_gardener("b", "Failed", kept=86_400)], {}, "Failed"),
-        (601, [of_gardener("b", "Terminating", kept=86_400)], {}, ""),
-    ],
-)
-def test_when_gardener_gives_a_silent_machine_up(
-    seconds: float, siblings: list[JsonObject], spec: JsonObject, phase: str
-) -> None:
-    assert _unknown_for(seconds, siblings, **spec) == phase
 
 
 def test_a_system_that_there_is_not_is_refused() -> None:
