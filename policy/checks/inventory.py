@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from policy.checks.targets import JudgedTarget
-from policy.objects.belonging import MOST_NAMED, answers_of, claims_of, cluster_named_by, cluster_of, contested, of_one_cluster
+from policy.objects.belonging import (
+    MOST_NAMED,
+    answers_of,
+    claimed_otherwise,
+    claims_of,
+    cluster_named_by,
+    cluster_of,
+    contested,
+    of_one_cluster,
+)
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.mistakes import Mistake
 from policy.objects.nodes import NodeView
@@ -97,6 +106,8 @@ class Inventory:
         self._sees_all_nodes = sees_all_nodes
         self._claims: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
         self._known_as: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
+        self._machines_as: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
+        """Machines by their providerID."""
         self._machines_in: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
         self._nodes_in: Counter[str] = Counter()
         self._names: list[str] | None = None
@@ -161,7 +172,7 @@ class Inventory:
             target = JudgedTarget(machine.key, machine=machine)
             self.machines[machine.key] = target
             self._tie(target, machine)
-            return [TargetToJudge(target, relabelled=True)]
+            return [TargetToJudge(target, relabelled=True), *self._contest_nodes(machine)]
         before = target.machine
         assert before is not None, "the target of a Machine has one"
         if _machine_content(before) == _machine_content(machine):
@@ -171,15 +182,16 @@ class Inventory:
         target.machine = machine
         self._tie(target, machine)
         relabelled = (before.labels, before.cluster_name) != (machine.labels, machine.cluster_name)
-        return [TargetToJudge(target, relabelled=relabelled)]
+        return [TargetToJudge(target, relabelled=relabelled), *self._contest_nodes(before, machine)]
 
-    def remove_machine(self, key: str) -> JudgedTarget | None:
-        """A Machine object that is gone: its target."""
+    def remove_machine(self, key: str) -> tuple[JudgedTarget | None, list[TargetToJudge]]:
+        """A Machine object that is gone: its target, and who else is touched."""
         target = self.machines.pop(key, None)
-        if target is not None:
-            assert target.machine is not None
-            self._untie(target, target.machine)
-        return target
+        if target is None:
+            return None, []
+        assert target.machine is not None
+        self._untie(target, target.machine)
+        return target, self._contest_nodes(target.machine)
 
     def put_cluster(self, cluster: WorkloadCluster) -> list[TargetToJudge] | None:
         """A Cluster as last seen; None where nothing has changed."""
@@ -271,7 +283,9 @@ class Inventory:
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
-        return contested(node, lambda key: self._known_as.get(key, {}))
+        machines = self._machines_as.get(node.provider_id, {}).values() if node.provider_id else ()
+        others = contested(node, lambda key: self._known_as.get(key, {}))
+        return others or claimed_otherwise(node, (each.machine for each in machines if each.machine is not None))
 
     def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[TargetToJudge]:
         """Let the Nodes that answer to one of these claims know whether others do. Of many only the one that has changed learns
@@ -281,8 +295,19 @@ class Inventory:
             having = self._known_as.get(claim, {})
             if len(having) <= MOST_NAMED + 2:
                 targets |= having
+        return self._contest_all(targets.values())
+
+    def _contest_nodes(self, *machines: MachineView) -> list[TargetToJudge]:
+        """The same for the Nodes that have the providerID of a Machine which has changed."""
+        targets: dict[str, JudgedTarget] = {}
+        for machine in machines:
+            if machine.provider_id:
+                targets |= self._known_as.get(f"provider/{machine.provider_id}", {})
+        return self._contest_all(list(targets.values())[: MOST_NAMED + 2])
+
+    def _contest_all(self, targets: Iterable[JudgedTarget]) -> list[TargetToJudge]:
         touched = []
-        for target in targets.values():
+        for target in targets:
             if (node := target.node) is None or node.name not in self.nodes:
                 continue
             before, target.contested = target.contested, self.contested(node)
@@ -299,6 +324,8 @@ class Inventory:
             self._claims[claim][target.key] = target
         if cluster:
             self._machines_in[cluster][target.key] = target
+        if machine.provider_id:
+            self._machines_as[machine.provider_id][target.key] = target
         target.cluster = self.clusters.get(cluster)
         self._find_node(target, machine)
         target.remediations = self._about(target)
@@ -306,6 +333,7 @@ class Inventory:
     def _untie(self, target: JudgedTarget, machine: MachineView) -> None:
         _forget(self.machines_of, target.node_name, target)
         _forget(self._machines_in, cluster_of(machine), target)
+        _forget(self._machines_as, machine.provider_id, target)
         for claim in claims_of(machine):
             _forget(self._claims, claim, target)
 

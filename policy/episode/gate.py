@@ -301,7 +301,7 @@ RULES: tuple[Rule, ...] = (
         says=lambda seen, _: seen.contested,
         stops=_OFFERS | _LOOKED | _FREES,
         passes=_FREES,
-        unblocks="delete the Node that is not that machine, or correct what it says of itself",
+        unblocks="delete the Node that is not that machine, or correct what it says of itself or how it is to be fenced",
     ),
     Rule(name="need", source="S20", says=lambda seen, _: seen.need, stops=_LOOKED | _LEAVES),
     Rule(name="devices", source="S9", says=lambda seen, _: seen.devices, stops=_LOOKED, weight=Weight.TARGET_CHANGED),

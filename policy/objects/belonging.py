@@ -7,7 +7,7 @@ that names another Node. Whoever has many of both ties them by claims and answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 from policy.objects.machines import MachineView, machine_key
@@ -76,6 +76,16 @@ def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
             more = len(names) - len(some) - (node.name in names)
             told = ", ".join(some) + (f" and {more} more" if more else "")
             return f"Node/{node.name} has the same {words} as {told}: find out which of them is that machine"
+    return ""
+
+
+def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
+    """Which Machine has the Node's providerID and another Node, in words; "" for none (S39). One that names no Node may be its
+    own."""
+    for machine in machines:
+        if machine.node_name not in {"", node.name} and machine.provider_id == node.provider_id and of_one_cluster(machine, node):
+            told = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
+            return f"Node/{node.name} has {told}, whose Node is {machine.node_name}: find out which of them is that machine"
     return ""
 
 

@@ -170,8 +170,10 @@ class Ledger:
 
     def remove_machine(self, key: str) -> None:
         """A Machine object that is gone."""
-        if (target := self._inventory.remove_machine(key)) is not None:
+        target, touched = self._inventory.remove_machine(key)
+        if target is not None:
             self._remove(target)
+        self._judge_touched(touched)
 
     def put_cluster(self, cluster: WorkloadCluster, now: datetime) -> None:
         """A Cluster API Cluster; what it says of itself decides whether its Machines are judged at all."""

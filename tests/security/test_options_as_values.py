@@ -26,6 +26,7 @@ from activities.errors import ErrorType, error_type
 from activities.power.agents.driver import FenceAgentFactory
 from activities.power.driver import DeviceCredentials
 from activities.power.service import PowerService
+from policy.checks.fence_policies import PolicySource
 from policy.episode.fence_agents_remediations import plan_of
 from policy.episode.messages import Pinned
 from policy.fence.plan import PowerDevice
@@ -37,6 +38,7 @@ from tests.cluster.builders import NODES, node
 from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, request_definition
 from tests.deploy.manifests import path_of
 from tests.documents import documents
+from tests.licensing import BELIEVING, LICENCES
 from tests.power.agents.scripted import needs
 from tests.power.conftest import within
 from workers.credentials import ClusterObjects, WorkerCredentials
@@ -115,9 +117,9 @@ async def may_write(person: ApiClient, namespace: str, resource: str, *, group: 
     await person.create(f"{folder}/rolebindings", {**named, "kind": "RoleBinding", **bound})
 
 
-async def found(worker: ClusterConnection, **where: str) -> tuple[tuple[PowerDevice, ...], str]:
+async def found(worker: ClusterConnection) -> tuple[tuple[PowerDevice, ...], str]:
     """What the check of the devices finds of the victim's node, and its problem."""
-    devices = ClusterFenceDevices(CLUSTER, worker, **where)
+    devices = ClusterFenceDevices(CLUSTER, worker, LICENCES, source=PolicySource(namespace="nodewarden"))
     (of_node,) = (
         await ActivityEnvironment().run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=(VICTIM,)))
     ).nodes
@@ -126,7 +128,7 @@ async def found(worker: ClusterConnection, **where: str) -> tuple[tuple[PowerDev
 
 async def read(worker: ClusterConnection, devices: Sequence[PowerDevice]) -> list[ApplicationError]:
     """How a power worker fails that reads them; none of them is a machine."""
-    power = PowerService(WorkerCredentials(ClusterObjects({CLUSTER: worker})))
+    power = PowerService(WorkerCredentials(ClusterObjects({CLUSTER: worker})), BELIEVING)
     failures = []
     for device in devices:
         pinned = Pinned(node=VICTIM, uid="uid", endpoints=(device.endpoint,))
@@ -173,7 +175,7 @@ async def test_a_user_or_an_address_in_a_config_map_is_no_option_of_ssh(
     lines = {"username": "root", key: ADDRESS} if key == "ip" else {key: USER}
     written = {"metadata": {"name": f"fence-config-node-{VICTIM}"}, "data": virsh(**lines)}
     await mallory.create("/api/v1/namespaces/nodewarden/configmaps", written)
-    devices, problem = await found(worker, fence_namespace="nodewarden")
+    devices, problem = await found(worker)
     await read(worker, devices)
     assert not has_run(ran)
     assert devices == ()

@@ -57,6 +57,11 @@ async def system(
         await running.client.create(NAMESPACES.path(), {"metadata": {"name": TENANT}})
         await running.start_worker()
         await running.apply_policy(plan={"actDeadline": LONGEST})
+
+        async def answers() -> bool:
+            return (await running.warden.check_devices(running.cluster_name)).answering == 2
+
+        await running.until(answers, "the worker reads the devices", seconds=60, tolerate=True)
         yield running
 
 

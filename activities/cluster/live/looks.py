@@ -21,6 +21,7 @@ from activities.cluster.api.leases import LeaseView, cluster_lease_problem
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.live.control_planes import TakenMember, objection_now
+from activities.cluster.live.device_claims import device_claims
 from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
@@ -209,7 +210,7 @@ class LastLook:
         (
             (node, contested, asking, subject),
             (lease, lease_problem, permit),
-            ((policies, events), renewed, endpoints),
+            ((policies, events), renewed, endpoints, claimed),
         ) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", _node(once, name), None, blind),
@@ -226,11 +227,12 @@ class LastLook:
                 self._policies(request, doubts),
                 _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
                 _read("its fence configuration", self._endpoints(once, request), None, unplanned),
+                _read("whose devices they are", self._claimed(once, request), "", doubts),
             ),
         )
         return _Sight(
             node=node,
-            contested=contested,
+            contested=contested or claimed,
             unread=blind[0] if blind else None,
             asking=asking,
             subject=subject,
@@ -259,6 +261,14 @@ class LastLook:
         if not request.destructive or (node := await _node(once, request.target.pinned.node)) is None:
             return ""
         return await self._identities.contested(node.view)
+
+    async def _claimed(self, once: Readers, request: LookRequest) -> str:
+        """Who else is to be fenced by the node's devices (S39)."""
+        pinned = request.target.pinned
+        if not request.destructive or request.configured is None:
+            return ""
+        trusted = (*self._source.templates, *((request.need.check.namespace,) if request.need.check is not None else ()))
+        return await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source)
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""

@@ -102,7 +102,7 @@ async def configuration_for(
     try:
         if chosen is not None:
             return read_fencing_template(chosen, node)
-        own = chosen_fence_config(await _all(reader, FENCE_CONFIGS.path()), node)
+        own = chosen_fence_config(await all_of(reader, FENCE_CONFIGS.path()), node)
         winner = await answered(reader, source.namespace, lambda shelf: winner_for(node, shelf, Findings()))
         if own is not None and winner.holder is not None:
             found = f"FenceConfig/{Fields(own, subject='FenceConfig').within('metadata').text('name')} and {winner.subject}"
@@ -217,7 +217,7 @@ async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: C
 async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str], source: PolicySource) -> JsonObject | None:
     """The only template of a cluster without any other fence configuration, None where there is none. What somebody has written
     in a namespace of his own is none, and makes no other one ambiguous (S40)."""
-    everywhere = await _all(reader, FENCING_TEMPLATES.path())
+    everywhere = await all_of(reader, FENCING_TEMPLATES.path())
     found = [each for each in everywhere if each["metadata"]["namespace"] in source.templates]
     if len(found) <= 1:
         return found[0] if found else None
@@ -229,7 +229,8 @@ async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str
     )
 
 
-async def _all(connection: ApiReader, path: str) -> list[JsonObject]:
+async def all_of(connection: ApiReader, path: str) -> list[JsonObject]:
+    """All objects of a kind that may not be installed."""
     try:
         return await connection.list_objects(path)
     except ObjectNotFound:

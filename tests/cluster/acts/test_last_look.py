@@ -30,6 +30,7 @@ from tests.cluster.acts.world import (
     CHECK_REF,
     CHECKS,
     CLUSTER,
+    ENDPOINT,
     HOLDER,
     INCIDENT,
     NODE,
@@ -469,6 +470,41 @@ async def test_a_device_that_is_configured_anew_is_another_target(pinned: str, c
     result = await look(licensed, target=target, configured=Configured(), **case.fields)
     assert result.verdict is case.verdict, result.reason
     assert case.words in result.reason
+
+
+async def _fenced_by(world: World, name: str, ip: str, *, called: str = "own") -> None:
+    """A FenceConfig of that node's own."""
+    secret = {"name": "bmc-credentials", "namespace": "nodewarden"}
+    power = {"driver": "ipmi", "parameters": {"ip": ip}, "nodeParameters": {name: {"ipport": "623"}}, "secretRef": secret}
+    body = {"apiVersion": TEMPLATES.api_version, "kind": "FenceConfig", "metadata": {"name": called}}
+    await world.others.create("/apis/nodewarden.io/v1alpha1/fenceconfigs", body | {"spec": {"nodeName": name, "power": [power]}})
+
+
+@pytest.mark.parametrize(
+    ("ip", "there", "verdict"),
+    [("10.0.0.7", True, VETOED), ("10.0.0.8", True, GO), ("10.0.0.7", False, GO)],
+    ids=["the same device", "a device of its own", "a node that is no more"],
+)
+async def test_a_device_that_another_nodes_configuration_names_is_used_for_neither(
+    licensed: World, ip: str, there: bool, verdict: LookVerdict
+) -> None:
+    """S39: a copying mistake, or an attack; whose it is a person finds out."""
+    await licensed.add_template()
+    await _fenced_by(licensed, "node-8", ip)
+    if there:
+        await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    result = await look(licensed, configured=Configured())
+    assert result.verdict is verdict, result.reason
+    assert (f"{ENDPOINT} is configured as the device of Node/{NODE} and of Node/node-8" in result.reason) is (verdict is VETOED)
+
+
+async def test_one_whose_configuration_can_not_be_used_may_be_meant_to_have_the_device(licensed: World) -> None:
+    """S39."""
+    await licensed.add_template()
+    await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    await _fenced_by(licensed, "node-8", "10.0.0.7")
+    await _fenced_by(licensed, "node-8", "10.0.0.8", called="more")
+    assert (await look(licensed, configured=Configured())).verdict is VETOED
 
 
 async def test_a_look_before_power_on_tells_which_devices_are_configured_now(licensed: World) -> None:

@@ -130,3 +130,23 @@ def test_a_fleet_with_one_number_costs_no_walk_for_each_of_its_nodes() -> None:
     assert sum(1 for _ in inventory.strange) == 40
     touched = inventory.put_node(a_node("n7", "False", system_uuid="one-for-all"))
     assert {each.target.key for each in touched} == {"n7"}
+
+
+@pytest.mark.parametrize("machine_first", [True, False])
+def test_a_node_with_the_provider_id_of_another_nodes_machine_is_contested_until_that_is_gone(*, machine_first: bool) -> None:
+    """S39: also where the Node that it copies is not there, or does not say its own."""
+    machine, node = a_machine(provider_id="sim:///n", node_name="gone"), a_node("n")
+    inventory = filled(*((machine, node) if machine_first else (node, machine)))
+    assert "Machine/machines/m, whose Node is gone" in inventory.nodes["n"].contested
+    assert [each.about.name for each in inventory.strange] == ["n"]
+    touched = inventory.put_machine(replace(machine, node_name="n"))
+    assert ({each.target.key for each in touched}, inventory.nodes["n"].contested) == ({machine.key, "n"}, "")
+    inventory.put_machine(machine)
+    _, touched = inventory.remove_machine(machine.key)
+    assert ([each.target.key for each in touched], inventory.nodes["n"].contested) == (["n"], "")
+
+
+@pytest.mark.parametrize("node_name", ["", "n"])
+def test_a_nodes_own_machine_contests_nothing(node_name: str) -> None:
+    inventory = filled(a_node("n"), a_machine(provider_id="sim:///n", node_name=node_name))
+    assert inventory.nodes["n"].contested == ""

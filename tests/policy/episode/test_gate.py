@@ -61,7 +61,9 @@ SITUATIONS: dict[str, list[Seen]] = {
     "another machine than was pinned": [replace(FREE, identity="uid")],
     "other devices, or other Machines, than were pinned": [replace(FREE, devices="fence endpoints")],
     "the devices can't be told": [replace(FREE, devices_unread="no answer")],
-    "another Node has the same providerID, system UUID or boot id": [replace(FREE, contested="Node/b has the same boot id")],
+    "another Node has the same providerID, system UUID, boot id or fence device": [
+        replace(FREE, contested="Node/b has the same boot id")
+    ],
     "something could not be read": [replace(FREE, doubts=("the node could not be read",))],
     "its health check finds it healthy": [replace(FREE, need=says(Weight.NEED_GONE))],
     "its health check is paused, or its time runs anew": [replace(FREE, need=says(Weight.VETOED))],
