@@ -159,9 +159,7 @@ async def test_files_answer_as_an_api_server_does() -> None:
 
     assert await read("n1") == ("fence-config-n1", ())
     _, (error,) = await read("n2")
-    assert (
-        "ConfigMap/default/fence-config-n2: metadata: it can't be read: data: expected texts by their keys, got '...'" in error
-    )
+    assert "ConfigMap/default/fence-config-n2: metadata: it can't be read: data: expected texts by their keys, got '...'" in error
     assert await reader.list_objects("/api/v1/configmaps") == [document, odd]
     assert await reader.list_objects("/api/v1/namespaces/kube-system/configmaps") == []
 
