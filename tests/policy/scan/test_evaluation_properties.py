@@ -605,6 +605,26 @@ def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st
     assert verdicts(world.evaluated(row.verdict.due))[chosen].verdict != row.verdict
 
 
+@settings(BUSY, max_examples=100)
+@given(worlds())
+def test_nobody_changes_before_the_next_look_of_its_check(world: World) -> None:
+    found = world.evaluated(NOW)
+    ahead = [moment for moment in critical(world) if moment > NOW]
+    for each in found:
+        if each.next_look is None:
+            moments_before = [max(ahead, default=NOW) + timedelta(days=1)]
+        else:
+            moments_before = [
+                *[moment for moment in ahead if moment < NOW + each.next_look][-1:],
+                NOW + each.next_look - MICROSECOND,
+            ]
+        for moment in moments_before:
+            if moment > NOW:
+                (later,) = [other for other in world.evaluated(moment) if other.check.ref == each.check.ref]
+                assert [row.verdict for row in later.verdicts] == [row.verdict for row in each.verdicts]
+                assert (later.counts, later.brake.allowed) == (each.counts, each.brake.allowed)
+
+
 def test_of_two_clocks_that_run_the_verdict_has_the_first_to_run_out() -> None:
     """Of a Machine without a Node: its own condition is over after 20 s, the wait for its Node after a minute."""
     drained = a_machine(node_name="", created=NOW, conditions=(Condition(type="DrainFailed", status="True", since=NOW),))
