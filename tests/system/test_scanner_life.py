@@ -42,7 +42,7 @@ from tests.system.worker_process import OURS, ROOT, WorkerProcess
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 WHO = "ada"
-PLAN = {"waitBeforePower": "8s", "retryInterval": "200ms", "bootTimeout": "20s"}
+PLAN = {"waitBeforePower": "12s", "retryInterval": "200ms", "bootTimeout": "20s"}
 """A person's hold comes between isolation and off, also on a machine that has much else to do."""
 
 LAST = "node-8"
@@ -158,7 +158,7 @@ class Aftermaths:
 @pytest.fixture(scope="module")
 async def aftermaths(system: System, rival: Rival) -> Aftermaths:
     await _stop_scanner(system)
-    await _start_scanner(system, cap=2)
+    await _start_scanner(system, cap=4)
     host = system.node_of_pod("demo/database-0")
     first = next(name for name in system.cluster.nodes if name not in (host, LAST))
     before_off, after_off, rival_up = await asyncio.gather(
