@@ -56,7 +56,7 @@ async def test_a_power_operation_is_measured_cold_and_warm() -> None:
     measured = {each.name: each for each in await power.measure(2)}
     assert {"ipmi", "redfish", "gce"} <= measured.keys()
     for each in (measured["ipmi"], measured["redfish"]):
-        assert each.cold.processes > each.warm.processes > 0
+        assert each.cold.processes > each.warm.processes  # which may be less than the kernel counts
         assert (each.megabytes or 0) > 0
     assert "redfish" in power.show(list(measured.values()))
     assert set(power.as_json(list(measured.values()))) == set(measured)

@@ -9,12 +9,12 @@ import asyncio
 
 import pytest
 
-from policy.episode.messages import EpisodeResult, Kind, Outcome
+from policy.episode.messages import EpisodeResult, Outcome
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject
 from tests.system.harness import System
-from tests.system.questions import standing
+from tests.system.questions import is_open, standing
 from tests.system.temporal_server import TemporalServer
 from workflows.kit.ids import episode_id
 
@@ -42,12 +42,7 @@ async def replaced(system: System, node: str) -> tuple[str, EpisodeResult]:
     """Break a node, and see its episode to its end."""
     machine = system.cluster.machines.of_node(node)
     system.break_node(node, "kernel-hangs")
-
-    async def begun() -> bool:
-        found = await system.scanner()
-        return found is not None and any(each.node == node and each.kind is Kind.REMEDIATION for each in found.permits)
-
-    await system.until(begun, f"a remediation of {node} begins", seconds=30)
+    await system.until(lambda: is_open(system, node), f"a remediation of {node} begins", seconds=30)
     handle = system.warden.client.get_workflow_handle(episode_id("sim", node), result_type=EpisodeResult)
     result: EpisodeResult = await asyncio.wait_for(handle.result(), 60)
     return machine, result

@@ -138,7 +138,7 @@ async def test_what_is_no_objects_name_is_not_asked_for(name: str) -> None:
             raise AssertionError
 
     with pytest.raises(ApplicationError, match="expected the name of a Secret"):
-        await WorkerCredentials(Nobody()).read("prod", [CredentialRef(name=name, namespace="nodewarden")])
+        await WorkerCredentials(Nobody()).read("prod", bmc_with(CredentialRef(name=name, namespace="nodewarden")))
 
 
 async def test_every_key_of_a_secret_is_a_parameter_where_none_is_named() -> None:
