@@ -28,7 +28,7 @@ LONGEST = timedelta(seconds=30)
 REFUSED = "nodewarden_refused_power_requests"
 """The metric that counts what was not signed, by reason."""
 
-HOW_TO = "give all workers of a deployment the same worker.signing_keys_file"
+HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret or signing_keys_file"
 
 
 class DeviceCommand(Protocol):
@@ -54,8 +54,8 @@ class DeviceCommand(Protocol):
 class RequestGuard(Protocol):
     """What a power worker asks before it does as it is told."""
 
-    def require_seal(self, cluster: str, device: PowerDevice) -> None:
-        """Raises InvalidConfig for a device that no cluster worker of ours has resolved."""
+    def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
+        """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node."""
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
         """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before."""
@@ -79,17 +79,17 @@ class Licences:
         """Whether a text holds what this deployment signs with."""
         self._used: dict[_Use, tuple[_User, datetime]] = {}
 
-    def sealed(self, cluster: str, plan: FencingPlan) -> FencingPlan:
-        """The plan with a seal on each of its devices."""
-        return plan.with_devices(lambda device: self.sealed_device(cluster, device))
+    def sealed(self, cluster: str, node: str, plan: FencingPlan) -> FencingPlan:
+        """The plan with a seal on each of its devices. node: whose they are: a look at another one licenses nothing of them."""
+        return plan.with_devices(lambda device: self.sealed_device(cluster, node, device))
 
-    def sealed_device(self, cluster: str, device: PowerDevice) -> PowerDevice:
+    def sealed_device(self, cluster: str, node: str, device: PowerDevice) -> PowerDevice:
         """The device with its seal."""
-        return replace(device, seal=self._keyring.sign("device", cluster, replace(device, seal="")))
+        return replace(device, seal=self._keyring.sign("device", cluster, node, replace(device, seal="")))
 
-    def require_seal(self, cluster: str, device: PowerDevice) -> None:
+    def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
         """See `RequestGuard`."""
-        if not self._keyring.accepts(device.seal, "device", cluster, replace(device, seal="")):
+        if not self._keyring.accepts(device.seal, "device", cluster, node, replace(device, seal="")):
             why = f"nobody of this deployment has signed it ({HOW_TO})"
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 

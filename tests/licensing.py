@@ -14,7 +14,7 @@ LICENCES = Licences(Keyring([b"a key that all workers of these tests have"]))
 class Believing:
     """Takes every request for one of ours (tests/security/test_forged_requests.py is about those that are not)."""
 
-    def require_seal(self, cluster: str, device: PowerDevice) -> None:
+    def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
         """Nothing is refused."""
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:

@@ -1,9 +1,9 @@
 """Where the keys of a deployment come from, with which its workers know each other's words (`activities/keyring.py`).
 
 All workers of a deployment need the same ones. A file or a Secret holds them, one to a line, the newest first: the first signs,
-all are accepted. A key is changed by putting a new one in front of it, and taking the old one out once no episode from before is
-open. Nobody has to make the first: an empty Secret is filled by whichever worker finds it so, and where neither is configured a
-worker makes a file of its own in its state directory, which is right for as long as it is the only one.
+all are accepted. A key is changed in three steps (`docs/security.md`): the new one last, then first, then the old one goes once
+no episode from before is open. Nobody has to make the first: an empty Secret is filled by whichever worker finds it so, and where
+neither is configured a worker makes a file of its own in its state directory, which is right as long as it is the only one.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class DeviceReadings(DeviceReadingActivities):
     async def _read(self, cluster: str, checked: DeviceToCheck) -> DeviceAnswer:
         device, clock = checked.device, asyncio.get_running_loop().time
         try:
-            self._guard.require_seal(cluster, device)
+            self._guard.require_seal(cluster, checked.node, device)
             credentials = await self._credentials.read(cluster, device)
         except ApplicationError as error:
             return _unanswered(device, error.message, silent=error_type(error) not in PASSING)

@@ -54,7 +54,7 @@ class DeviceEvidence(DeviceEvidenceActivities):
 
     async def _keep(self, request: DeviceEvidenceRequest, directory: EvidenceDirectory) -> EvidenceFile:
         device, deadline = request.device, Deadline.within(directory.limits.patience * READING_SHARE)
-        self._guard.require_seal(request.bundle.cluster, device)
+        self._guard.require_seal(request.bundle.cluster, request.bundle.node, device)
         credentials = await self._credentials.read(request.bundle.cluster, device)
         try:
             kind, text = await _read(self._drivers(device, credentials), deadline)

@@ -228,7 +228,7 @@ class PowerService(PowerActivities):
         if device.endpoint not in request.target.pinned.endpoints:
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
             raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
-        self._guard.require_seal(request.target.cluster, device)
+        self._guard.require_seal(request.target.cluster, request.target.pinned.node, device)
         credentials = await self._credentials.read(request.target.cluster, device)
         try:
             return self._drivers(device, credentials)

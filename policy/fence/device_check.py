@@ -48,11 +48,13 @@ class DeviceEventReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceToCheck:
-    """One device of a node's fence configuration. path: off is a cut path, not a machine without power. deadline: of an act."""
+    """One device of a node's fence configuration. path: off is a cut path, not a machine without power. deadline: of an act.
+    node: whose it is, as its seal says."""
 
     device: PowerDevice
     path: bool = False
     deadline: timedelta = timedelta(seconds=15)
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,15 +120,16 @@ def test_what_is_used_is_forgotten_once_it_is_over(licences: Licences) -> None:
 
 def test_every_device_of_a_plan_is_sealed_and_no_other_is_believed(licences: Licences) -> None:
     path = PlannedMethod(name="cut", act=Act.CUT_PATH, device=PORT)
-    sealed = licences.sealed("prod", FencingPlan(source="x", levels=((DEVICE,),), isolation=(path,), recovery=(path,)))
+    sealed = licences.sealed("prod", "node-7", FencingPlan(source="x", levels=((DEVICE,),), isolation=(path,), recovery=(path,)))
     ports = [each.device for each in (*sealed.isolation, *sealed.recovery) if each.device is not None]
     for device in (*sealed.devices, *ports):
-        run(licences.require_seal, "prod", device)
+        run(licences.require_seal, "prod", "node-7", device)
     (device,) = sealed.devices
     strangers = [DEVICE, replace(device, endpoint="ipmi://10.6.6.6:623"), replace(device, parameters={"ip": "10.6.6.6"})]
-    for cluster, stranger in [*(("prod", each) for each in strangers), ("staging", device)]:
+    others = [("staging", "node-7", device), ("prod", "node-8", device)]
+    for cluster, node, stranger in [*(("prod", "node-7", each) for each in strangers), *others]:
         with pytest.raises(ApplicationError, match="nobody of this deployment has signed it") as error:
-            run(licences.require_seal, cluster, stranger)
+            run(licences.require_seal, cluster, node, stranger)
         assert error_type(error.value) is ErrorType.INVALID_CONFIG
 
 
@@ -146,11 +147,11 @@ async def test_what_has_travelled_through_temporal_is_believed(licences: Licence
     pinned = replace(TARGET.pinned, not_ready_since=NOW, provider_id="aws:///i-1")
     request = PowerRequest(
         target=replace(TARGET, pinned=pinned),
-        device=licences.sealed_device("prod", whole),
+        device=licences.sealed_device("prod", "node-7", whole),
         deadline=timedelta(seconds=5),
         not_after=wanted.not_after,
         licence=run(licences.licence, replace(TARGET, pinned=pinned), wanted, NOW),
     )
     (received,) = converter.from_payloads(converter.to_payloads([request]), [PowerRequest])
-    run(licences.require_seal, "prod", received.device)
+    run(licences.require_seal, "prod", "node-7", received.device)
     run(licences.require_licence, received, PowerAct.OFF)

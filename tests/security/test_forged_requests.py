@@ -204,6 +204,29 @@ async def test_a_look_of_his_own_licenses_nothing(attacker: Attacker) -> None:
     assert told(system) == before
 
 
+@pytest.mark.parametrize("name", ["no-such-node", "node-4"])
+async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(name: str, attacker: Attacker) -> None:
+    """One that is not there, or is quiet, has nobody's word against it, and a way back needs no permit. A seal says whose a
+    device is."""
+    system = attacker.system
+    before = told(system)
+    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
+    pinned = {"node": name, "uid": "", "endpoints": [true["device"]["endpoint"]]}
+    target = {**true["target"], "pinned": pinned}
+    look = {"target": target, "need": {}, "holder": "him", "configured": {}}
+    answer = ""
+    for act, more in (("power-off", {}), ("power-on", {"destructive": False, "need_matters": False})):
+        licenses = {"act": act, "not_after": soon}
+        seen = await attacker.forge("target.last-look", f"cluster.{system.cluster_name}", {**look, **more, "licenses": licenses})
+        forged = {**true, "target": target, "not_after": soon, "licence": seen.get("licence", "")}
+        answer = await attacker.refused(f"power-management.{act}", POWER, forged)
+        assert answer.startswith((f"{ErrorType.NOT_LICENSED}: ", f"{ErrorType.INVALID_CONFIG}: ")), answer
+    reading = {"target": target, "device": true["device"], "deadline": 5}
+    assert "nobody of this deployment has signed it" in await attacker.refused("power-management.read-power", POWER, reading)
+    assert told(system) == before
+
+
 async def test_what_was_refused_is_counted_and_logged(attacker: Attacker) -> None:
     (worker,) = attacker.system.workers
     text = worker.log.read_text()

@@ -210,7 +210,7 @@ class ClusterEvidence(EvidenceCollection):
             if device not in talking[:DEVICES_ASKED]:
                 silent = f"{device.driver} reads neither console nor event log"
                 writing.miss(device.endpoint, f"{DEVICES_ASKED} devices are asked at most" if device in talking else silent)
-        return tuple(self._licences.sealed_device(self._cluster, device) for device in talking[:DEVICES_ASKED])
+        return tuple(self._licences.sealed_device(self._cluster, node.name, device) for device in talking[:DEVICES_ASKED])
 
 
 async def _sealed(request: SealRequest, directory: EvidenceDirectory) -> Sealed:

@@ -5,6 +5,7 @@ The configuration is resolved as for an episode begun by hand (`plans.py`), and 
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import activity
@@ -123,8 +124,8 @@ class ClusterFenceDevices(FenceDeviceActivities):
         config = await configuration_for(connections, view, None, Need(), source=self._source)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
-        plan = self._licences.sealed(self._cluster, compile_config(config))
-        devices = devices_of(plan)
+        plan = self._licences.sealed(self._cluster, view.name, compile_config(config))
+        devices = tuple(replace(each, node=view.name) for each in devices_of(plan))
         if not devices:
             return _without_devices(view, f"{config.subject}: no device is configured")
         return NodeToCheck(

@@ -47,7 +47,8 @@ from activities.licences import Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
-from policy.fence.power import RESTORING
+from policy.episode.observation import Observation
+from policy.fence.power import RESTORING, PowerAct
 from policy.objects.marks import NOTHING_ADDED, Added
 
 
@@ -108,7 +109,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         added = await self._marked_at_once(_target_of(request, pinned), request.not_after) if at_once else None
         return PinResult(
             pinned=pinned,
-            plan=self._licences.sealed(wanted.cluster, plan),
+            plan=self._licences.sealed(wanted.cluster, view.name, plan),
             need=need,
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
@@ -158,6 +159,8 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         looked = restores or (request.destructive and request.need_matters and request.configured is not None)
         if wanted is None or result.verdict is not LookVerdict.GO or not looked or restores != (wanted.act in RESTORING):
             return ""
+        if not restores and _is_blank(request.target.pinned, result.observation, wanted.act):
+            return ""
         return self._licences.licence(request.target, wanted, self._clock())
 
     @activity.defn(name="recovery.release-lease")
@@ -178,6 +181,15 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """Look and write in one; an object that is gone is told nothing."""
         require_cluster(request.target.cluster, self._cluster)
         return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
+
+
+def _is_blank(pinned: Pinned, seen: Observation, act: PowerAct) -> bool:
+    """Whether the pin leaves open whom it is about, by which a device's word and other Nodes' claims are compared (S9, S39). Only
+    what is given up last may have lost its Node by then."""
+    if not seen.present:
+        return act is not PowerAct.TERMINATE or not pinned.uid
+    open_ends = (seen.provider_id and not pinned.provider_id) or (seen.system_uuid and not pinned.system_uuid)
+    return seen.uid != pinned.uid or bool(open_ends)
 
 
 def _target_of(request: PinRequest, pinned: Pinned) -> Target:

@@ -113,7 +113,7 @@ def readable_mark(node: NodeView) -> Mark | None:
         return mark_of(node)
     except PolicyError as error:
         raise failure(
-            ErrorType.INVALID_CONFIG, f"{error}; remove that annotation once no episode of this node is open"
+            ErrorType.INVALID_CONFIG, f"{error}; remove that annotation and its label once no episode of this node is open"
         ) from error
 
 

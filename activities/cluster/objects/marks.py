@@ -55,7 +55,7 @@ def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHI
         raise failure(
             ErrorType.VETOED,
             f"Node/{target.pinned.node} carries the mark of {owner(mark)}, which may be open:"
-            f" end it, or remove the annotation {MARK_ANNOTATION} if it is long gone",
+            f" end it, or remove the annotation {MARK_ANNOTATION} and the label {MARK_LABEL} if it is long gone",
         )
     since = mark.since if mark.incident == target.incident else _stamp(now)
     # What an earlier episode had proven, it had proven: ours proves for itself (S6).
