@@ -6,9 +6,8 @@ rights, and their keys are in the shipped Secret.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +21,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
+from tests.security.listener import listening
 from tests.system.harness import System
 from tests.system.questions import commands, episode, standing
 from tests.system.temporal_server import TemporalServer
@@ -44,18 +44,6 @@ class Forge:
         return await workflow.execute_activity(
             name, request, task_queue=queue, start_to_close_timeout=timedelta(seconds=20), retry_policy=once
         )
-
-
-@dataclass(slots=True)
-class Listener:
-    """A "BMC" of the attacker's own, which keeps what it is told."""
-
-    port: int = 0
-    heard: list[bytes] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.heard.append(await reader.read(4096))
-        writer.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +146,13 @@ async def test_a_healthy_machine_that_is_pinned_by_hand_stays_on(attacker: Attac
 
 async def test_no_credential_goes_to_a_device_of_his_own(attacker: Attacker) -> None:
     """Neither by a check, nor by a reading, nor by evidence: what only a seal of ours opens."""
-    listener = Listener()
-    server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    (true,) = await attacker.inputs(NODE, "power-management.power-off")
-    device = {**true["device"], "endpoint": f"redfish://127.0.0.1:{port}/redfish/v1/Systems/x"}
-    device["parameters"] = {**device["parameters"], "ip": f"127.0.0.1:{port}", "scheme": "http"}
-    pinned = {**true["target"]["pinned"], "endpoints": [device["endpoint"]]}
-    reading = {"target": {**true["target"], "pinned": pinned}, "device": device, "deadline": 5}
-    try:
+    async with listening("127.0.0.1") as listener:
+        port = listener.port
+        (true,) = await attacker.inputs(NODE, "power-management.power-off")
+        device = {**true["device"], "endpoint": f"redfish://127.0.0.1:{port}/redfish/v1/Systems/x"}
+        device["parameters"] = {**device["parameters"], "ip": f"127.0.0.1:{port}", "scheme": "http"}
+        pinned = {**true["target"]["pinned"], "endpoints": [device["endpoint"]]}
+        reading = {"target": {**true["target"], "pinned": pinned}, "device": device, "deadline": 5}
         for act in ("power-management.read-power", "isolation.read-path", "isolation.list-volumes"):
             assert "nobody of this deployment has signed it" in await attacker.refused(act, POWER, reading)
         checked = {"cluster": attacker.system.cluster_name, "devices": [{"device": device}]}
@@ -174,9 +160,6 @@ async def test_no_credential_goes_to_a_device_of_his_own(attacker: Attacker) -> 
         assert "nobody of this deployment has signed it" in answers[0]["problem"]
         bundle = {"cluster": attacker.system.cluster_name, "node": NODE, "incident": "x"}
         await attacker.refused("evidence.read-device", POWER, {"bundle": bundle, "device": device, "room": 1000})
-    finally:
-        server.close()
-        await server.wait_closed()
     assert listener.heard == []
 
 
@@ -227,7 +210,7 @@ async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(name
     assert told(system) == before
 
 
-async def test_what_was_refused_is_counted_and_logged(attacker: Attacker) -> None:
+async def test_what_was_refused_and_what_was_done_is_logged(attacker: Attacker) -> None:
     (worker,) = attacker.system.workers
     text = worker.log.read_text()
     assert "refused: " in text

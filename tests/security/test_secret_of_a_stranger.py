@@ -6,9 +6,7 @@ Workers run under the shipped rights.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.fence.device_check import Reachability
 from simulator.resources import NAMESPACES, SECRETS
+from tests.security.listener import Listener, listening
 from tests.system.harness import CHECK, CHECKS, TEMPLATES, System
 from tests.system.questions import standing
 from tests.system.temporal_server import TemporalServer
@@ -27,24 +26,9 @@ TENANT, HIS_HOST = "tenant", "127.0.0.2"
 LONGEST = "2s"
 
 
-@dataclass(slots=True)
-class Listener:
-    """What speaks Redfish to it has shown its password with the first request."""
-
-    port: int = 0
-    heard: list[bytes] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.heard.append(await reader.read(4096))
-        writer.close()
-
-
 @pytest.fixture
 async def his_bmc() -> AsyncIterator[Listener]:
-    listener = Listener()
-    server = await asyncio.start_server(listener.serve, HIS_HOST, 0)
-    listener.port = server.sockets[0].getsockname()[1]
-    async with server:
+    async with listening(HIS_HOST) as listener:
         yield listener
 
 
