@@ -15,6 +15,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing, told
+from tests.workflows.surroundings import let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, PersonRequest
@@ -189,6 +190,22 @@ async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: Work
         await run.acknowledge("I think so")
         await run.until(lambda status: "did not when a person said off" in status.problem)
         assert world.consequences == []
+
+
+async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) -> None:
+    """S44: right after a worker's start every permit is refused for a while, as the view is young; a hold takes the word back."""
+    world = World(ignores_off=True, answers=[SHORT_CIRCUIT] * 3)
+    async with fencing(env, world, parks=True) as run:
+        await run.resume("the BMC is mended")
+        await run.until(lambda status: "ada's word is kept until there is a permit: NodeHealthCheck" in status.problem)
+        await run.hold("wait, look first")
+        asked = world.count("ask-permit")
+        await let_pass(env, run.handle, timedelta(hours=1))
+        assert world.count("ask-permit") == asked
+        world.ignores_off = False
+        await run.resume("now")
+        await run.result(Outcome.RECOVERED)
+    assert world.count("ask-permit") == 4
 
 
 async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvironment) -> None:

@@ -226,7 +226,8 @@ class Episode(EpisodeState):
         self.resumed = request
         self.note("resume", "asked", f"by {request.who}: {request.reason}")
         self.news += 1
-        return f"incident {self.incident} goes on"
+        asks = self.phase is Phase.NEEDS_HUMAN
+        return f"incident {self.incident} goes on" + (" as soon as the scanner gives it a permit" if asks else "")
 
     def hear(self) -> None:
         """Something was said to the story itself: whoever rests looks again."""

@@ -7,12 +7,14 @@ Nothing is in flight, the permit is given back, id and marks are kept. What a pe
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import partial
 
 from temporalio import workflow
 
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import Outcome, Phase
+from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
 from workflows.episode.state import End, Turn
 from workflows.fencing.case import Case
 from workflows.fencing.endings import Endings
@@ -56,24 +58,29 @@ class Parking:
 
     async def _wait(self, problem: str) -> Ending | None:
         episode, case = self._episode, self._case
+        pause = FIRST_PAUSE
         while True:
+            wait: timedelta | None = None
             if (abort := episode.abort_asked) is not None:
                 turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.who} ({abort.reason}): {problem}")
                 self._progress.turn = turn
                 return partial(self._endings.aborted, turn.reason)
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
-            if episode.resumed is not None or (episode.acknowledgement is not None and case.lacks_proof):
+            word = episode.resumed or (episode.acknowledgement if case.lacks_proof else None)
+            if word is not None and not episode.is_held:
                 if case.only_restoring_is_left:
                     break  # a brake holds up nothing that restores (S17)
                 refused = await episode.obtain_permit(case.permit_request())
                 if not refused:
                     break
-                episode.resumed = episode.acknowledgement = None
-                episode.problem = f"{problem}; a person's word came, but no permit: {refused}"
-                episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+                # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
+                # until it is obeyed, or taken back by a hold or an abort (S44).
+                wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
+                episode.problem = f"{problem}; {word.who}'s word is kept until there is a permit: {refused}"
+                episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             if episode.abort_asked is None:  # it may have come while we looked elsewhere
-                await episode.rest(None, "a person's word")
+                await episode.rest(wait, "a permit" if wait else "a person's word")
         if not (case.touched or case.freed_something):
             await case.pin_anew()
         episode.restarts, episode.problem, self._progress.resumed_at = 0, "", workflow.now()

@@ -31,7 +31,7 @@ from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
-from workflows.episode.preflight import LICENCE_PATIENCE, Preflight
+from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
@@ -41,7 +41,7 @@ from workflows.remediation.replacing import ReplacingStep
 from workflows.remediation.steps import STEPS
 from workflows.remediation.target import RemediationTarget
 
-TRY_AGAIN, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
+TRY_AGAIN = timedelta(seconds=5)
 """Until a step that could not be begun is tried again."""
 
 MAY_BE_OFF = "; the machine may be off: an earlier step had switched it off"
@@ -283,6 +283,7 @@ class RemediationStory:
             episode.resumed, self._progress.parked = None, problem
             target.show(None)
             await target.desk.ask_for_a_person(problem)
+        pause = FIRST_PAUSE
         while True:
             if (abort := episode.abort_asked) is not None:
                 return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.who} ({abort.reason}): {problem}")
@@ -291,16 +292,19 @@ class RemediationStory:
             if episode.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
                 await self._bring_back(self.left_off, problem)
                 continue
-            if episode.resumed is not None:
+            wait = LOOK_WHILE_PARKED
+            if (word := episode.resumed) is not None and not episode.is_held:
                 refused = await self._get_leave()
                 if not refused:
                     break
-                episode.resumed = None
-                if episode.permit:  # it was the mark that could not be left
-                    await target.desk.ask_for_a_person(f"{problem}; a person's word came, but {refused}")
-                episode.problem = f"{problem}; a person's word came, but {refused}"
-                episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-            await episode.rest(LOOK_WHILE_PARKED, "a person's word")
+                if episode.permit:  # it was the mark that could not be left, and that does not pass by itself
+                    episode.resumed = None
+                    await target.desk.ask_for_a_person(f"{problem}; {word.who}'s word came, but {refused}")
+                    continue
+                wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
+                episode.problem = f"{problem}; {word.who}'s word is kept until there is a permit: {refused}"
+                episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
+            await episode.rest(wait, "a person's word")
         target.failed.clear()
         await self._forget_what_failed()
         self._progress.at, self._progress.reached, self._progress.parked, episode.problem = None, -1, "", ""
