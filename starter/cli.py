@@ -45,6 +45,8 @@ def globals_(
 app.command("up")(up.up)
 app.command("worker")(worker.worker)
 app.add_typer(scan.app, name="scan")
+app.command("pause")(scan.pause)
+app.command("unpause")(scan.unpause)
 app.command("status")(status.status)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)

@@ -40,6 +40,8 @@ class NodeExplanation:
     episodes: NodeEpisodes | None = None
     mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
+    halted: str = ""
+    """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
 
     @property
     def known(self) -> bool:
@@ -61,7 +63,8 @@ def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
         said.append(f"the scanner does not see everything: {report.view.notice}")
     if report is not None and report.policies.problem:
         said.append(f"nothing new is begun while the fence policies can't be used: {report.policies.problem}")
-    said += [f"fencing is switched off: {why}" for why in (report.policies.switched_off if report is not None else ())]
+    if halted := wording.halted(scanner):
+        said.insert(0, halted)
     if report is not None and report.lease.needed and not report.lease.held:
         said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
     if report is not None:
@@ -186,6 +189,8 @@ def conclusion(answer: NodeExplanation) -> str:
         unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
         which = "no health check that can be used" if unusable else "no health check"
         return f"{which} covers it: nothing is done to it"
+    if answer.halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
+        return f"nothing is begun for it: {answer.halted}"
     acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
     free = next((each for each in acting if not each.target.held_by), None)
     if free is not None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.values.moments import written
 from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.stuck import task_failure
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
-from workflows.kit.messages import ScannerInput, ScannerStatus, StopRequest
+from workflows.kit.messages import PauseRequest, PersonRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest
 
 SCANNER = "HealthScanner"
 STOPS_WITHIN = timedelta(seconds=20)
@@ -67,11 +68,38 @@ class ScannerHandle:
 
     async def stop(self, *, who: str, reason: str) -> str:
         """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
-        return await tell(self._client, self.workflow_id, "stop", StopRequest(who=who, reason=reason), str, what=self._what)
+        return await self._told("stop", StopRequest(who=who, reason=reason))
+
+    async def _told(self, update: str, request: object) -> str:
+        return await tell(self._client, self.workflow_id, update, request, str, what=self._what)
+
+    async def pause(self, *, who: str, reason: str, until: datetime | None = None) -> str:
+        """Begin nothing new and do nothing destructive, until then or until `unpause`. What is off is still freed and switched on
+        again."""
+        return await self._told("pause", PauseRequest(who=who, reason=reason, until=until))
+
+    async def unpause(self, *, who: str, reason: str) -> str:
+        """End a pause; whoever waits is served."""
+        return await self._told("unpause", PersonRequest(who=who, reason=reason))
 
     async def status(self) -> ScannerStatus:
-        """What it knows. Raises SilentError where no worker answers."""
-        return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
+        """What it knows. Raises MissingError, with who stopped it, where none runs, SilentError where no worker answers."""
+        try:
+            return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
+        except MissingError as error:
+            raise MissingError(f"{error}, nothing is begun: {await self._why_none()}") from error
+
+    async def _why_none(self) -> str:
+        """Who ended the last one, and what starts the next (S44)."""
+        begin = "`nodewarden scan start` starts it"
+        try:
+            last = await self._handle.describe()
+            if last.status is not WorkflowExecutionStatus.COMPLETED or last.close_time is None:
+                return f"the last one was {last.status.name.lower()}; {begin}" if last.status is not None else begin
+            result = await self._client.get_workflow_handle(self.workflow_id, result_type=ScannerResult).result()
+        except (RPCError, WorkflowFailureError):
+            return begin
+        return f"stopped by {result.stopped_by} at {written(last.close_time)}: {result.reason}; {begin}"
 
     async def ended(self) -> bool:
         """Wait until a scanner that was told to stop has given the Lease back; False where that takes too long."""

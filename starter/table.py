@@ -82,7 +82,7 @@ def _view_style(status: ClusterStatus) -> str:
     scanner = status.scanner
     if scanner is None or scanner.report is None:
         return "yellow"
-    live = scanner.report.view.synced and not scanner.report.view.stale
+    live = scanner.report.view.synced and not scanner.report.view.stale and not wording.halted(scanner)
     return "default" if live and not scanner.problem and not scanner.report.lease.problem else "red"
 
 

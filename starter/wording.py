@@ -139,8 +139,17 @@ def ending(result: EpisodeResult) -> str:
     return f"{result.outcome.value} after {span(result.ended - result.started)}{left}: {result.message}"
 
 
+def halted(scanner: ScannerStatus) -> str:
+    """What keeps everything from being begun by somebody's word, with who and until when (S44); "" where nothing does."""
+    said = [str(scanner.pause)] if scanner.pause is not None else []
+    off = scanner.report.policies.switched_off if scanner.report is not None else ()
+    return "; ".join((*said, *(f"fencing is switched off: {why}" for why in off)))
+
+
 def view(scanner: ScannerStatus) -> str:
     """The scanner's own condition in a phrase: whether it sees, and whether it may act."""
+    if said := halted(scanner):
+        return said
     if scanner.problem:
         return scanner.problem
     report = scanner.report

@@ -44,6 +44,7 @@ class ScanRequest:
     their nodes (`policy.scan.urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
     preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
     people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
+    halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
     number: of the poll; a worker that has not served the one before does not know what people were told last.
     """
 
@@ -61,6 +62,7 @@ class ScanRequest:
     in_flight: tuple[OpenEpisode, ...] | None = None
     refusals: tuple[Refusal, ...] = ()
     number: int = 0
+    halted: str = ""
 
 
 class ScanActivities(ABC):

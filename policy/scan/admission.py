@@ -20,6 +20,7 @@ from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.ladder import removes
+from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
 from policy.values.object_refs import ObjectRef
@@ -43,6 +44,7 @@ class AdmissionRefusal(StrEnum):
     CAP = "CapReached"
     BAD_POLICIES = "FencePoliciesUnusable"
     SWITCHED_OFF = "FencingSwitchedOff"
+    PAUSED = "Paused"
     STORAGE_DOWN = "StorageDown"
     SCOPE_STORM = "ScopeStorm"
     SCOPE_CAP = "ScopeCapReached"
@@ -93,14 +95,15 @@ def admit(
     held_off: Iterable[HeldOffNode] = (),
     power: Iterable[PowerMoment] = (),
     replaced: Iterable[Replacing] = (),
+    pause: Pause | None = None,
 ) -> Admission:
     """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14).
 
     cap: at once in the whole cluster, unless the fence policies say another number. power: the last power command of nodes whose
-    episode has ended. replaced: remediations that have ended lately.
+    episode has ended. replaced: remediations that have ended lately. pause: one that is in force.
     """
     replaced = tuple(replaced)
-    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power, replaced=replaced)
+    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power, replaced=replaced, pause=pause)
     admitted: list[Candidate] = []
     refused: list[Refused] = []
     exhausted: list[Candidate] = []
@@ -131,14 +134,18 @@ def answer_request(
     now: datetime | None = None,
     power: Iterable[PowerMoment] = (),
     held_off: Iterable[HeldOffNode] = (),
+    pause: Pause | None = None,
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
     Nobody knows which checks cover the node of such a request, so any check in short circuit refuses it. A check that selects
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
-    the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19).
+    the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). pause: one in
+    force; whoever asks waits for its end, also with a permit of his own (S44).
     """
     permits = tuple(permits)
+    if pause is not None:
+        return PermitAnswer(decision=PermitDecision.QUEUED, reason=str(pause))
     for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
         if holder.incident != request.incident:
             return _refusal(_held_by(request.node, holder))
@@ -247,6 +254,7 @@ class _Table:
         held_off: Iterable[HeldOffNode],
         power: Iterable[PowerMoment],
         replaced: Iterable[Replacing],
+        pause: Pause | None,
     ) -> None:
         self._report = report
         self._permits = permits
@@ -258,7 +266,7 @@ class _Table:
             *replaced,
         ]
         self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
-        self._unlicensed = _unlicensed(report)
+        self._unlicensed = _unlicensed(report) or ((AdmissionRefusal.PAUSED, str(pause)) if pause is not None else None)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
         self._held_off = {held.node: held for held in held_off if held.until is None or held.until > now}

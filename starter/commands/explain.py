@@ -43,7 +43,7 @@ def explain(
     async def work() -> Exit:
         from starter.explanation_output import as_json, as_text
 
-        answer = _from_files(filename, node, now, overlap) if filename else await _live(session, node)
+        answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
         show(session, lambda: as_json(answer), lambda: as_text(answer))
         if not answer.known:
             return Exit.MISSING
@@ -52,7 +52,8 @@ def explain(
     run(session, work)
 
 
-def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
+def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
+    """What the objects of these files say of the node at that moment."""
     from policy.scan.explanation import explain as explain_node
     from starter.explanation_output import NodeExplanation
 
@@ -65,8 +66,9 @@ def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> Node
 async def _live(session: Session, node: str) -> NodeExplanation:
     """Ask everybody; who does not answer is named, and the others' answers are shown."""
     from policy.scan.explanation import explain as explain_node
+    from starter import wording
     from starter.client import Nodewarden
-    from starter.errors import RequestError
+    from starter.errors import MissingError, RequestError
     from starter.explanation_output import NodeExplanation
     from workers.connect import TemporalUnreachableError
 
@@ -75,13 +77,15 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     problems = list[str]()
     found = await _read(settings, name, problems)
     at = found.now if found is not None else datetime.now(UTC)
-    scanner = episodes = None
+    scanner, episodes, halted = None, None, ""
     try:
         async with Nodewarden.connect(settings) as warden:
             try:
                 scanner = await warden.scanner_status(name)
+                halted = wording.halted(scanner)
             except RequestError as error:
                 problems.append(str(error))
+                halted = str(error) if isinstance(error, MissingError) else ""
             try:
                 episodes = await warden.of_node(name, node)
             except RequestError as error:
@@ -96,6 +100,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         episodes=episodes,
         mistakes=found.mistakes if found is not None else (),
         problems=problems,
+        halted=halted,
     )
 
 

@@ -5,7 +5,6 @@ A node that is called like a command of the group is preserved by the command's 
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,8 +22,10 @@ from starter.commands.session import (
     Session,
     WhoOption,
     complain,
+    duration_of,
     given,
     me,
+    moment_of,
     run,
     say_begun,
     session_of,
@@ -66,7 +67,7 @@ def begin(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        wanted = _duration("--for", hold) if hold else None
+        wanted = duration_of("--for", hold) if hold else None
         async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
@@ -98,8 +99,8 @@ def extend(
         return await episode.extend(
             who=who or me(),
             reason=given("--reason", reason),
-            until=_moment("--until", until) if until else None,
-            hold=_duration("--for", hold) if hold else None,
+            until=moment_of("--until", until) if until else None,
+            hold=duration_of("--for", hold) if hold else None,
         )
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
@@ -159,29 +160,3 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
     until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None
     say_begun(session, episode, "preservation", stands, until=until)
     return Exit.OK
-
-
-def _duration(option: str, text: str) -> timedelta:
-    from policy.preservation.requests import LONGEST_PRESERVATION
-    from policy.values.durations import parse_duration
-    from workers.setting_sources import SettingsError
-
-    hours = LONGEST_PRESERVATION // timedelta(hours=1)
-    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h or 90m, got {text!r}"
-    try:
-        duration = parse_duration(text)
-    except ValueError:
-        raise SettingsError(message) from None
-    if not timedelta(0) < duration <= LONGEST_PRESERVATION:
-        raise SettingsError(message)
-    return duration
-
-
-def _moment(option: str, text: str) -> datetime:
-    from policy.values.moments import moment_of
-    from workers.setting_sources import SettingsError
-
-    found = moment_of(text) if "T" in text.upper() else None
-    if found is None:
-        raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
-    return found

@@ -1,4 +1,4 @@
-"""`nodewarden scan start|stop|status`: the scanner of a cluster."""
+"""`nodewarden scan start|stop|status`: the scanner of a cluster; `pause|unpause`: people have it begin nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, WhoOption, given, me, run, say, session_of
+from starter.commands.session import (
+    ClusterOption,
+    Exit,
+    Output,
+    OutputOption,
+    ReasonOption,
+    WhoOption,
+    duration_of,
+    given,
+    me,
+    moment_of,
+    run,
+    say,
+    session_of,
+)
 
 app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)
 
@@ -54,6 +68,58 @@ def stop(
     async def work() -> Exit | None:
         async with session.connected() as (warden, _, name):
             answer = await warden.stop_scanner(name, who=who or me(), reason=given("--reason", reason))
+        say(session, answer, cluster=name, answer=answer)
+        return None
+
+    run(session, work)
+
+
+def pause(
+    context: typer.Context,
+    *,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who wonders.")],
+    hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")] = "",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Begin nothing new in a cluster and do nothing destructive, until `unpause` or for a while.
+
+    Machines that are off already are still freed and switched on again. Said again, the last word counts.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from datetime import UTC, datetime
+
+        from workers.setting_sources import SettingsError
+
+        if until and hold:
+            raise SettingsError("--until, --for: expected one of them or none")
+        ends = moment_of("--until", until) if until else datetime.now(UTC) + duration_of("--for", hold) if hold else None
+        async with session.connected() as (warden, _, name):
+            answer = await warden.scanner(name).pause(who=who or me(), reason=given("--reason", reason), until=ends)
+        say(session, answer, cluster=name, answer=answer)
+        return None
+
+    run(session, work)
+
+
+def unpause(
+    context: typer.Context,
+    *,
+    reason: ReasonOption = "no reason given",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """End a pause: whoever waits is served."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        async with session.connected() as (warden, _, name):
+            answer = await warden.scanner(name).unpause(who=who or me(), reason=given("--reason", reason))
         say(session, answer, cluster=name, answer=answer)
         return None
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -222,6 +223,34 @@ def say_begun(session: Session, episode: EpisodeHandle, noun: str, stands: str, 
         **more,
         stands=stands,
     )
+
+
+def duration_of(option: str, text: str) -> timedelta:
+    """What `--for` and its like name. Raises SettingsError for anything else."""
+    from policy.preservation.requests import LONGEST_PRESERVATION
+    from policy.values.durations import parse_duration
+    from workers.setting_sources import SettingsError
+
+    hours = LONGEST_PRESERVATION // timedelta(hours=1)
+    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h or 90m, got {text!r}"
+    try:
+        duration = parse_duration(text)
+    except ValueError:
+        raise SettingsError(message) from None
+    if not timedelta(0) < duration <= LONGEST_PRESERVATION:
+        raise SettingsError(message)
+    return duration
+
+
+def moment_of(option: str, text: str) -> datetime:
+    """What `--until` and its like name. Raises SettingsError for anything else."""
+    from policy.values import moments
+    from workers.setting_sources import SettingsError
+
+    found = moments.moment_of(text) if "T" in text.upper() else None
+    if found is None:
+        raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
+    return found
 
 
 def me() -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
@@ -239,6 +240,35 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     assert not found["status"].get("inFlightRemediations")
     events = [event["reason"] for event in (await person.list(EVENTS))["items"]]
     assert sorted(events) == ["DetectedUnhealthy", "RemediationCreated", "RemediationRemoved"]
+
+
+async def test_a_check_says_who_keeps_all_from_being_begun_and_goes_on_afterwards(scan: ClusterScan, person: ApiClient) -> None:
+    """S44: phase, reason, condition and one Event. A mistake in the check goes first; who stops the scanner has the last word."""
+    await with_check(scan, person)
+    await reports(scan)
+    paused, stopped = "paused by ada until somebody ends it: drill", "the scanner was stopped by bob: for good"
+
+    async def says() -> tuple[str, str, str]:
+        status = (await person.get(f"{CHECKS}/workers"))["status"]
+        condition = condition_of(status, "RemediationAllowed")
+        return status["phase"], status["reason"], f"{condition['status']} {condition['reason']}: {condition['message']}"
+
+    checks = await reports(scan)
+    for halted in (paused, paused, ""):
+        await publish(scan, checks, halted=halted)
+        assert await says() == (
+            ("Paused", halted, f"False Halted: {halted}")
+            if halted
+            else ("Enabled", "enabled, nothing to remediate", "True RemediationAllowed: the brake is open")
+        )
+    change_told = change(replace(BAD, uid=""), {})["reason"]
+    await publish(scan, (replace(BAD, uid=""),), halted=paused)
+    assert (await says())[1] == change_told
+    await observe(scan, asked())
+    await ActivityEnvironment().run(scan.release_lease, asked(in_flight=(), halted=stopped))
+    assert (await says())[:2] == ("Paused", stopped)
+    skipped = [event["message"] for event in (await person.list(EVENTS))["items"] if event["reason"] == "RemediationSkipped"]
+    assert skipped == [f"no new remediation: {paused}", f"no new remediation: {stopped}"]
 
 
 def poll(scan: ClusterScan, *in_flight: OpenEpisode, known: str = "", number: int = 0) -> asyncio.Task[Any]:

@@ -27,6 +27,7 @@ from policy.episode.messages import (
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
+from policy.scan.pauses import Pause
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -37,6 +38,7 @@ from workflows.kit.messages import (
     DeviceCheckInput,
     DeviceCheckResult,
     ExtendRequest,
+    PauseRequest,
     PersonRequest,
     ScannerInput,
     ScannerResult,
@@ -250,6 +252,7 @@ class ScannerStandIn:
         self._input = request
         self._stop: StopRequest | None = None
         self._started = workflow.now()
+        self._pause: Pause | None = None
 
     @workflow.run
     async def run(self, request: ScannerInput) -> ScannerResult:
@@ -292,7 +295,18 @@ class ScannerStandIn:
                 ),
             ),
             stopping=self._stop is not None,
+            pause=self._pause,
         )
+
+    @workflow.update
+    def pause(self, request: PauseRequest) -> str:
+        self._pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
+        return f"{self._input.cluster} is {self._pause}"
+
+    @workflow.update
+    def unpause(self, request: PersonRequest) -> str:
+        self._pause = None
+        return f"{self._input.cluster} goes on, says {request.who}"
 
     @workflow.update
     def stop(self, request: StopRequest) -> str:

@@ -35,6 +35,8 @@ COMMANDS = (
     "remediate",
     "remediate begin",
     "remediate plan",
+    "pause",
+    "unpause",
     "preserve",
     "preserve begin",
     "preserve extend",
@@ -47,6 +49,10 @@ COMMANDS = (
     "resume",
     "version",
 )
+
+
+UNREACHABLE = "clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}"
+"""Settings of a cluster whose API server does not answer."""
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -253,6 +259,28 @@ async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: 
     while (again := await nodewarden("scan", "stop", "-c", cluster)).exit_code == 0:
         await asyncio.sleep(0.05)
     assert again.exit_code == 4
+    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    # S44: whoever looks reads who stopped it, why, and what starts it.
+    for words in (("status",), ("scan", "status"), ("explain", "node-1")):
+        found = await nodewarden(*words, "-c", cluster)
+        assert f"no open scanner of {cluster}, nothing is begun: stopped by " in " ".join(found.output.split()), words
+        assert "enough; `nodewarden scan start` starts it" in " ".join(found.output.split())
+
+
+async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S44: who, why, until when and what ends it, instead of a view that is live."""
+    await warden.start_scanner(cluster)
+    refused = await nodewarden("pause", "-c", cluster, "--reason", "drill", "--for", "2h", "--until", "2126-11-25T12:00:00Z")
+    assert (refused.exit_code, refused.stderr) == (2, "nodewarden: --until, --for: expected one of them or none\n")
+    assert (await nodewarden("pause", "-c", cluster)).exit_code == 2
+    said = "paused by amy until 2126-11-25T12:00:00Z: the switch is replaced (`nodewarden unpause` ends it)"
+    words = ("--who", "amy", "--reason", "the switch is replaced", "--until", "2126-11-25T12:00:00Z")
+    assert (await nodewarden("pause", "-c", cluster, *words)).output == f"{cluster} is {said}\n"
+    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    for look in (("status",), ("scan", "status"), ("explain", "node-1")):
+        assert said in " ".join((await nodewarden(*look, "-c", cluster)).output.split())
+    assert (await nodewarden("unpause", "-c", cluster, "--who", "bob")).output == f"{cluster} goes on, says bob\n"
+    assert "view live" in (await nodewarden("status", "-c", cluster)).output
 
 
 async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
@@ -270,7 +298,7 @@ async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Node
 async def test_status_of_a_cluster_that_nobody_looks_after_is_code_4(keyboard: Path, client: object, cluster: str) -> None:
     result = await nodewarden("status", "-c", cluster)
     assert result.exit_code == 4
-    assert f"no open scanner of {cluster}" in result.output
+    assert f"no open scanner of {cluster}, nothing is begun: `nodewarden scan start` starts it" in result.output
 
 
 async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ async def test_a_status_without_a_scanner_says_so_and_shows_the_rest(warden: Nod
     while not status.episodes:  # visibility lags
         status = await warden.status(cluster)
     assert status.scanner is None
-    assert status.problem == f"no open scanner of {cluster}"
+    assert status.problem.startswith(f"no open scanner of {cluster}, nothing is begun: ")
     assert not status.unanswered
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from policy.checks.overlaps import Overlap
 from policy.remediation.ladder import NAMES
+from starter.commands.explain import from_files
+from starter.explanation_output import conclusion
 from tests.starter.keyboard import nodewarden
 
 NOW = "2026-11-21T12:00:00Z"
@@ -365,3 +369,14 @@ async def test_no_terminal_is_too_narrow_for_a_name_or_a_reason(
         assert name in page
     if columns < 130:
         assert words in " ".join(page.split()), "below the table, in whole lines"
+
+
+def test_explain_does_not_call_due_what_somebody_has_paused(files: list[str]) -> None:
+    """S44: what keeps everything from being begun is the conclusion, but for a node that needs nothing."""
+    paths = [path for path in files if path.endswith((".yaml", ".json"))]
+    due, well = (
+        replace(from_files(paths, node, NOW, Overlap.INDEPENDENT), halted="paused by ada") for node in ("node-1", "node-2")
+    )
+    assert conclusion(due) == "nothing is begun for it: paused by ada"
+    assert conclusion(replace(due, halted="")) == "fence is due under NodeHealthCheck/gpu"
+    assert conclusion(well) == "healthy"

@@ -87,6 +87,8 @@ class ScriptedCluster:
     order: list[str] = field(default_factory=list)
     """Openings and beginnings of preservations."""
     released: int = 0
+    last_word: str = ""
+    """Why nothing is begun, as the request that gives the Lease back says it."""
     restless: int = 0
     """How many scans answer at once with a new digest."""
     fails: dict[str, int] = field(default_factory=dict)
@@ -136,6 +138,7 @@ class ScriptedCluster:
 
     async def release_lease(self, request: contract.ScanRequest) -> None:
         self.released += 1
+        self.last_word = request.halted
 
     async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
         self.asked.append(tuple(episode.node for episode in request.episodes))

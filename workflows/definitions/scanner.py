@@ -20,11 +20,22 @@ from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.objects.scopes import CLUSTER
+from policy.scan.pauses import Pause
 from policy.scan.report import ScanReport
+from policy.values.moments import written
 from workflows.episode.conversation import by_a_person
 from workflows.kit import options
 from workflows.kit.ids import episode_id, scanner_id
-from workflows.kit.messages import RefusedNode, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
+from workflows.kit.messages import (
+    PauseRequest,
+    PersonRequest,
+    RefusedNode,
+    ScannerInput,
+    ScannerResult,
+    ScannerState,
+    ScannerStatus,
+    StopRequest,
+)
 from workflows.scanner.beside import BackgroundTasks, Repeated
 from workflows.scanner.granting import Granting
 from workflows.scanner.preserving import Preserving
@@ -154,7 +165,11 @@ class HealthScanner:
             if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
                 await self._act(self._report)
             await self._repeating.tell()
-            tells_all = (request.in_flight, request.refusals) == (self._granting.in_flight(), self._granting.refusals)
+            tells_all = (request.in_flight, request.refusals, request.halted) == (
+                self._granting.in_flight(),
+                self._granting.refusals,
+                self._halted(),
+            )
             outdated = None if tells_all else outdated or workflow.now() + OUTDATED
             if outdated is not None and outdated <= workflow.now():
                 self._scan.cancel()
@@ -228,6 +243,7 @@ class HealthScanner:
             ),
             problem=self._problem or self._granting.problem,
             stopping=self._stop is not None,
+            pause=self._granting.pause,
         )
 
     @workflow.query
@@ -289,6 +305,32 @@ class HealthScanner:
 
     @stop.validator
     def _check_stop(self, request: StopRequest) -> None:
+        by_a_person(request.who, request.reason)
+
+    @workflow.update
+    def pause(self, request: PauseRequest) -> str:
+        """Begin nothing new and do nothing destructive until a moment, or until `unpause`. What was begun and is off is still
+        freed and switched on again."""
+        self._granting.pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
+        self._hear()
+        return f"{self._input.cluster} is {self._granting.pause}"
+
+    @pause.validator
+    def _check_pause(self, request: PauseRequest) -> None:
+        by_a_person(request.who, request.reason)
+        if request.until is not None and request.until <= workflow.now():
+            raise ValueError(f"until: expected a moment that is still to come, got {written(request.until)}")
+
+    @workflow.update
+    def unpause(self, request: PersonRequest) -> str:
+        """End a pause: whoever waits is served."""
+        ended, self._granting.pause = self._granting.pause, None
+        self._hear()
+        workflow.logger.info("%s ends a pause of %s: %s", request.who, self._input.cluster, request.reason)
+        return f"{self._input.cluster} goes on" if ended is not None else f"{self._input.cluster} was not paused"
+
+    @unpause.validator
+    def _check_unpause(self, request: PersonRequest) -> None:
         by_a_person(request.who, request.reason)
 
     def _take_stop(self, request: StopRequest) -> None:
@@ -370,7 +412,14 @@ class HealthScanner:
             in_flight=self._granting.in_flight(),
             refusals=self._granting.refusals,
             number=self._polls,
+            halted=self._halted(),
         )
+
+    def _halted(self) -> str:
+        """Why nothing is begun although somebody could need it, as people are told wherever they look (S44); "" else."""
+        if self._stop is not None:
+            return f"the scanner was stopped by {self._stop.who}: {self._stop.reason} (`nodewarden scan start` starts it)"
+        return str(self._granting.pause or "")
 
     def _roll_is_due(self) -> bool:
         """Also when another version of the worker deployment has become current: a run is pinned to the build it began on, and a
@@ -398,6 +447,7 @@ class HealthScanner:
             attempts=granting.holding_off.attempts,
             preservations=self._preserving.told,
             portions=granting.portions,
+            pause=granting.pause,
         )
         return ScannerInput(
             cluster=self._input.cluster,
@@ -421,6 +471,8 @@ class HealthScanner:
     def _show(self) -> None:
         report, granting = self._report, self._granting
         lines = [f"**Scanner of {self._input.cluster}**, {self._scans} scans, {granting.opened} episodes opened"]
+        if halted := self._halted():
+            lines.append(f"* **{halted}**")
         if problem := self._problem or granting.problem or self._preserving.problem:
             lines.append(f"* **problem: {problem}**")
         if report is not None:

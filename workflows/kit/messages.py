@@ -11,6 +11,7 @@ from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.freeing_pace import Portion
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
+from policy.scan.pauses import Pause
 from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
 from policy.scan.report import ScanReport
 
@@ -105,6 +106,7 @@ class ScannerState:
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
     preservations: tuple[PreservationNotice, ...] = ()
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,8 @@ class ScannerStatus:
     refused: tuple[RefusedNode, ...] = ()
     problem: str = ""
     stopping: bool = False
+    pause: Pause | None = None
+    """One that is in force: nothing new is begun, and nothing destructive done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +152,15 @@ class StopRequest:
 
     who: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRequest:
+    """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Repeated, the last one counts."""
+
+    who: str
+    reason: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, 
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
 from policy.scan.admission import AdmissionRefusal, admit, answer_request, control_plane_guard, orphans
+from policy.scan.pauses import Pause
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
 from workflows.kit.messages import ScannerState
@@ -56,8 +57,18 @@ class Granting:
         self.opened = state.opened
         self.refusals: tuple[Refusal, ...] = ()
         self.due: datetime | None = None
-        """When a candidate that waits for nothing but its time may be admitted."""
+        """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
         self._portions = state.portions
+        self._pause = state.pause
+
+    @property
+    def pause(self) -> Pause | None:
+        """What a person has said last, as long as it is in force."""
+        return self._pause if self._pause is not None and self._pause.holds(workflow.now()) else None
+
+    @pause.setter
+    def pause(self, pause: Pause | None) -> None:
+        self._pause = pause
 
     @property
     def problem(self) -> str:
@@ -107,13 +118,15 @@ class Granting:
             held_off=self.holding_off.against_candidates(),
             power=self.holding_off.power,
             replaced=self.holding_off.replaced,
+            pause=(pause := self.pause),
         )
         self.refusals = tuple(
             Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
             for refused in admission.refused
             if refused.reason is not AdmissionRefusal.IN_HAND
         )
-        self.due = admission.again
+        ends = pause.until if pause is not None else None
+        self.due = min((moment for moment in (admission.again, ends) if moment is not None), default=None)
         reserve = self._reserving
         inputs: list[FencingInput | RemediationInput] = [reserve.for_candidate(each) for each in admission.admitted]
         inputs += [reserve.for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted]
@@ -169,6 +182,7 @@ class Granting:
             now=workflow.now(),
             power=() if resumes else self.holding_off.power,
             held_off=self.holding_off.against_requests(),
+            pause=self.pause,
         )
 
     async def _serve_queue(self, report: ScanReport) -> None:
@@ -211,7 +225,7 @@ class Granting:
         if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
             reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'nobody'}"
         else:
-            reason = self._guard(permit, report)
+            reason = str(self.pause) if self.pause is not None else self._guard(permit, report)
         return replace(asked, held=not reason, reason=reason)
 
     def _guard(self, permit: Permit, report: ScanReport | None) -> str:

@@ -191,6 +191,10 @@ class LeaseKeeping:
             self._begin(holder)
         return self._known
 
+    def known_to(self, holder: str) -> ClusterLease | None:
+        """As it stands, where that holder has it; None else."""
+        return self._known if self._known is not None and self._known.held and holder == self._holder else None
+
     def seconds_left(self) -> float:
         """Until the next renewal is due."""
         return float("inf") if self._keeping is not None else max(self._interval() - self._age(), 0.01)

@@ -8,7 +8,7 @@ asks us to act: with no policy in the cluster and no work in hand nothing is eve
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from itertools import islice
 from types import TracebackType
@@ -44,6 +44,11 @@ a storm leaves the worker to those who act. A verdict's end breaks in upon that.
 
 PREPARED_FOR = 3
 """Nodes whose devices stand for those of all others: most clusters have one kind."""
+
+LAST_WORD_SECONDS = 4.0
+"""How long a scanner that is stopped may take to say so on every check."""
+
+METRIC = "nodewarden_halted"
 
 PREPARING, SWEEPING = "preparing", "sweep of NodeFences"
 
@@ -104,6 +109,7 @@ class ClusterScan(ScanActivities):
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
         self._latest = request
+        _count_halted(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
@@ -114,7 +120,18 @@ class ClusterScan(ScanActivities):
         not take it again."""
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
+        _count_halted(request)
+        await self._say_why(request)
         await self._lease.release(request.holder)
+
+    async def _say_why(self, request: ScanRequest) -> None:
+        """On every check, as long as the cluster is ours: nobody comes after us who would (S44)."""
+        lease = self._lease.known_to(request.holder)
+        if not (request.halted and request.in_flight is not None and lease is not None and self.view.synced):
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self.publishing.publish(self.view.report(lease=lease), request.in_flight, (), request.halted)
 
     async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:
         loop = asyncio.get_running_loop()
@@ -145,7 +162,7 @@ class ClusterScan(ScanActivities):
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
             if lease.held and request.in_flight is not None and request is self._latest:
-                attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals))
+                attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals, request.halted))
             urgent = self._urgency(request, report)
             tell_by = min(tell_by, self._tell_at(urgent)) if urgent is not Urgency.NONE else float("inf")
             pause = min(end, tell_by) - loop.time()
@@ -206,6 +223,11 @@ class ClusterScan(ScanActivities):
         await activity.wait_for_worker_shutdown()
         ending.set()
         self.view.poke()
+
+
+def _count_halted(request: ScanRequest) -> None:
+    gauge = activity.metric_meter().create_gauge(METRIC, "1 while a person keeps all from being begun in a cluster")
+    gauge.set(int(bool(request.halted)), {"cluster": request.cluster})
 
 
 def _ours_to_tell(lease: ClusterLease, holder: str) -> bool:

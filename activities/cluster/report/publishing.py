@@ -22,7 +22,7 @@ from activities.cluster.api.paths import NODES, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
-from activities.cluster.objects.statuses.common import INVALID, Situation, StatusChange, another_controller
+from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller
 from activities.cluster.objects.statuses.medik8s import UPDATED
 from activities.cluster.report.attending import Attending
 from activities.cluster.report.telling import SILENT, MachineConditions, target_happenings
@@ -86,13 +86,14 @@ class Publishing(Attending):
         self._told: object = None
         self._not_before = float("-inf")
 
-    def attend(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal]) -> float:
-        """Have it written where it is another thing than was written last. In how many seconds to call again."""
-        if self.busy or not (seen.checks or refusals) or self._told == (seen.checks, in_flight, refusals):
+    def attend(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str = "") -> float:
+        """Have it written where it is another thing than was written last. halted: see ScanRequest. In how many seconds to call
+        again."""
+        if self.busy or not (seen.checks or refusals) or self._told == (seen.checks, in_flight, refusals, halted):
             return float("inf")
         if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
             return left
-        self.begin(self._work(seen, in_flight, refusals))
+        self.begin(self._work(seen, in_flight, refusals, halted))
         return float("inf")
 
     def forget(self) -> None:
@@ -103,18 +104,18 @@ class Publishing(Attending):
         """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
-    async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal]) -> None:
+    async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str) -> None:
         self._told = under_way = object()
-        published = await self.publish(seen, in_flight, refusals)
+        published = await self.publish(seen, in_flight, refusals, halted)
         if published.failed:
             self.failed()
         else:
             if self._told is under_way and not published.unseen:
-                self._told = (seen.checks, in_flight, refusals)
+                self._told = (seen.checks, in_flight, refusals, halted)
             self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
 
     async def publish(
-        self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refusal] = ()
+        self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refusal] = (), halted: str = ""
     ) -> Published:
         """Write what differs; failures are in the answer."""
         written, failed, unseen = 0, [], ""
@@ -125,7 +126,7 @@ class Publishing(Attending):
                 failed += await self._tell_of_configuration(report)  # a ConfigMap has no status
                 continue
             try:
-                change = await self._write(report, in_flight, seen)
+                change = await self._write(_as_halted(report, halted), in_flight, seen)
             except ApplicationError as error:
                 log.warning("the status of %s was not written: %s", report.ref.key, error.message)
                 failed.append(report.ref.key)
@@ -270,6 +271,13 @@ class Publishing(Attending):
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return f"Event {happening.reason} on {happening.about.key}"
         return ""
+
+
+def _as_halted(report: CheckReport, halted: str) -> CheckReport:
+    """A check as people read it while nothing is begun (S44). A mistake in it, or a pause of its own, goes first."""
+    if not halted or report.error or report.paused:
+        return report
+    return replace(report, allowed=False, paused=halted, reason=HALTED, message=halted)
 
 
 def _as_written(report: CheckReport) -> tuple[str, int, str]:

@@ -15,6 +15,7 @@ from policy.episode.permits import Permit, PermitDecision, PermitRequest, Permit
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import AdmissionRefusal, Refused, admit, answer_request, control_plane_guard, orphans
+from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
 
@@ -441,3 +442,24 @@ def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its
     assert [each.reason for each in admission.refused] == ([AdmissionRefusal.REPLACEMENT] if waits else [])
     assert admission.again == (ended.until if waits else None)
     assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]
+
+
+# A pause ------------------------------------------------------------------------------------------------------------
+
+
+def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None:
+    """S44: with who and why; whoever has a permit already waits with it."""
+    pause = Pause(who="ada", reason="the switch is being replaced", since=NOW)
+    asks = {"incident": "i-1", "workflow_id": "episode/c/node-1"}
+    held = a_permit(node="node-1", holding=PermitState.OPEN, **asks)
+    admission = admit(a_report(a_candidate("node-2")), (held,), cap=5, now=NOW, pause=pause)
+    assert [(each.reason, each.message) for each in admission.refused] == [(AdmissionRefusal.PAUSED, str(pause))]
+    answer = answer_request(a_report(), (held,), PermitRequest(node="node-1", **asks), cap=5, pause=pause)
+    assert (answer.decision, answer.reason) == (PermitDecision.QUEUED, str(pause))
+    assert answer_request(a_report(), (held,), PermitRequest(node="node-1", **asks), cap=5).decision is PermitDecision.GRANTED
+
+
+@pytest.mark.parametrize(("until", "holds"), [(None, True), (ago(0), False), (ago(-1), True)])
+def test_a_pause_holds_until_its_moment(until: datetime | None, *, holds: bool) -> None:
+    """S44: and says until when."""
+    assert Pause(who="ada", reason="x", since=ago(60), until=until).holds(NOW) is holds

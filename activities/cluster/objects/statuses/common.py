@@ -25,6 +25,9 @@ MAXIMUM_OLDER_MESSAGE = 10240
 
 INVALID = "InvalidConfiguration"
 
+HALTED = "Halted"
+"""Reason of RemediationAllowed=False where a person has paused all, or has stopped the scanner (S44)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:

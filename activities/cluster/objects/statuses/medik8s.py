@@ -14,6 +14,7 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.cluster.objects.statuses.common import (
+    HALTED,
     INVALID,
     REMEDIATION_ALLOWED,
     ConditionText,
@@ -82,7 +83,7 @@ def _reason(report: CheckReport, remediating: Mapping[str, OpenEpisode]) -> str:
     if report.error:
         return report.error
     if report.paused:
-        return f"paused: {report.paused}"
+        return report.paused if report.reason == HALTED else f"paused: {report.paused}"
     doing = (
         f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
     )

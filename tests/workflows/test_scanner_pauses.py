@@ -1,0 +1,98 @@
+"""A person has a scanner begin nothing: everybody is told who, why and until when (S44)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+
+from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
+from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
+from tests.workflows.surroundings import eventually, let_pass
+from workflows.definitions.scanner import HealthScanner
+from workflows.kit.messages import PauseRequest, PersonRequest, StopRequest
+
+WHY = "the switch is being replaced"
+
+
+async def paused(scan: Scan, **changes: object) -> str:
+    """Ada pauses."""
+    return await scan.client_handle().execute_update(
+        HealthScanner.pause,
+        PauseRequest(who="ada", reason=WHY, **changes),  # type: ignore[arg-type]
+    )
+
+
+async def told(scan: Scan, words: str) -> None:
+    """Wait until the cluster's worker is told why nothing is begun."""
+    await eventually(scan.env, lambda: words in scan.world.requests[-1].halted)
+
+
+async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_acting(env: WorkflowEnvironment) -> None:
+    """S20, S44: a candidate waits, a last look is answered no, a request waits in the queue; unpausing serves them all."""
+    world = ScriptedCluster(report("node-1"))
+    async with scanning(env, world, concurrency=5) as scan:
+        await scan.has_opened(1)
+        assert "paused by ada until somebody ends it: the switch is being replaced" in await paused(scan)
+        world.show(report("node-1", "node-2"))
+        status = await scan.until(lambda status: bool(status.refused))
+        assert (status.refused[0].reason, WHY in status.refused[0].message) == ("Paused", True)
+        asked = PermitQuestions(questions=(PermitQuestion(node="node-1", incident=world.opened[0].incident),))
+        answer = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions[0]
+        assert (answer.held, WHY in answer.reason) == (False, True)
+        assert (await scan.ask("node-3")).decision is PermitDecision.QUEUED
+        await told(scan, WHY)
+        assert len(world.opened) == 1
+        await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
+        await scan.has_opened(2)
+        assert (await scan.handle.query(HealthScanner.holds_permits, asked)).questions[0].held
+        await eventually(env, lambda: not world.requests[-1].halted)
+
+
+async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnvironment) -> None:
+    """S44: at that moment, not with the next change of the cluster."""
+    async with scanning(env, world := ScriptedCluster()) as scan:
+        await scan.until(lambda status: status.report is not None)
+        until = await env.get_current_time() + timedelta(minutes=1)
+        await paused(scan, until=until)
+        world.show(report("node-1"))
+        await scan.until(lambda status: bool(status.refused) and status.pause is not None and status.pause.until == until)
+        await let_pass(env, scan.handle, timedelta(minutes=1))
+        await scan.has_opened(1)
+        assert timedelta(0) <= await env.get_current_time() - until < timedelta(seconds=30)
+
+
+async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S33, S44."""
+    monkeypatch.setattr("workflows.definitions.scanner.HISTORY_LIMIT", 60)
+    async with scanning(env, world := ScriptedCluster()) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await paused(scan)
+        run = (await scan.client_handle().describe()).run_id
+        while (await scan.client_handle().describe()).run_id == run:
+            before = len(world.requests)
+            world.show(report("node-1"))
+            await eventually(env, lambda before=before: len(world.requests) > before)
+        status = await scan.until(lambda status: status.pause is not None)
+        assert status.pause is not None
+        assert (status.pause.who, world.opened) == ("ada", [])
+
+
+@pytest.mark.parametrize("changes", [{"who": " "}, {"reason": ""}, {"until": "2020-01-01T00:00:00+00:00"}])
+async def test_a_pause_says_who_and_why_and_ends_in_the_future(env: WorkflowEnvironment, changes: dict[str, str]) -> None:
+    """S44: one that nobody could ask about is refused."""
+    async with scanning(env, ScriptedCluster()) as scan:
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await scan.client_handle().execute_update("pause", {"who": "ada", "reason": "x"} | changes)
+        assert next(iter(changes)) in str(refused.value.cause)
+
+
+async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(env: WorkflowEnvironment) -> None:
+    """S44: whoever looks at the checks afterwards reads who stopped it, and what starts it."""
+    async with scanning(env, world := ScriptedCluster()) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason=WHY))
+        await scan.handle.result()
+        assert world.last_word == f"the scanner was stopped by ada: {WHY} (`nodewarden scan start` starts it)"
