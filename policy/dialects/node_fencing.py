@@ -58,6 +58,7 @@ BUILT_IN = {
 """Policies that need no object of their own: their name says all of it."""
 
 _CLUSTER_KEYS = (*SETTINGS, *OF_POLICIES)
+_HOLDS_BACK = frozenset({"policies", *OF_POLICIES})
 _POLICY_KEYS = (
     "policy_name",
     "percentage",
@@ -98,6 +99,13 @@ class ClusterConfigCheck:
 def is_cluster_config(obj: Mapping[str, object]) -> bool:
     """Whether the object is a ConfigMap of that name, in whatever namespace."""
     return _name_of(obj) == CLUSTER_CONFIG
+
+
+def holds_back_only(obj: Mapping[str, object]) -> bool:
+    """Whether a cluster's configuration says nothing but what holds fencing back: then it is no health check. Whoever switches
+    fencing off, and on again, arms no node by it. Raises PolicyError for one that can't be read."""
+    _, written = _written(obj)
+    return bool(written) and written.keys() <= _HOLDS_BACK
 
 
 def is_fence_policy(obj: Mapping[str, object]) -> bool:

@@ -135,6 +135,21 @@ async def test_a_configuration_that_is_deleted_is_forgotten(api: ApiServer, pers
     assert (report.candidates, report.policies.switched_off) == ((), ())
 
 
+@pytest.mark.parametrize("says", [{"fencing": "on"}, {"fencing_off": "rack=r1"}, {"policies": "limit"}])
+async def test_a_configuration_that_only_holds_back_is_no_check(says: dict[str, str], person: ApiClient, open_scan: Open) -> None:
+    """S44: a switch that is thrown and thrown back has armed nobody, control plane included; more than that arms all nodes."""
+    await a_sick_fleet(person)
+    await put(person, a_policy("limit", percentage=90), a_cluster_config(**says))
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    assert (report.checks, report.candidates, report.policies.problem) == ((), (), "")
+    path = f"{MAPS}/fence-cluster-config"
+    await person.patch(path, {"data": a_cluster_config(grace_timeout=5)["data"]})
+    report = await observe_until(scan, report, lambda report: bool(report.candidates))
+    await person.patch(path, {"data": a_cluster_config(**says)["data"]})
+    await observe_until(scan, report, lambda report: not report.checks)
+
+
 async def test_policies_that_may_not_be_listed_stop_everything_new(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """S18: what is not read may say off."""
     await a_sick_fleet(person)

@@ -22,7 +22,7 @@ from activities.cluster.api.paths import (
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse, refuse_update
-from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, read_policies
+from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
@@ -103,7 +103,7 @@ class Intake:
             self.refuse_check(ref, cluster or {}, error)
             found = unusable(self._source.policies, str(error))
         else:
-            if cluster is None:
+            if cluster is None or holds_back_only(cluster):
                 for key in [key for key in self.objects if key.startswith(f"{CONFIG_MAPS.kind}/")]:
                     self.remove_check(key)
             else:
