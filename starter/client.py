@@ -178,9 +178,10 @@ class Nodewarden:
         reason: str,
         until: datetime | None = None,
         hold: timedelta | None = None,
+        shorten: bool = False,
     ) -> str:
         """See `EpisodeHandle.extend`."""
-        return await self.episode(cluster, node).extend(who=who, reason=reason, until=until, hold=hold)
+        return await self.episode(cluster, node).extend(who=who, reason=reason, until=until, hold=hold, shorten=shorten)
 
     async def preserved(self, cluster: str) -> PreservedNodes:
         """The open preservations: who is kept, why, and until when. To be looked at; nothing is decided by it."""

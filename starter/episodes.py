@@ -113,12 +113,14 @@ class EpisodeHandle:
         await self._expect_preservation()
         return await self._tell("release", PersonRequest(who=who, reason=reason))
 
-    async def extend(self, *, who: str, reason: str, until: datetime | None = None, hold: timedelta | None = None) -> str:
-        """Move the end of the preservation: to a moment, or to so long from now. Exactly one of the two; an earlier one shortens
-        it. Raises RefusedError where the node is held for something else.
+    async def extend(
+        self, *, who: str, reason: str, until: datetime | None = None, hold: timedelta | None = None, shorten: bool = False
+    ) -> str:
+        """Move the end of the preservation: to a moment, or by so much. Exactly one of the two. Raises RefusedError where the
+        moment is earlier than the present end without `shorten`, or the node is held for something else.
         """
         await self._expect_preservation()
-        return await self._tell("extend", ExtendRequest(who=who, reason=reason, until=until, hold=hold))
+        return await self._tell("extend", ExtendRequest(who=who, reason=reason, until=until, hold=hold, shorten=shorten))
 
     async def isolate(self, *, who: str, reason: str) -> str:
         """Have a preserved machine cut off from its volumes and its network while it is kept as failed. Raises RefusedError where

@@ -83,13 +83,14 @@ def extend(
     node: NodeArgument,
     *,
     until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
-    hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long from now, such as 24h.")] = "",
+    hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How much longer, such as 24h.")] = "",
+    shorten: Annotated[bool, typer.Option("--shorten", help="Let --until be earlier than the end that it has.")] = False,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Move the moment at which the preservation of NODE ends; an earlier one shortens it."""
+    """Let the preservation of NODE end later: so much later, or at a moment."""
 
     async def tell(episode: EpisodeHandle) -> str:
         from workers.setting_sources import SettingsError
@@ -101,6 +102,7 @@ def extend(
             reason=given("--reason", reason),
             until=moment_of("--until", until) if until else None,
             hold=duration_of("--for", hold) if hold else None,
+            shorten=shorten,
         )
 
     told(session_of(context, cluster=cluster, output=output), node, tell)

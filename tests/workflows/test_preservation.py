@@ -134,8 +134,22 @@ async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnv
         word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
         told = await run.says(Preservation.extend, word)
         assert "preserved until" in told
+        sooner = replace(word, hold=None, until=world.held.expiry - timedelta(hours=1))
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.says(Preservation.extend, sooner)
+        assert "to end it earlier say so" in str(refused.value.cause)
         result = await run.timeout()
-    assert result.ended - result.started >= timedelta(hours=100)
+    assert result.ended - result.started >= timedelta(hours=172)
+
+
+async def test_an_end_is_moved_to_an_earlier_moment_only_where_that_is_said(env: WorkflowEnvironment) -> None:
+    """S22: who wants a day more of the three that there are does not get one."""
+    world = machine("now")
+    async with kept(env, world) as run:
+        until = world.held.expiry - timedelta(hours=70)
+        await run.says(Preservation.extend, ExtendRequest(who="ada", reason="seen enough", until=until, shorten=True))
+        result = await run.timeout()
+    assert timedelta(0) <= result.ended - until < timedelta(seconds=2)
 
 
 @pytest.mark.parametrize("hours", [10, 100])
@@ -157,7 +171,7 @@ async def test_a_bad_extension_is_refused(env: WorkflowEnvironment) -> None:
     async with kept(env, machine("now")) as run:
         for who, hold, expected in (
             ("ada", None, "exactly one of until"),
-            ("ada", -1, "still to come"),
+            ("ada", -1, "above 0"),
             ("", 1, "who: expected"),
         ):
             word = ExtendRequest(who=who, reason="r", hold=hold and timedelta(hours=hold))

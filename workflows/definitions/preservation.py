@@ -8,6 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind, PreservationNews
+from policy.values.durations import format_duration
 from policy.values.moments import written
 from workflows.episode.conversation import EpisodeConversation, by_a_person, opened
 from workflows.episode.state import PreservationHistory
@@ -59,7 +60,7 @@ class Preservation(EpisodeConversation):
 
     @workflow.update
     def extend(self, request: ExtendRequest) -> str:
-        """Move the moment at which it ends; an earlier one shortens it."""
+        """Let it end later: so much later, or at a moment."""
         return self._story.take_extension(request)
 
     @extend.validator
@@ -68,11 +69,18 @@ class Preservation(EpisodeConversation):
         self._goes_on("extend")
         if (request.until is None) is (request.hold is None):
             raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")
-        until = request.until or workflow.now() + (request.hold or timedelta(0))
+        if request.hold is not None and request.hold <= timedelta(0):
+            raise ValueError(f"hold: expected a duration above 0, got {format_duration(request.hold)}")
+        until = self._story.extended_to(request)
         if until.tzinfo is None:
             raise ValueError("until: expected a moment with its time zone, such as 2026-11-24T09:30:00Z")
         if until <= workflow.now():
             raise ValueError(f"extend: expected a moment that is still to come, got {written(until)}")
+        if (ends := self.episode.preserved_until) is not None and until < ends and not request.shorten:
+            raise ValueError(
+                f"extend: expected a moment after {written(ends)}, when it ends now, got {written(until)}; "
+                "to end it earlier say so (shorten, --shorten)"
+            )
 
     def _goes_on(self, what: str) -> None:
         self._still_open(what)

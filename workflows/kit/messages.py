@@ -44,12 +44,14 @@ class PersonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendRequest:
-    """A new expiry of a preservation: a moment, or so long from now. Exactly one of the two."""
+    """A new expiry of a preservation: a moment, or so much longer than now. Exactly one of the two. shorten: the moment may be
+    earlier than the present one."""
 
     who: str
     reason: str
     until: datetime | None = None
     hold: timedelta | None = None
+    shorten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

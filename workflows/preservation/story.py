@@ -426,11 +426,14 @@ class PreservationStory:
         self.episode.hear()
         return f"{self.episode.node} is released"
 
+    def extended_to(self, request: ExtendRequest) -> datetime:
+        """When it ends then, in whole seconds: a duration is added to the end that it has, and so never shortens it."""
+        until = request.until or (self.episode.preserved_until or workflow.now()) + (request.hold or timedelta(0))
+        return until.replace(microsecond=0) + timedelta(seconds=1) if until.microsecond else until
+
     def take_extension(self, request: ExtendRequest) -> str:
         """A person moves its end."""
-        until = request.until or workflow.now() + (request.hold or timedelta(0))
-        if until.microsecond:
-            until = until.replace(microsecond=0) + timedelta(seconds=1)
+        until = self.extended_to(request)
         self._progress.spoken = "its end has been moved"
         self._progress.wish = replace(self._progress.wish, until=until)
         self.episode.note("extend", "asked", f"by {request.who}, until {written(until)}: {request.reason}")
