@@ -109,7 +109,8 @@ class PermitAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """An episode gives its permit back: it ended (`outcome`) or parked (`parked`, with `problem`).
+    """An episode gives its permit back: it ended (`outcome`), parked (`parked`, with `problem`), or a person holds it (`held`)
+    before anything was done to the machine.
 
     cause: what ailed the node, "" where an episode was asked for by hand or touched nothing; workloads: what stood against the
     node when it was to be freed. Both are for the alarm about repetitions (`policy/scan/repeats.py`).
@@ -119,6 +120,7 @@ class Release:
     incident: str
     outcome: str = ""
     parked: bool = False
+    held: bool = False
     problem: str = ""
     cause: str = ""
     workloads: tuple[str, ...] = ()

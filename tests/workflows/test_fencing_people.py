@@ -81,13 +81,26 @@ async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_
 
 
 async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvironment) -> None:
-    """A person's hold is obeyed before the next destructive act."""
+    """S14, S20: it is obeyed before the next destructive act, and nobody waits for a permit that is not used."""
     world = World()
     async with fencing(env, world, at="cordon") as run:
         await run.hold("looking at it")
         run.go_on()
-        await run.until(lambda status: status.doing.startswith("held by ada"))
-        assert world.count("off") == 0
+        status = await run.until(lambda status: status.doing.startswith("held by ada"))
+        assert (world.count("off"), status.permit, world.count("ask-permit")) == (0, False, 0)
+        world.permitted, world.answers = False, [QUEUED]
+        await run.resume("go")
+        await run.result(Outcome.RECOVERED)
+    assert world.count("ask-permit") == 2
+
+
+async def test_a_hold_after_off_keeps_the_permit(env: WorkflowEnvironment) -> None:
+    """S14: a machine that is off counts, whoever holds its episode."""
+    world = World()
+    async with fencing(env, world, at="event NodePoweredOff") as run:
+        await run.hold("looking at it")
+        run.go_on()
+        assert (await run.until(lambda status: status.doing.startswith("held by ada"))).permit
         await run.resume("go")
         await run.result(Outcome.RECOVERED)
 

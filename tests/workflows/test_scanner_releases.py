@@ -12,8 +12,10 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
 from policy.episode.ids import episode_id
 from policy.episode.observation import Observation
+from policy.episode.permits import PermitDecision, PermitState
 from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually
+from workflows.definitions.scanner import HealthScanner
 from workflows.scanner import holders, holding_off
 
 
@@ -119,3 +121,17 @@ async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_clean
         world.show(report(observations=tuple(marked)))
         await scan.has_opened(3)
         assert world.opened[2].node == "node-1"
+
+
+async def test_a_held_episode_makes_room_and_has_not_failed(env: WorkflowEnvironment) -> None:
+    """S14, S19: it keeps its node, and nobody is left alone for it."""
+    world = ScriptedCluster(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], outcome="", held=True)
+        await scan.has_opened(2)
+        status = await scan.until(lambda status: len(status.permits) == 2)
+        assert {permit.node: permit.holding for permit in status.permits}["node-1"] is PermitState.PARKED
+        carried = await scan.handle.query(HealthScanner.status)
+        assert carried.held_off == ()
+        assert (await scan.ask("node-1", world.opened[0].incident)).decision is PermitDecision.QUEUED

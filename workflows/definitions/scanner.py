@@ -253,9 +253,10 @@ class HealthScanner:
 
     @workflow.signal
     def release(self, release: Release) -> None:
-        """An episode ended or parked."""
+        """An episode ended, parked or is held."""
         self._granting.take_release(release)
-        self._repeating.hear(release)
+        if not release.held:
+            self._repeating.hear(release)
         self._hear()
 
     @workflow.update

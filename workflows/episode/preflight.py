@@ -24,6 +24,7 @@ from activities.contracts.target import (
     Workload,
 )
 from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Release
 from policy.fence.power import PowerAct
 from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from workflows.episode.episode import Episode
@@ -101,14 +102,17 @@ class Preflight:
         gone: Callable[[], str] = str,
         fencing: FencingProgress | None = None,
         configured: Configured | None = None,
+        idle: Callable[[], bool] = lambda: False,
     ) -> None:
         """gone: why the need is gone, for all that the episode itself knows; "" while it stands. fencing: whose deadline is
-        heeded. configured: see LookRequest."""
+        heeded. configured: see LookRequest. idle: whether nothing has been done that a permit would have to be kept for: who is
+        held then gives it back, and asks anew."""
         self._episode = episode
         self.need = need
         self._gone = gone
         self._configured = configured
         self._fencing = fencing
+        self._idle = idle
 
     @property
     def deadline(self) -> datetime | None:
@@ -136,6 +140,8 @@ class Preflight:
             self._episode.enter(doing=f"held by {held.who}: {held.reason}")
             if self._fencing is not None:
                 self._fencing.held_since = workflow.now()
+            if self._episode.permit and self._idle():
+                await self._episode.give_back_permit(Release(node=self._episode.node, incident=self._episode.incident, held=True))
             await self._episode.rest(None, "held by a person")
 
     def _give_time_back(self) -> None:

@@ -97,7 +97,13 @@ class Case:
 def open_case(episode: Episode, progress: FencingProgress, *, configured: Configured | None = None) -> Case:
     """The parts over what is known of the pinned node. configured: see `Preflight`."""
     plan, need = progress.pin.plan, progress.pin.need
-    preflight = Preflight(episode, need, fencing=progress, configured=configured)
+    preflight = Preflight(
+        episode,
+        need,
+        fencing=progress,
+        configured=configured,
+        idle=lambda: not (case.touched or case.freed_something or episode.added.paths or case.isolation.has_detached),
+    )
     desk = Bookkeeping(episode)
     power = PowerSequence(episode, plan, progress.power)
     freeing = FreeingSequence(episode, plan, desk, power, preflight, progress=progress.freeing)
@@ -109,7 +115,7 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
 
     tries = Tries(episode, plan, before_next=may_try_again)
     isolation = IsolationSequence(episode, plan, desk, preflight, tries, progress=progress.isolation)
-    return Case(
+    case = Case(
         episode=episode,
         progress=progress,
         plan=plan,
@@ -124,3 +130,4 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
         isolation=isolation,
         pinned_node=PinnedNode(episode, progress, power, isolation),
     )
+    return case

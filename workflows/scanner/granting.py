@@ -205,7 +205,10 @@ class Granting:
         return line.workflow_id == request.workflow_id and line.incident != request.incident
 
     def take_release(self, release: Release) -> None:
-        """An episode ended or parked."""
+        """An episode ended, parked, or is held; that is no failure of it."""
+        if release.held:
+            self.table.park(release.node, release.incident)
+            return
         self.holding_off.hear_release(release, self.table.of(release.node))
         if release.parked:
             self.table.park(release.node, release.incident)
