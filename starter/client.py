@@ -109,11 +109,13 @@ class Nodewarden:
         reason: str,
         requester: str = "",
         strategies: Sequence[str] = (),
+        skip_impossible: bool = False,
         incident: str = "",
     ) -> EpisodeHandle:
         """Have a node repaired or replaced, step by step, or join the same request if it runs already. node: a Machine without a
         Node is `machine/<namespace>/<name>`. strategies: the steps in their order, such as `["reboot=10m", "delete-machine"]`;
-        none: those of the health check that covers the node, else the deletion of its Machine.
+        none: those of the health check that covers the node, else the deletion of its Machine. skip_impossible: named steps that
+        can't be carried out are left out; else the episode is refused before any is begun.
 
         Raises PolicyError for a step that there is none of, EpisodeHeldError, naming the holder, where another episode has the
         node (S13).
@@ -128,8 +130,9 @@ class Nodewarden:
             incident=incident or uuid.uuid4().hex[:12],
             need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester),
             strategies=tuple(strategies),
+            skip_impossible=skip_impossible,
         )
-        digest = _digest(Kind.REMEDIATION, reason, requester, ", ".join(strategies))
+        digest = _digest(Kind.REMEDIATION, reason, requester, ", ".join(strategies) + (", skips" if skip_impossible else ""))
         return await self._start(Kind.REMEDIATION, request, digest=digest)
 
     async def preserve(

@@ -83,7 +83,8 @@ class RemediationInput(_EpisodeInput):
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
-    that covers the node says, else the deletion of its Machine. failed: steps that have failed on it, or on those it replaces.
+    that covers the node says, else the deletion of its Machine. skip_impossible: of named steps those that can't be carried out
+    are left out; else none is begun. failed: steps that have failed on it, or on those it replaces.
     retry: which remediation in a row this is. memory: what the scan saw that the target remembers, None where no scan did.
     adopts: the name of an object that an earlier episode has left, which is followed and taken back, and nothing else done.
     exhausted: why a person is asked before anything is done. permit_granted: the
@@ -96,6 +97,7 @@ class RemediationInput(_EpisodeInput):
     need: Need | None = None
     ladder: tuple[Rung, ...] | None = None
     strategies: tuple[str, ...] = ()
+    skip_impossible: bool = False
     failed: tuple[str, ...] = ()
     retry: int = 0
     exhausted: str = ""

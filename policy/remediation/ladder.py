@@ -82,14 +82,21 @@ def ladder_of(
 
 
 def possible(
-    check: HealthCheck | None, body: Body, named: tuple[EscalationStep, ...] | None = None, *, live: bool = False
+    check: HealthCheck | None,
+    body: Body,
+    named: tuple[EscalationStep, ...] | None = None,
+    *,
+    live: bool = False,
+    whole: bool = False,
 ) -> tuple[tuple[EscalationStep, ...], str]:
     """The steps that can be carried out, and why none is: of the first that can't where all can't, "" else.
 
-    live: all that there is was looked for; else a check of Nodes does not know Machines.
+    live: all that there is was looked for; else a check of Nodes does not know Machines. whole: all of them or none.
     """
     steps = ladder_of(check, body, named)
     refusals = [impossible(step, body, live=live) for step in steps]
+    if whole and (told := [f"{step.name}: {why}" for step, why in zip(steps, refusals, strict=True) if why]):
+        return (), f"not every step can be carried out: {'; '.join(told)}"
     left = tuple(step for step, refusal in zip(steps, refusals, strict=True) if not refusal)
     return left, "" if left else next(iter(refusals), "its check names no way to remediate")
 

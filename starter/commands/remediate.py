@@ -30,6 +30,9 @@ def begin(
     steps: StepsOption = None,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
+    skip_impossible: Annotated[
+        bool, typer.Option("--skip-impossible", help="Leave out steps of --with that can't be carried out, instead of refusing.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -46,7 +49,9 @@ def begin(
         async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
-            episode = await warden.remediate(name, node, reason=why, requester=who or me(), strategies=strategies)
+            episode = await warden.remediate(
+                name, node, reason=why, requester=who or me(), strategies=strategies, skip_impossible=skip_impossible
+            )
             if wait:
                 return await see_through(session, episode, REMEDIATION)
             return await tell_the_decision(session, episode, REMEDIATION)

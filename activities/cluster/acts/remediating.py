@@ -178,7 +178,8 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
                 phase=machine.phase if machine is not None else None,
                 owner=machine.controller if machine is not None else "",
             )
-            return possible(check, body, named, live=True)
+            # A person who names a step is told that it can't be, before any other is begun, and not afterwards by its absence.
+            return possible(check, body, named, live=True, whole=named is not None and not request.skip_impossible)
         except PolicyError as error:
             raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 

@@ -68,6 +68,18 @@ async def test_a_remediation_learns_what_a_terminated_episode_has_left(world: Wo
     assert (found.adopted_incident, found.adopted_paths) == ("incident-0", ("fence_brocade://switch-1/2",))
 
 
+@pytest.mark.parametrize(("skips", "steps"), [(False, []), (True, ["reboot"])])
+async def test_a_person_who_names_a_step_that_cannot_be_is_told_before_any_is_begun(
+    world: World, remediation: ClusterRemediation, *, skips: bool, steps: list[str]
+) -> None:
+    """S44: it is not dropped in silence, and the next one begun instead."""
+    need, named = Need(kind=NeedKind.PERSON, reason="a test asks"), ("external", "reboot")
+    wanted = RemediationInput(cluster=CLUSTER, node=NODE, need=need, strategies=named, skip_impossible=skips)
+    pin: RemediationPin = await ActivityEnvironment().run(remediation.pin, wanted)
+    assert [step.name.partition("=")[0] for step in pin.ladder] == steps
+    assert ("not every step can be carried out: external" in pin.refused) is not skips
+
+
 async def test_it_is_on_the_machine_and_on_the_node(world: World, remediation: ClusterRemediation) -> None:
     """A check of Nodes knows no Machines, and what is on the Node alone goes with it."""
     assert (await remediation.remember(await asked(world))).changed
