@@ -21,7 +21,6 @@ def keep_memory_private() -> None:
     Looking into it is left to root: `py-spy` needs sudo, `/proc/<pid>/environ` is closed.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    limit = LONGEST_DUMP if most == resource.RLIM_INFINITY else min(LONGEST_DUMP, most)
-    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0 if most == 0 else LONGEST_DUMP, most))
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError("prctl refused to make this process undumpable")
