@@ -47,17 +47,15 @@ class Encryption(PayloadCodec):
 
     def _encrypted(self, payload: Payload) -> Payload:
         nonce = os.urandom(NONCE_BYTES)
-        name = self._newest.encode()
-        data = nonce + self._ciphers[self._newest].encrypt(nonce, payload.SerializeToString(), name)
-        return Payload(metadata={"encoding": ENCODING.encode(), KEY: name}, data=data)
+        data = nonce + self._ciphers[self._newest].encrypt(nonce, payload.SerializeToString(), None)
+        return Payload(metadata={"encoding": ENCODING.encode(), KEY: self._newest.encode()}, data=data)
 
     def _decrypted(self, payload: Payload) -> Payload:
-        name = payload.metadata[KEY]
-        cipher = self._ciphers.get(name.decode(errors="replace"))
+        cipher = self._ciphers.get(payload.metadata[KEY].decode(errors="replace"))
         if cipher is None:
             raise unreadable(payload, f"known here: {', '.join(self._ciphers)}")
         try:
-            return Payload.FromString(cipher.decrypt(payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:], name))
+            return Payload.FromString(cipher.decrypt(payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:], None))
         except (InvalidTag, ValueError) as error:
             raise unreadable(payload, "it is known here, but the payload was changed since") from error
 
