@@ -6,7 +6,7 @@ CPU is what the kernel has counted for the worker, all that it started, and Temp
 nothing happens. Moments are the API server's and the devices' own; each is counted from the node's deadline, which is a second
 after its condition's time-out (`policy/values/moments.py`).
 
-    python -m benchmarks.episode [--platforms gce ipmi] [--fencings 10] [--pod-garbage 0.5] [--json]
+    python -m benchmarks.episode [--platforms gce ipmi] [--fencings 10] [--pod-garbage 0.5] [--encrypted] [--json]
 """
 
 from __future__ import annotations
@@ -118,10 +118,14 @@ def _per_fencing(counts: Sequence[Counter[str]]) -> dict[str, float]:
     return {name: count / len(counts) for name, count in total.most_common()}
 
 
-async def measure(platform: str, *, fencings: int, pod_garbage: float, idle: float, warm_up: int = 1) -> Measured:
+async def measure(
+    platform: str, *, fencings: int, pod_garbage: float, idle: float, warm_up: int = 1, encrypted: bool = False
+) -> Measured:
     """Fence one node after the other, in one system; the first ones are not counted."""
     pace = Pace(pod_garbage=pod_garbage)
-    async with stage(platform=platform, nodes=NODES, zones=ZONES, pace=pace, duration=DURATION, cap=1) as running:
+    async with stage(
+        platform=platform, nodes=NODES, zones=ZONES, pace=pace, duration=DURATION, cap=1, encrypted=encrypted
+    ) as running:
         for _ in range(warm_up):
             await _fence(running)
         rest = [await _at_rest(running, idle / 2)]
@@ -218,7 +222,13 @@ def as_json(measured: Sequence[Measured]) -> dict[str, Any]:
 
 async def _measure_all(options: argparse.Namespace) -> list[Measured]:
     return [
-        await measure(platform, fencings=options.fencings, pod_garbage=options.pod_garbage, idle=options.idle)
+        await measure(
+            platform,
+            fencings=options.fencings,
+            pod_garbage=options.pod_garbage,
+            idle=options.idle,
+            encrypted=options.encrypted,
+        )
         for platform in options.platforms
     ]
 
@@ -238,6 +248,7 @@ def main() -> int:
     parser.add_argument(
         "--idle", type=float, default=20, metavar="SECONDS", help="in which nothing happens, half before, half after"
     )
+    parser.add_argument("--encrypted", action="store_true", help="with keys for what Temporal is told")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measured = asyncio.run(_measure_all(options))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from starter.commands import episodes, evaluate, explain, fence, preserve, remediate, scan, status, up, version, worker
+from starter.commands import codec, episodes, evaluate, explain, fence, preserve, remediate, scan, status, up, version, worker
 from starter.commands.session import EXIT_CODES, ClusterOption, OutputOption, Session
 
 app = typer.Typer(
@@ -55,6 +55,7 @@ app.add_typer(remediate.app, name="remediate")
 app.add_typer(preserve.app, name="preserve")
 app.command("release")(preserve.release)
 app.command("preserved")(preserve.preserved)
+app.add_typer(codec.app, name="codec")
 app.command("abort")(episodes.abort)
 app.command("ack-off")(episodes.ack_off)
 app.command("hold")(episodes.hold)

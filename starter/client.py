@@ -70,7 +70,7 @@ class Nodewarden:
         found = address or temporal.address or _embedded_address(settings)
         temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})
         try:
-            yield cls(await connect(temporal, patience=temporal.patience))
+            yield cls(await connect(temporal, clusters=settings.connections, patience=temporal.patience))
         finally:
             await asyncio.sleep(0.2)  # lets the bridge's threads end: an interpreter that exits at once after can crash
 

@@ -42,5 +42,15 @@ async def task_failure(client: Client, workflow_id: str) -> TaskFailure | None:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             attributes = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
-            return TaskFailure(message=" ".join(attributes.failure.message.split())[:200], other_code=attributes.cause == cause)
+            error = await client.data_converter.decode_failure(attributes.failure)
+            return TaskFailure(message=" ".join(_told(error).split())[:200], other_code=attributes.cause == cause)
     return None
+
+
+def _told(error: BaseException) -> str:
+    """Without its type, and with what is at the bottom of it: the SDK wraps that in words of its own."""
+    deepest = error
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+    said = [getattr(each, "message", str(each)) for each in (error, deepest)]
+    return ": ".join(dict.fromkeys(said))

@@ -17,7 +17,9 @@ from temporalio.client import Client, TLSConfig
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
-from workers.plugin import PLUGIN
+from workers.payload_codec import Encryption
+from workers.payload_keys import Clusters, encryption_of, no_clusters
+from workers.plugin import plugin_with
 from workers.setting_sources import SettingsError
 from workers.settings import TemporalSettings
 
@@ -70,12 +72,21 @@ def runtime() -> Runtime:
     return _runtimes[0] if _runtimes else start_runtime()
 
 
-async def connect(settings: TemporalSettings, *, patience: timedelta | None = None, identity: str | None = None) -> Client:
+async def connect(
+    settings: TemporalSettings,
+    *,
+    clusters: Clusters = no_clusters,
+    patience: timedelta | None = None,
+    identity: str | None = None,
+) -> Client:
     """A client with our converter and sandbox, once the service answers and knows the namespace.
 
-    patience None: wait for ever, saying so. Raises TemporalUnreachableError when it runs out, SettingsError at once for
-    credentials that are refused, NamespaceMissingError for a namespace that does not exist.
+    clusters: of which one may have the keys for payloads. patience None: wait for ever, saying so.
+
+    Raises TemporalUnreachableError when it runs out, SettingsError at once for credentials that are refused and keys that can't
+    be read, NamespaceMissingError for a namespace that does not exist.
     """
+    encryption = await encryption_of(settings, clusters, patience=patience)
     clock = asyncio.get_running_loop().time
     deadline = None if patience is None else clock() + patience.total_seconds()
     pause = FIRST_PAUSE
@@ -84,7 +95,7 @@ async def connect(settings: TemporalSettings, *, patience: timedelta | None = No
         attempt += 1
         try:
             async with asyncio.timeout(ATTEMPT_TIMEOUT.total_seconds()):
-                return await _connect_once(settings, identity=identity)
+                return await _connect_once(settings, encryption, identity=identity)
         except (RuntimeError, RPCError, TimeoutError) as error:
             refusal = _refusal(error, settings)
             if refusal is not None:
@@ -98,14 +109,14 @@ async def connect(settings: TemporalSettings, *, patience: timedelta | None = No
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def _connect_once(settings: TemporalSettings, *, identity: str | None) -> Client:
+async def _connect_once(settings: TemporalSettings, encryption: Encryption | None, *, identity: str | None) -> Client:
     client = await Client.connect(
         settings.address,
         namespace=settings.namespace,
         api_key=_api_key(settings),
         tls=_tls(settings),
         identity=identity,
-        plugins=[PLUGIN],
+        plugins=[plugin_with(encryption)],
         runtime=runtime(),
         connect_timeout=ATTEMPT_TIMEOUT,
     )

@@ -21,10 +21,14 @@ from temporalio.converter import (
     ActivitySerializationContext,
     CompositePayloadConverter,
     DataConverter,
+    DefaultFailureConverterWithEncodedAttributes,
     DefaultPayloadConverter,
+    EncodingPayloadConverter,
     JSONPlainPayloadConverter,
     SerializationContext,
 )
+
+from workers.payload_codec import ENCODING, Encryption, unreadable
 
 _adapter = lru_cache(maxsize=1024)(TypeAdapter[Any])
 """A pure function of the type. Our wire types are all hashable."""
@@ -50,13 +54,30 @@ class SharedSchemas(PydanticJSONPlainPayloadConverter):
         return _adapter(Any if type_hint is None else type_hint).validate_json(payload.data)
 
 
+class Encrypted(EncodingPayloadConverter):
+    """What comes to be read although it is encrypted: where there are no keys."""
+
+    @property
+    def encoding(self) -> str:
+        """See the base class."""
+        return ENCODING
+
+    def to_payload(self, value: Any) -> Payload | None:  # noqa: ARG002 - none is made here
+        """None."""
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:  # noqa: ARG002 - as above
+        """Raises SettingsError that says what is missing."""
+        raise unreadable(payload, "none is known here")
+
+
 class PayloadConverter(CompositePayloadConverter):
     """The SDK's converters, with ours for JSON."""
 
     def __init__(self, *, terse: bool = False) -> None:
         usual = DefaultPayloadConverter.default_encoding_payload_converters
         ours = SharedSchemas(terse=terse)
-        super().__init__(*(ours if isinstance(each, JSONPlainPayloadConverter) else each for each in usual))
+        super().__init__(*(ours if isinstance(each, JSONPlainPayloadConverter) else each for each in usual), Encrypted())
 
     def with_context(self, context: SerializationContext) -> Self:
         """The one for payloads of activities, or of everything else; neither is made anew."""
@@ -70,3 +91,12 @@ def _converter(kind: type[Any], *, terse: bool) -> Any:
 
 
 DATA_CONVERTER = DataConverter(payload_converter_class=PayloadConverter)
+
+
+def converter_with(encryption: Encryption) -> DataConverter:
+    """The same, encrypting. Of a failure its message and its stack are encrypted as well, which name nodes and devices."""
+    return DataConverter(
+        payload_converter_class=PayloadConverter,
+        payload_codec=encryption,
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )

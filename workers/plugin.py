@@ -17,7 +17,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
-from workers.converting import DATA_CONVERTER
+from workers.converting import DATA_CONVERTER, converter_with
+from workers.payload_codec import Encryption
 
 DEFINITIONS = "workflows.definitions"
 """The package of the modules that define workflows: never passed through."""
@@ -47,4 +48,11 @@ class GuardedRunner(UnsandboxedWorkflowRunner):
 
 RUNNER = GuardedRunner()
 
-PLUGIN = SimplePlugin("nodewarden", data_converter=DATA_CONVERTER, workflow_runner=lambda _given: RUNNER)
+
+def plugin_with(encryption: Encryption | None) -> SimplePlugin:
+    """For a deployment with keys for its payloads, or None without."""
+    converter = DATA_CONVERTER if encryption is None else converter_with(encryption)
+    return SimplePlugin("nodewarden", data_converter=converter, workflow_runner=lambda _given: RUNNER)
+
+
+PLUGIN = plugin_with(None)

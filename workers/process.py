@@ -20,6 +20,7 @@ from workers.composition import compose
 from workers.connect import connect
 from workers.embedded import EmbeddedTemporal, running_endpoint
 from workers.identity import name_embedded
+from workers.keeping_secrets import keep_memory_private
 from workers.preparing import spare_collector
 from workers.setting_sources import SettingsError
 from workers.settings import Settings, TemporalSettings
@@ -60,6 +61,7 @@ async def temporal(
     settings: Settings, *, embed: bool, stop: asyncio.Event | None = None, patience: timedelta | None = None
 ) -> AsyncIterator[Running]:
     """The Temporal of the settings; where none is named, the embedded one: started (`embed`), else only found."""
+    keep_memory_private()
     async with AsyncExitStack() as stack:
         endpoint: Endpoint | None = None
         server: EmbeddedTemporal | None = None
@@ -85,7 +87,7 @@ async def temporal(
                 )
             where = where.model_copy(update={"address": endpoint.address})
         stop = stop or asyncio.Event()
-        connecting = connect(where, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
+        connecting = connect(where, clusters=settings.connections, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
         client = await alongside(connecting, _raise_when_told(stop))
         if server is not None and server.ours:
             await name_embedded(client)

@@ -64,6 +64,8 @@ from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_f
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NAME = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """Of a namespace, as Kubernetes takes it."""
+_SECRET = rf"^({_NAME}/{_NAME}(\.{_NAME})*)?$"
+_SAME_ELSEWHERE = "the same as a Secret, namespace/name, of the cluster we run in; an empty one is filled by the first worker"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?(?:ms|s|m|h))+")
 
 
@@ -153,16 +155,23 @@ class TemporalSettings(_Section):
     tls_client_cert_file: UserPath | None = None
     tls_client_key_file: UserPath | None = None
     tls_server_name: str = ""
+    payload_keys_file: UserPath | None = Field(
+        default=None,
+        description="keys that encrypt what we tell Temporal, one to a line, newest first; default: nothing is encrypted",
+    )
+    payload_keys_secret: str = Field(default="", pattern=_SECRET, description=_SAME_ELSEWHERE)
     insecure: bool = Field(default=False, description="go without TLS to a Temporal that is not on this machine")
     patience: Duration = Field(default=timedelta(seconds=5), description="how long a command waits for it; workers wait for ever")
     register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
 
     @model_validator(mode="after")
-    def _certificate_and_key(self) -> Self:
+    def _one_of_each(self) -> Self:
         if (self.tls_client_cert_file is None) != (self.tls_client_key_file is None):
             raise ValueError("tls_client_cert_file and tls_client_key_file go together")
         if self.api_key is not None and self.api_key_file is not None:
             raise ValueError("give api_key or api_key_file, not both")
+        if self.payload_keys_file is not None and self.payload_keys_secret:
+            raise ValueError("give payload_keys_file or payload_keys_secret, not both")
         return self
 
     @model_validator(mode="after")
@@ -316,11 +325,7 @@ class WorkerSettings(_Section):
     signing_keys_file: UserPath | None = Field(
         default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
     )
-    signing_keys_secret: str = Field(
-        default="",
-        pattern=rf"^({_NAME}/{_NAME}(\.{_NAME})*)?$",
-        description="the same as a Secret, namespace/name, of the cluster we run in; an empty one is filled by the first worker",
-    )
+    signing_keys_secret: str = Field(default="", pattern=_SECRET, description=_SAME_ELSEWHERE)
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
     )

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from workers.setting_sources import SettingsError
+
 HOST = "127.0.0.1"
 LARGEST_LOG = 5_000_000
 
@@ -41,6 +43,7 @@ class StateDirectory:
     """Paths and locks under one directory. Reading changes nothing and needs no directory to be there."""
 
     def __init__(self, state: Path) -> None:
+        self._state = state
         self.root = state / "temporal"
         self.database = self.root / "temporal.db"
         self.log = self.root / "server.log"
@@ -50,11 +53,15 @@ class StateDirectory:
         self._owner_lock = self.root / "owner.lock"
 
     def prepare(self) -> None:
-        """Make the directory, for its owner only: workflow history names nodes and people. One that others can look into is
-        closed to them."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if stat.S_IMODE(self.root.stat().st_mode) & 0o077:
-            self.root.chmod(0o700)
+        """Make it for its owner only, and close to others what is there: workflow history names nodes and people.
+
+        Raises SettingsError for a directory that is another user's.
+        """
+        make_private(self._state)
+        make_private(self.root)
+        for each in self.root.iterdir():
+            if each.is_file() and not each.is_symlink() and stat.S_IMODE(each.stat().st_mode) & 0o077:
+                each.chmod(0o600)
 
     def lock_server(self) -> int | None:
         """The lock that a server holds for its life, as a descriptor to hand over; None where another holds it."""
@@ -93,6 +100,7 @@ class StateDirectory:
         """Remember where the server is about to listen, and forget the former one's process."""
         self.pid_file.unlink(missing_ok=True)
         fresh = self._endpoint_file.with_suffix(".new")
+        fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(asdict(endpoint)), encoding="utf-8")
         fresh.replace(self._endpoint_file)
 
@@ -100,6 +108,7 @@ class StateDirectory:
         """The server's log, to append to; a large one is set aside first (one former log is kept)."""
         if self.log.exists() and self.log.stat().st_size > LARGEST_LOG:
             self.log.replace(self.log.with_suffix(".log.1"))
+        self.log.touch(mode=0o600)
         return self.log.open("ab")
 
     def last_words(self, lines: int = 3) -> str:
@@ -109,6 +118,23 @@ class StateDirectory:
         except FileNotFoundError:
             return "(no log)"
         return " / ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(empty)"
+
+
+def make_private(directory: Path) -> None:
+    """Make it for its owner only; one that others can look into is closed to them.
+
+    Raises SettingsError for one of another user, who could open it again or put files of his own there, and OSError where none
+    can be made.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = directory.stat()
+    if found.st_uid != os.geteuid():
+        raise SettingsError(
+            f"state: expected a directory of our own (user {os.geteuid()}), but {directory} belongs to user {found.st_uid}; "
+            "name one that is not there yet"
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        directory.chmod(0o700)
 
 
 def _lock(path: Path) -> int | None:

@@ -23,6 +23,7 @@ from simulator.workloads import NAMESPACE as WORKLOADS
 from tests.system.harness import Pace, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import WorkerProcess
+from workers.key_sources import new_keys
 from workers.settings import WorkerSettings
 
 PLAN: Mapping[str, Any] = {
@@ -106,12 +107,18 @@ async def stage(
     cap: int,
     min_healthy: str = "51%",
     members: int = 3,
+    encrypted: bool = False,
 ) -> AsyncIterator[Stage]:
-    """Everything started, the scanner looking, the workloads at rest. members: pods with a volume that one may write to."""
+    """Everything started, the scanner looking, the workloads at rest. members: pods with a volume that one may write to.
+
+    encrypted: with keys for what Temporal is told.
+    """
     logging.getLogger("simulator").setLevel(logging.ERROR)  # its controllers say what they do for us
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-bench-")))
         temporal = await stack.enter_async_context(TemporalServer(folder))
+        keys = folder / "payload-keys"
+        keys.write_text(new_keys())
         system = await stack.enter_async_context(
             System(
                 folder / "system",
@@ -120,7 +127,7 @@ async def stage(
                 zones=zones,
                 pace=pace,
                 platform=platform,
-                settings=as_shipped(),
+                settings=as_shipped() | ({"temporal": {"payload_keys_file": str(keys)}} if encrypted else {}),
             )
         )
         sightings = Sightings(system.cluster)

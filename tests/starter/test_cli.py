@@ -43,6 +43,8 @@ COMMANDS = (
     "preserve plan",
     "release",
     "preserved",
+    "codec",
+    "codec serve",
     "abort",
     "ack-off",
     "hold",

@@ -82,11 +82,18 @@ class ProcessWatch:
 
     def _look_at(self, name: str) -> None:
         try:
-            arguments, environment = ((PROCESSES / name / what).read_bytes() for what in ("cmdline", "environ"))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return  # it has ended, or is another user's
+            arguments, environment = (self._read(PROCESSES / name / what) for what in ("cmdline", "environ"))
+        except (FileNotFoundError, ProcessLookupError):
+            return  # it has ended
         if arguments:
             self._tell(int(name), arguments, environment)
+
+    @staticmethod
+    def _read(file: Path) -> bytes:
+        try:
+            return file.read_bytes()
+        except PermissionError:
+            return b""  # it is another user's, or lets nobody look into it, as our worker and its operations
 
 
 def _running() -> list[str]:

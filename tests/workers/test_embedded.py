@@ -23,7 +23,9 @@ from workers import embedded
 from workers.connect import connect
 from workers.embedded import EmbeddedServerError, EmbeddedTemporal, running_endpoint
 from workers.embedded_process import free_ports, is_free
-from workers.settings import TemporalSettings
+from workers.setting_sources import SettingsError
+from workers.settings import Settings, TemporalSettings
+from workers.signing_keys import keyring_of
 from workers.state_directory import Endpoint, StateDirectory
 
 pytestmark = pytest.mark.timeout(60)
@@ -235,13 +237,27 @@ async def test_a_server_that_keeps_ending_is_given_up_with_its_last_words(
 
 
 async def test_nobody_else_looks_into_its_database(tmp_path: Path) -> None:
-    """S12: also where the directory was there before, with wider rights, and under whatever umask."""
-    place = StateDirectory(tmp_path)
-    place.root.mkdir(mode=0o755)
+    """S12: also where directories and files were there before, with wider rights, and under whatever umask."""
+    place = StateDirectory(tmp_path / "state")
     before = os.umask(0o022)
     try:
-        async with server(tmp_path):
-            assert stat.S_IMODE(place.root.stat().st_mode) == 0o700
-            assert stat.S_IMODE(place.database.stat().st_mode) == 0o600
+        place.root.mkdir(parents=True)
+        place.log.touch(mode=0o644)
+        async with server(tmp_path / "state"):
+            for directory in (place.root.parent, place.root):
+                assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in place.root.iterdir()}
+            assert {"temporal.db", "server.log", "endpoint.json", "server.pid"} <= set(modes)
+            assert {name: mode for name, mode in modes.items() if mode != 0o600} == {}
     finally:
         os.umask(before)
+
+
+async def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S12: he could open it again, or put a database of his own there."""
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(SettingsError, match=f"state: expected a directory of our own .user 12345., but {tmp_path} belongs to"):
+        async with server(tmp_path):
+            pass
+    with pytest.raises(SettingsError, match="belongs to user"):
+        await keyring_of(Settings(state=tmp_path), {}, {})

@@ -13,11 +13,12 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.errors import ErrorType, failure
-from workers import signing_keys
+from workers import key_sources
 from workers.clusters import ClusterSettings
+from workers.key_sources import new_keys
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
-from workers.signing_keys import keyring_of, new_keys
+from workers.signing_keys import keyring_of
 
 CLUSTERS = {"prod": ClusterSettings(in_cluster=True), "edge": ClusterSettings(context="edge")}
 SECRET = "nodewarden/nodewarden-signing-keys"
@@ -110,7 +111,7 @@ async def test_an_empty_secret_is_filled_by_one_of_those_who_find_it_so() -> Non
 
 
 async def test_an_api_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signing_keys, "AGAIN", 0.01)
+    monkeypatch.setattr(key_sources, "AGAIN", 0.01)
     api = Api()
     api.away = 3
     assert await codes(settings(Path("/nowhere"), signing_keys_secret=SECRET), api)

@@ -29,7 +29,7 @@ from typing import NoReturn
 CONTROL = 0
 """The worker's socket, in the place of standard input. It ends with the worker."""
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 
 class Server:
@@ -45,6 +45,7 @@ class Server:
 
     def serve(self) -> None:
         """Fork, kill and wait for children until the worker is gone."""
+        _prctl(PR_SET_DUMPABLE, 0)  # children have it from here: an agent, which runs as the same user, can't look into them
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -120,10 +121,14 @@ class Server:
 
 def _end_with_parent(parent: int) -> None:
     """Be killed when the parent ends. Elsewhere than on Linux only the alarm at the deadline does it."""
-    if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError("prctl refused a death signal")
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise ProcessLookupError(f"the server {parent} has ended")
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(f"prctl refused option {option}")
 
 
 def _tell(leash: socket.socket, what: str) -> None:

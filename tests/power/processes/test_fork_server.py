@@ -125,6 +125,13 @@ async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_
     await nobody_is_left(server)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not say")
+async def test_no_process_of_the_same_user_looks_into_a_child(start: Start) -> None:
+    """S12: it has a password, and a fence agent runs as the same user."""
+    asked = b"import ctypes; say(str(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)).encode())"  # PR_GET_DUMPABLE
+    assert (await start(OBEDIENT).run(asked, within(20))).stdout == b"0\n"
+
+
 async def test_what_a_child_started_is_killed_with_it(start: Start) -> None:
     """S34."""
     server = start(OBEDIENT)

@@ -1,0 +1,151 @@
+"""`nodewarden codec serve`: Temporal's web UI and command read encrypted histories through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.session import Exit, Session, run, say, session_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    from workers.settings import Settings
+
+PORT = 8234
+"""Beside that of the embedded server's UI."""
+
+app = typer.Typer(help="Read encrypted payloads with Temporal's own tools.", no_args_is_help=True)
+
+
+@app.callback()
+def codec() -> None:
+    """A group, although it has one command."""
+
+
+@app.command("serve")
+def serve(
+    context: typer.Context,
+    *,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = PORT,
+    ui_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ui-origin", help="Where the web UI is, such as https://temporal.example.org (repeatable); default: ours."
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; but for the loopback with TLS and a token.")
+    ] = "127.0.0.1",
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="A token that every request must bear.")] = None,
+) -> None:
+    """Decrypt payloads for Temporal's web UI and the `temporal` command, until Ctrl-C. Whoever reaches it can read all histories.
+
+    temporal workflow show -w episode/prod/node-7 --codec-endpoint http://127.0.0.1:8234
+    """
+    session = session_of(context)
+
+    async def work() -> Exit | None:
+        from workers.setting_sources import SettingsError
+        from workers.settings import is_loopback
+
+        if not is_loopback(host) and not (tls_cert and tls_key and token_file):
+            raise SettingsError(
+                f"--host: expected the loopback, or --tls-cert, --tls-key and --token-file besides: "
+                f"whoever reaches it can read all histories; got {host}"
+            )
+        door = _Door(host=host, port=port, tls=_tls(tls_cert, tls_key), token=_token(token_file))
+        return await _serve(session, door, ui_origin)
+
+    run(session, work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Door:
+    """Where it is reached, and what must be shown there. token: "" for none."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    token: str
+
+
+async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Exit:
+    from workers.codec_server import CodecServer
+    from workers.keeping_secrets import keep_memory_private
+    from workers.logs import configure
+    from workers.payload_keys import encryption_of
+    from workers.setting_sources import SettingsError
+    from workers.worker import stop_on_signals
+
+    keep_memory_private()
+    settings = session.settings()
+    configure(settings.log)
+    encryption = await encryption_of(settings.temporal, settings.connections, patience=settings.temporal.patience)
+    if encryption is None:
+        raise SettingsError(
+            "temporal.payload_keys_file or temporal.payload_keys_secret: expected one of them; nothing is encrypted"
+        )
+    known = _origins(origins, settings)
+    server = CodecServer(encryption, namespace=settings.temporal.namespace, origins=known, token=door.token)
+    async with stop_on_signals() as stop:
+        try:
+            async with server.listening(door.host, door.port, door.tls) as url:
+                say(session, f"codec {url}, for the web UI at {' and '.join(known) or '(none)'}", url=url, origins=known)
+                await stop.wait()
+        except OSError as error:
+            raise SettingsError(f"--port: {door.host}:{door.port} can't be listened on: {error.strerror or error}") from error
+    return Exit.OK
+
+
+def _origins(given: list[str] | None, settings: Settings) -> list[str]:
+    """Those that were named, else of the embedded server's UI, if that runs here, by both its names."""
+    from workers.embedded import running_endpoint
+    from workers.setting_sources import SettingsError
+
+    if given is None:
+        endpoint = running_endpoint(settings.state)
+        return [f"http://{host}:{endpoint.ui_port}" for host in ("127.0.0.1", "localhost")] if endpoint is not None else []
+    for origin in given:
+        scheme, _, rest = origin.partition("://")
+        if scheme not in {"http", "https"} or not rest or set(rest) & set("/?#*@ "):
+            raise SettingsError(
+                f"--ui-origin: expected scheme, host and port such as https://temporal.example.org, got {origin!r}"
+            )
+    return given
+
+
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    import ssl
+
+    from workers.setting_sources import SettingsError
+
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise SettingsError("--tls-cert and --tls-key: expected both or neither")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise SettingsError(f"--tls-cert and --tls-key: expected a certificate and its key, as PEM files: {error}") from error
+    return context
+
+
+def _token(file: Path | None) -> str:
+    from workers.setting_sources import SettingsError
+
+    if file is None:
+        return ""
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--token-file: expected a readable file: {error}") from error
+    if len(token) < 32 or not token.isprintable() or " " in token:
+        raise SettingsError(f"--token-file: {file}: expected one word of at least 32 characters (openssl rand -hex 32)")
+    return token
