@@ -441,6 +441,15 @@ def test_credentials_choose_no_device_and_no_action(credentials: dict[str, str],
     assert "k3p" not in str(caught.value)
 
 
+def test_credentials_ask_for_no_insecurity() -> None:
+    """S40: what was judged is what the parameters say."""
+    credentials = DeviceCredentials(values={"ssl_insecure": "", "password": "http://k3p@"})
+    with pytest.raises(PowerError, match="its credentials ask for TLS without verifying") as caught:
+        _factory("fence_redfish").build({"ip": "bmc"}, credentials)
+    assert "k3p" not in str(caught.value)
+    _factory("fence_redfish").build({"ip": "bmc", "notls": "1"}, credentials)
+
+
 async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:
     driver = FenceAgentFactory(agent="fence_apc", search_path="/nonexistent").build({"ip": "a", "plug": "1"}, DeviceCredentials())
     with pytest.raises(PowerError, match="fence_apc is not installed on this worker: expected the package fence-agents"):
