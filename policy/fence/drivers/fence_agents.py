@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 
 from policy.fence.drivers.agent_parameters import canonical_parameters
+from policy.fence.drivers.agent_values import IPMI_AGENTS
 from policy.fence.drivers.contract import DriverParameters, ParameterError, authority, host_of, port_of
 
 _AGENT = re.compile(r"fence_[a-z0-9]+(_[a-z0-9]+)*")
@@ -106,7 +107,7 @@ _SNMP_3 = _agents("ipdu")
 _SNMP = _agents(_PORTS[161])
 _UNVERIFIED = ("ssl_insecure", "insecure", "notls", "disable_ssl")
 
-_DIAGNOSTIC = _agents("idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus redfish")
+_DIAGNOSTIC = IPMI_AGENTS | {"fence_redfish"}
 
 
 def canonical(driver: str) -> str | None:
