@@ -1,7 +1,7 @@
 """Devices to which whoever stands in between may listen, or answer in their place, and what a worker does with one.
 
 IPMI is none of them: it proves the password on both sides and encrypts, as far as `drivers/ipmi.py` lets it. Clouds' APIs are
-plain on the loopback only. How a driver is told to go without TLS, or without verifying its certificate, is beside its parameters.
+plain on the loopback only. How a driver is told to go without TLS, or to verify no certificate, is beside its parameters.
 """
 
 from __future__ import annotations
