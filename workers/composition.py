@@ -286,7 +286,8 @@ def _power_serving(
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
     hosts = settings.worker.credential_hosts
-    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key, hosts=hosts)
+    insecure = settings.worker.insecure_devices
+    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key, hosts=hosts, insecure=insecure)
     drivers = partial(
         driver_for,
         further_agents=frozenset(settings.worker.fence_agents),
@@ -296,7 +297,7 @@ def _power_serving(
         queue=power_queue(site),
         activities=activities_of(
             PowerService(credentials, licences, own_node=settings.node_name, drivers=drivers),
-            DeviceReadings(credentials, licences, drivers=drivers),
+            DeviceReadings(credentials, licences, drivers=drivers, insecure=insecure),
             EvidenceService(listener),
             DeviceEvidence(evidence_directory(settings), credentials, licences, drivers=drivers),
         ),

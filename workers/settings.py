@@ -51,6 +51,7 @@ from policy.checks.retries import (
     RetryRules,
 )
 from policy.fence.credential_hosts import hosts_written
+from policy.fence.insecure_devices import InsecureDevices
 from policy.objects.scopes import CLUSTER, is_scope
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.preservation.pools import Pool, pool_of
@@ -321,6 +322,10 @@ class WorkerSettings(_Section):
     )
     credential_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_hosts)] = Field(
         default=("*",), description="hosts of power devices to whom credentials go that do not say so themselves, networks also"
+    )
+    insecure_devices: InsecureDevices = Field(
+        default=InsecureDevices.WARN,
+        description="power devices where others could listen or answer: no TLS, or none that is verified; refuse, warn or allow",
     )
     signing_keys_file: UserPath | None = Field(
         default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -23,6 +24,7 @@ from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
+from policy.fence.insecure_devices import InsecureDevices, insecurity_of
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 
@@ -33,7 +35,8 @@ PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_
 
 
 class DeviceReadings(DeviceReadingActivities):
-    """Served by the workers of a site, beside `PowerService`."""
+    """Served by the workers of a site, beside `PowerService`. insecure: what this worker thinks of devices where others
+    could listen; it is the source of credentials that refuses them."""
 
     def __init__(
         self,
@@ -41,7 +44,9 @@ class DeviceReadings(DeviceReadingActivities):
         guard: RequestGuard,
         *,
         drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
+        insecure: InsecureDevices = InsecureDevices.WARN,
     ) -> None:
+        self._insecure = insecure
         self._credentials = credentials
         self._guard = guard
         self._drivers = drivers
@@ -53,7 +58,9 @@ class DeviceReadings(DeviceReadingActivities):
 
         async def one(checked: DeviceToCheck) -> DeviceAnswer:
             async with gate:
-                return await self._read(request.cluster, checked)
+                answer = await self._read(request.cluster, checked)
+                told = self._insecure is InsecureDevices.WARN
+                return replace(answer, insecurity=insecurity_of(checked.device)) if told else answer
 
         return DevicesRead(answers=tuple(await asyncio.gather(*(one(each) for each in request.devices))))
 

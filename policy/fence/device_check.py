@@ -79,7 +79,8 @@ class NodeToCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What came of reading one device. latency None where it gave no answer. serves: which machine it says that it serves."""
+    """What came of reading one device. latency None where it gave no answer. serves: which machine it says that it serves.
+    insecurity: how others could listen or answer in its place, "" where they could not or its worker does not mind."""
 
     endpoint: str
     answer: Reachability
@@ -88,6 +89,7 @@ class DeviceAnswer:
     latency: timedelta | None = None
     problem: str = ""
     serves: tuple[str, ...] = ()
+    insecurity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +208,10 @@ def held_row(node: NodeToCheck) -> DeviceRow:
 def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
     if node.held:
         return f"incident {node.held} is open"
+    return "; ".join(filter(None, (_wrong_state(node, checked, answer), answer.insecurity and f"insecure: {answer.insecurity}")))
+
+
+def _wrong_state(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
     if answer.state is PowerState.OFF and node.ready:
         return "cut although the node is Ready" if checked.path else "off although the node is Ready: is it the right machine?"
     return ""

@@ -19,6 +19,7 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from policy.episode.messages import Reading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
+from policy.fence.insecure_devices import InsecureDevices
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from tests.licensing import BELIEVING
@@ -145,6 +146,14 @@ async def test_a_drivers_own_mistake_hides_no_other_device_and_tells_no_secret(c
     assert (found.answer, CANARY in repr(found), CANARY in caplog.text) == (Reachability.SILENT, False, False)
     assert "unexpected KeyError" in found.problem
     assert "test_device_reading.py" in caplog.text
+
+
+@pytest.mark.parametrize(("choice", "told"), [(InsecureDevices.WARN, True), (InsecureDevices.ALLOW, False)])
+async def test_how_others_could_listen_is_told_unless_this_worker_does_not_mind(choice: InsecureDevices, told: bool) -> None:
+    parameters = {"ip": "127.0.0.1", "ipport": "9", "scheme": "http"}
+    device = PowerDevice(driver="redfish", endpoint=endpoint_of("redfish", parameters), parameters=parameters)
+    (answer,) = await read(DeviceToCheck(device=device, deadline=timedelta(seconds=1)), insecure=choice)
+    assert answer.insecurity == ("plain HTTP (scheme)" if told else "")
 
 
 def test_a_batch_has_the_time_that_its_devices_may_take() -> None:

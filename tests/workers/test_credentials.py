@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
 from activities.keyring import Keyring
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
+from policy.fence.insecure_devices import InsecureDevices
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from workers.credentials import ENVIRONMENT_PREFIX, ClusterObjects, MountedObjects, WorkerCredentials
 
@@ -258,3 +260,28 @@ async def test_what_does_not_say_for_whom_it_is_goes_where_the_setting_says(kind
     assert (await source.read("prod", bmc_with(reference))).password == "hunter2"
     with pytest.raises(ApplicationError, match=r"not for 198.51.100.7 \(the worker's setting worker.credential_hosts\)"):
         await source.read("prod", bmc_with(reference, ip="198.51.100.7"))
+
+
+async def test_a_device_where_others_could_listen_is_refused_before_its_secret_is_read_told_of_once_or_allowed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S40: `worker.insecure_devices`."""
+    api = Api({"username": encoded("admin"), "password": encoded("hunter2")})
+    objects = ClusterObjects({"prod": cast("ClusterConnection", api)})
+    parameters = {"ip": "10.0.0.7", "ssl-insecure": "true"}
+    device = PowerDevice(driver="redfish", endpoint="redfish://10.0.0.7:443", parameters=parameters, credentials=(BMC,))
+
+    with pytest.raises(
+        ApplicationError, match=r"redfish://10\.0\.0\.7:443: .*\(ssl-insecure\): .*worker\.insecure_devices"
+    ) as refused:
+        await WorkerCredentials(objects, insecure=InsecureDevices.REFUSE).read("prod", device)
+    assert (refused.value.type, api.paths) == (ErrorType.INVALID_CONFIG, [])
+    assert (await WorkerCredentials(objects, insecure=InsecureDevices.REFUSE).read("prod", bmc_with(BMC))).password == "hunter2"
+
+    for choice, told in ((InsecureDevices.WARN, 1), (InsecureDevices.ALLOW, 0)):
+        caplog.clear()
+        source = WorkerCredentials(objects, insecure=choice)
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                assert (await source.read("prod", device)).password == "hunter2"
+        assert [record.getMessage().startswith(device.endpoint) for record in caplog.records] == [True] * told

@@ -47,7 +47,7 @@ from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
 from workers.liveness import Liveness
-from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, METRIC, PAGE, DeviceCheck
+from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, INSECURE_METRIC, METRIC, PAGE, DeviceCheck
 from workflows.kit.ids import cluster_queue, device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 
@@ -78,6 +78,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
     at_once: Counter[str] = field(default_factory=Counter)
     most_at_once: Counter[str] = field(default_factory=Counter)
     gate: asyncio.Event | None = None
+    insecurity: str = ""
 
     def put(self, name: str, *, site: str = "default", devices: int = 1, **more: Any) -> None:
         """A node with its BMCs."""
@@ -129,7 +130,8 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         self.most_at_once[site] = max(self.most_at_once[site], self.at_once[site])
         await asyncio.sleep(LATENCY)
         self.at_once[site] -= 1
-        return DevicesRead(answers=tuple(self._answer(each.device.endpoint) for each in request.devices))
+        answers = (self._answer(each.device.endpoint) for each in request.devices)
+        return DevicesRead(answers=tuple(replace(each, insecurity=self.insecurity) for each in answers))
 
     def _answer(self, endpoint: str) -> DeviceAnswer:
         self.read.append(endpoint)
@@ -432,10 +434,23 @@ async def test_each_unanswered_reading_is_counted_by_a_metric_that_is_there_befo
     async with checking(env, devices, client=measured.client) as check:
         await check.start()
         await check.rounds(4)
+    assert [update.value for update in measured.updates(INSECURE_METRIC)] == [0, 0, 0, 0]
     counted = measured.updates(METRIC)
     assert [update.value for update in counted][:4] == [0, 1, 1, 0]
     labels = {key: counted[0].attributes[key] for key in ("cluster", "node", "endpoint")}
     assert labels == {"cluster": check.cluster, "node": "node-1", "endpoint": BMC}
+
+
+async def test_a_device_where_others_could_listen_is_told_in_its_row_and_counted(
+    env: WorkflowEnvironment, measured: Measured
+) -> None:
+    devices = Devices(insecurity="plain HTTP (scheme)")
+    devices.put("node-1")
+    async with checking(env, devices, client=measured.client) as check:
+        await check.start()
+        report = await check.rounds(1)
+    assert (report.problems, row_of(report, "node-1").warning) == (0, "insecure: plain HTTP (scheme)")
+    assert measured.updates(INSECURE_METRIC)[0].value == 1
 
 
 @pytest.mark.parametrize("cluster", ["", "another"])

@@ -49,6 +49,7 @@ from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckRe
 
 KIND = "DeviceCheck"
 METRIC = "nodewarden_device_silent"
+INSECURE_METRIC = "nodewarden_device_insecure"
 
 PAGE = 25
 """Nodes whose devices are found and read in one go."""
@@ -242,12 +243,17 @@ class DeviceCheck:
                 self._remembered.told(each)
 
     def _count(self, node: NodeToCheck, answer: DeviceAnswer) -> None:
-        """A device that answers counts nought, so that its series is there before it falls silent."""
+        """A device with nothing to tell of counts nought, so that its series is there before there is."""
         if answer.answer is Reachability.UNREAD or node.held:
             return
-        counter = workflow.metric_meter().create_counter(METRIC, "Readings that a fence device did not answer")
+        meter = workflow.metric_meter()
+        counter = meter.create_counter(METRIC, "Readings that a fence device did not answer")
+        insecure = meter.create_counter(
+            INSECURE_METRIC, "Readings of a fence device where others could have listened or answered"
+        )
         labels = {"cluster": self._cluster, "node": node.node, "endpoint": answer.endpoint}
         counter.add(1 if answer.answer is Reachability.SILENT else 0, labels)
+        insecure.add(1 if answer.insecurity else 0, labels)
 
     # Words from outside ---------------------------------------------------------------------------------------------
 

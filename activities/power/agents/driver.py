@@ -27,8 +27,10 @@ from policy.episode.messages import Reading
 from policy.fence.drivers import fence_agents
 from policy.fence.drivers.agent_metadata import AcceptedParameters, AgentMetadata, fitted
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
+from policy.fence.drivers.agent_values import FILES
 from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.power import PowerCapability, PowerState
+from policy.values.credential_names import names_a_credential
 
 SIGHTING_LASTS = 600.0
 """Seconds for which a plug that was seen need not be listed again."""
@@ -66,6 +68,7 @@ class FenceAgentFactory:
             if name in named or secrets.get(name, value) != value:
                 raise invalid(f"{endpoint}: credential {key!r} is given twice")
             secrets[name] = value
+        self._refuse_insecurity_of_credentials(endpoint, parameters, secrets)
         return FenceAgentDriver(
             agent=self.agent,
             endpoint=endpoint,
@@ -74,6 +77,14 @@ class FenceAgentFactory:
             credentials=credentials,
             search_path=self.search_path,
         )
+
+    def _refuse_insecurity_of_credentials(self, endpoint: str, parameters: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+        """A whole Secret may hold any parameter. What this worker thinks of insecure devices was judged before that was read."""
+        further = {name: each for name, each in secrets.items() if not (name in FILES or names_a_credential(name))}
+        with parameters_of(endpoint):
+            told = fence_agents.insecurity(self.agent, {**parameters, **further})
+            if told and not fence_agents.insecurity(self.agent, parameters):
+                raise invalid(f"{endpoint}: its credentials ask for {told}: expected that among the parameters")
 
     def _refuse_what_is_not_allowed(self) -> None:
         reason = fence_agents.refusal(self.agent)

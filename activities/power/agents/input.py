@@ -87,6 +87,7 @@ def _tell_ipmitool(stack: ExitStack, metadata: AgentMetadata, told: dict[str, st
         # The agent puts these into ipmitool's command line as they are.
         if name not in {"password", "username"} and _PLAIN.fullmatch(value) is None:
             raise invalid(f"{metadata.agent}: parameter {name!r}: expected letters, digits and . _ : @ / + -")
+    told["lanplus"] = "1"  # the default of most of them is IPMI 1.5, which is not spoken
     if "hexadecimal_kg" in told:
         raise invalid(
             f"{metadata.agent} would put hexadecimal_kg into the arguments of its tool: expected the driver ipmi instead"

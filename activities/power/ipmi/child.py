@@ -48,18 +48,19 @@ UNAUTHORIZED_LOGIN = (
     "while requesting privelege level",  # as the library spells it
 )
 FULL_LOGIN = ("Insufficient resources",)
-CIPHER_LOGIN = ("algorithm", "No matching integrity", "No Cipher suite", "MD5 required")
+CIPHER_LOGIN = ("algorithm", "No matching integrity", "No Cipher suite")
+IPMI_1_5_LOGIN = ("IPMI 1.5", "MD5 required")
 
 # Completion codes that say "not done" for certain (IPMI 2.0, table 5-2). Whatever else a BMC answers to a command
 # (an unspecified error, a time-out inside the BMC) leaves open whether it was carried out.
-BUSY, INVALID_COMMAND, PRESENT_STATE = 0xC0, 0xC1, 0xD5
+BUSY, INVALID_COMMAND, RESERVED_FIELD, PRESENT_STATE = 0xC0, 0xC1, 0xCC, 0xD5
 REFUSALS = {
     BUSY: ("Transient", "the BMC is busy"),
     INVALID_COMMAND: ("NotSupported", "the BMC does not know this command"),
     0xC2: ("NotSupported", "the BMC does not know this command here"),
     0xC7: ("NotSupported", "the BMC does not take this form of the command"),
     0xC9: ("NotSupported", "the BMC does not take this value"),
-    0xCC: ("NotSupported", "the BMC does not support this value"),
+    RESERVED_FIELD: ("NotSupported", "the BMC does not support this value"),
     0xD0: ("Transient", "the BMC is updating its records"),
     0xD1: ("Transient", "the BMC is updating its firmware"),
     0xD2: ("Transient", "the BMC is still starting"),
@@ -97,8 +98,16 @@ def log_in(request: dict[str, Any]) -> Any:
                 return
             super()._open_rmcpplus_request()
 
+        def _get_session_challenge(self) -> None:
+            # The library would log in as IPMI 1.5 has it where the BMC, or whoever answers for it, says that it knows no 2.0:
+            # by MD5, from which the password can be guessed, and then without encryption.
+            self.onlogon({"error": "IPMI 1.5 only"})
+
         def _got_channel_auth_cap(self, response: dict[str, Any]) -> None:
             say(stage="reached")
+            if response.get("code") == RESERVED_FIELD:  # it does not know the bit that asks for IPMI 2.0
+                self._get_session_challenge()
+                return
             super()._got_channel_auth_cap(response)
 
         def _xmit_packet(self, retry: bool = True, delay_xmit: float | None = None, timeout: float | None = None) -> None:
@@ -152,6 +161,10 @@ def login_error(text: str) -> OperationError:
         return OperationError("RateLimited", "the BMC has no room for another session")
     if any(part in text for part in CIPHER_LOGIN):
         return OperationError("NotSupported", "the BMC takes none of the offered cipher suites")
+    if any(part in text for part in IPMI_1_5_LOGIN):
+        return OperationError(
+            "NotSupported", "the BMC offers IPMI 1.5 alone, whose login is not safe: expected 2.0; no login was sent"
+        )
     return OperationError("Transient", f"the BMC ended the login ({text})")
 
 

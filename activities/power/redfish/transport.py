@@ -12,6 +12,7 @@ Not sushy's `Connector`, which sends a POST whose answer is lost up to three tim
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.client
 import json
 import re
@@ -172,8 +173,23 @@ class Service:
             raise OperationError("Transient", f"the TLS handshake failed ({reason_of(error)})") from error
         except OSError as error:
             raise OperationError("Unreachable", f"no connection to the service ({reason_of(error)})") from error
+        self._refuse_another_certificate(connection)
         say(stage="reached")
         return connection
+
+    def _refuse_another_certificate(self, connection: http.client.HTTPConnection) -> None:
+        """A pin stands in for the authorities: before a byte of a request, on every connection."""
+        expected = self._request["fingerprints"]
+        if not expected:
+            return
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        found = hashlib.sha256(connection.sock.getpeercert(binary_form=True) or b"").hexdigest()
+        if found not in expected:
+            connection.close()
+            raise OperationError(
+                "InvalidConfig",
+                f"its certificate is not the pinned one (tls-fingerprint): the service shows {found}; nothing was sent",
+            )
 
     def _within(self, reference: Any, base: str = "") -> str:
         """The path of a link, which must stay with the service that the credentials are for."""
@@ -194,12 +210,13 @@ class Service:
 
 
 def trust(request: dict[str, Any]) -> ssl.SSLContext:
-    """Whom to believe: the authorities of `ca_file`, or those of the operating system, or anybody where that was asked for."""
+    """Whom to believe: the authorities of `ca_file`, or those of the operating system; at first anybody, where that was asked
+    for or the certificate is compared with a pin."""
     try:
         context = ssl.create_default_context(cafile=request["ca_file"])
     except (OSError, ValueError) as error:
         raise OperationError("InvalidConfig", f"ca-file {request['ca_file']} cannot be used ({reason_of(error)})") from error
-    if not request["verify"]:
+    if request["fingerprints"] or not request["verify"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -34,6 +34,9 @@ class ValueKind(StrEnum):
     URL = "a URL like https://host:port/path, without a user or a query"
     QUERY = "pairs like name=value, with & between them"
     PATTERN = "a pattern that does not begin with a dash"
+    CIPHER = "3 or 17: the other cipher suites of IPMI go without encryption, or by MD5 or RC4"
+    IPMI_2 = "it on: IPMI 1.5 is not spoken"
+    NO_IPMI_1_5 = "nothing: it chooses a login of IPMI 1.5, which is not spoken"
     SECRET = "a single line without control characters"  # noqa: S105 - what people are told of one
 
 
@@ -54,6 +57,9 @@ _GRAMMAR: Mapping[ValueKind, re.Pattern[str]] = {
     ValueKind.URL: re.compile(rf"https?://(?:{_HOST})(?::[0-9]{{1,5}})?(?:/{_PIECE})*/?"),
     ValueKind.QUERY: re.compile(r"\w[\w.]*=[\w ,.:@+-]*(?:&\w[\w.]*=[\w ,.:@+-]*)*"),
     ValueKind.PATTERN: re.compile(r"(?!-).*"),
+    ValueKind.CIPHER: re.compile(r"3|17"),
+    ValueKind.IPMI_2: re.compile(r"1|on|yes|true", re.IGNORECASE),
+    ValueKind.NO_IPMI_1_5: re.compile(r"(?!)"),
     ValueKind.SECRET: re.compile(r".*", re.DOTALL),
 }
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -99,8 +105,15 @@ _SECRETS_IN_ARGUMENTS = _agents("vmware")
 """It passes a password on to its tool as an argument, so a worker takes it only where its setting says so."""
 
 
+IPMI_AGENTS = _agents("idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus")
+"""They have ipmitool speak IPMI."""
+_OF_IPMI = {"cipher": ValueKind.CIPHER, "lanplus": ValueKind.IPMI_2, "auth": ValueKind.NO_IPMI_1_5}
+
+
 def kind_of(agent: str, name: str) -> ValueKind:
     """The kind of a parameter by its canonical name."""
+    if agent in IPMI_AGENTS and name in _OF_IPMI:
+        return _OF_IPMI[name]
     if name in {"plug", "uuid"}:
         if agent in _PLUGS_IN_URLS:
             return ValueKind.SEGMENT
@@ -126,7 +139,7 @@ def problem_of(agent: str, name: str, value: str, *, published: bool = False) ->
         if value.startswith("-") and (not published or agent in _SECRETS_IN_ARGUMENTS):
             return f"begins with a dash, and {agent} may pass it on as an argument: expected another one"
         return None
-    if value and (_GRAMMAR[kind].fullmatch(value) is None or not _is_sound(kind, value)):
+    if (value or kind is ValueKind.CIPHER) and (_GRAMMAR[kind].fullmatch(value) is None or not _is_sound(kind, value)):
         return f"expected {kind}"
     if len(value) > LONGEST_VALUE:
         return f"expected at most {LONGEST_VALUE} characters, got {len(value)}"

@@ -39,6 +39,8 @@ class DriverParameters:
     identifying: frozenset[str]
     endpoint: Callable[[Mapping[str, str]], str]
     """The device in its one spelling. Raises ParameterError."""
+    insecurity: Callable[[Mapping[str, str]], str] = lambda _parameters: ""
+    """How the device would be spoken to that others could listen or answer in its place, in words; "" where they could not."""
     secret: frozenset[str] = frozenset()
     needed: frozenset[str] = frozenset()
     any_name: bool = False

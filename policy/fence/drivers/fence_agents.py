@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 
 from policy.fence.drivers.agent_parameters import canonical_parameters
+from policy.fence.drivers.agent_values import IPMI_AGENTS
 from policy.fence.drivers.contract import DriverParameters, ParameterError, authority, host_of, port_of
 
 _AGENT = re.compile(r"fence_[a-z0-9]+(_[a-z0-9]+)*")
@@ -97,7 +98,16 @@ _PLACES = tuple(
 )
 """Parameters that say in which part of a device, a site or an account a plug is to be found."""
 
-_DIAGNOSTIC = _agents("idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus redfish")
+_HTTP = _agents(_PORTS[80])
+"""HTTP without TLS, unless they are told `ssl`; fence_eps can't be."""
+_TELNET = _agents(f"{_PORTS[23]} netio rsb")
+"""Telnet, unless those of them that can are told `ssh`."""
+_SNMP_3 = _agents("ipdu")
+"""Of those that speak SNMP the ones whose own default is version 3, which encrypts; versions 1 and 2c show their password."""
+_SNMP = _agents(_PORTS[161])
+_UNVERIFIED = ("ssl_insecure", "insecure", "notls", "disable_ssl")
+
+_DIAGNOSTIC = IPMI_AGENTS | {"fence_redfish"}
 
 
 def canonical(driver: str) -> str | None:
@@ -128,6 +138,7 @@ def parameters_of(driver: str) -> DriverParameters | None:
         identifying=_identifying(agent),
         secret=frozenset({"username", "login", "password", "passwd", "identity_file", "identity-file"}),
         endpoint=partial(endpoint, agent),
+        insecurity=partial(insecurity, agent),
         any_name=True,
         fabric=agent in FABRIC_AGENTS,
     )
@@ -170,6 +181,29 @@ def endpoint(agent: str, parameters: Mapping[str, str]) -> str:
     if not host and not plug and not places:
         raise ParameterError("plug", f"expected ip or plug of the device, got neither for {agent}")
     return f"{agent}://{host}{f'/{_quoted(plug)}' if plug else ''}{f'?{places}' if places else ''}"
+
+
+def insecurity(agent: str, parameters: Mapping[str, str]) -> str:
+    """How others could listen or answer in the device's place, "" where they could not. As the agents themselves have it: a flag
+    without a value is set. Passwords of the cloud agents go to their clouds over TLS. Raises ParameterError."""
+    given = canonical_parameters(agent, parameters)
+
+    def is_set(name: str, *, default: bool = False) -> bool:
+        return _is_true(given[name] or "1") if name in given else default
+
+    if told := next((name for name in _UNVERIFIED if is_set(name)), None):
+        return f"TLS without verifying its certificate ({told})"
+    if url := next((name for name, value in given.items() if name != "proxy" and value.lower().startswith("http://")), None):
+        return f"plain HTTP ({url})"
+    if agent == "fence_eps" or not (is_set("ssl", default=agent not in _HTTP) or is_set("ssl_secure")):
+        return "plain HTTP (without ssl)"
+    if agent in _TELNET and not is_set("ssh"):
+        return "telnet (without ssh)"
+    if agent in _SNMP and given.get("snmp_version", "3" if agent in _SNMP_3 else "") != "3":
+        return "SNMP that shows its password (snmp_version is not 3)"
+    if given.get("snmp_sec_level", "").lower() == "noauthnopriv":
+        return "SNMP without a password (snmp_sec_level)"
+    return ""
 
 
 def _port(agent: str, given: Mapping[str, str]) -> int | None:

@@ -1,5 +1,9 @@
 """IPMI over the network: `ip`, and optionally `ipport`, `cipher` (3, 17), `privilege` (operator, administrator) and
-`check-system`."""
+`check-system`.
+
+It is IPMI 2.0 with a cipher suite that encrypts and checks: 17 where the BMC takes it, else 3, and no other. IPMI 1.5 and suites
+below 3 are spoken to nobody.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure`, `ca-file` and
+"""Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure`, `ca-file`, `tls-fingerprint` and
 `check-system`.
 
 `system` is the path or the id of one machine of the service (`1` is `/redfish/v1/Systems/1`); without it the service must have
 only one. Certificates are verified unless `ssl-insecure` is asked for, and plain HTTP is spoken only where `scheme` is `http`:
-whoever sits between could read the password and switch machines off.
+whoever sits between could read the password and switch machines off. `tls-fingerprint` is for certificates that no authority has
+signed: the SHA-256 of the one to expect (or of several, with commas between them: the next one is named before it is changed).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policy.fence.drivers.contract import DriverParameters, ParameterError, answer_of, authority, host_of, port_of
+from policy.values.errors import shown
 
-NAMES = ("ip", "ipport", "system", "scheme", "ssl-insecure", "ca-file", "check-system")
+NAMES = ("ip", "ipport", "system", "scheme", "ssl-insecure", "ca-file", "tls-fingerprint", "check-system")
 PORTS = {"https": 443, "http": 80}
 SYSTEMS = "/redfish/v1/Systems"
 
@@ -22,14 +24,17 @@ _SEGMENT = r"[A-Za-z0-9_~:@+-][A-Za-z0-9._~:@+-]*"
 _ID = re.compile(_SEGMENT)
 _PATH = re.compile(rf"/redfish/v1(/{_SEGMENT})+")
 _FILE = re.compile(r"/[A-Za-z0-9_.:@+=~ /-]+")
+_FINGERPRINT = re.compile(r"[0-9A-Fa-f]{64}|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){31}")
+MOST_FINGERPRINTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedfishAddress:
     """Where a service listens and which of its systems is meant. system: its path, None for the only one there is.
 
-    ca_file: a file on the worker with the authorities to trust, None for those that its operating system trusts. check_system:
-    whether the UUID that it tells must be the Node's system UUID.
+    ca_file: a file on the worker with the authorities to trust, None for those that its operating system trusts. fingerprints: of
+    the certificates to trust instead of any authority, SHA-256 in lower case. check_system: whether the UUID that it tells must
+    be the Node's system UUID.
     """
 
     host: str
@@ -38,12 +43,20 @@ class RedfishAddress:
     scheme: str = "https"
     verify: bool = True
     ca_file: str | None = None
+    fingerprints: tuple[str, ...] = ()
     check_system: bool = True
 
     @property
     def endpoint(self) -> str:
         """Service and system, in the one spelling used for pinning."""
         return f"redfish://{authority(self.host, self.port)}{self.system or ''}"
+
+    @property
+    def insecurity(self) -> str:
+        """How others could listen or answer in its place, "" where they could not."""
+        if self.scheme == "http":
+            return "plain HTTP (scheme)"
+        return "" if self.verify else "TLS without verifying its certificate (ssl-insecure)"
 
 
 def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
@@ -61,12 +74,15 @@ def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
         scheme=scheme,
         verify=not answer_of(parameters, "ssl-insecure", default="false"),
         ca_file=parameters.get("ca-file"),
+        fingerprints=_fingerprints(parameters.get("tls-fingerprint")),
         check_system=answer_of(parameters, "check-system", default="true"),
     )
+    if address.fingerprints and (address.insecurity or address.ca_file is not None):
+        raise ParameterError("tls-fingerprint", "expected it alone, without scheme http, ssl-insecure or ca-file")
     if address.ca_file is not None:
         if _FILE.fullmatch(address.ca_file) is None or ".." in address.ca_file.split("/"):
             raise ParameterError("ca-file", f"expected the absolute path of a file on the power worker, got {address.ca_file!r}")
-        if scheme == "http" or not address.verify:
+        if address.insecurity:
             raise ParameterError(
                 "ca-file", "verifies nothing together with scheme http or ssl-insecure: expected one or the other"
             )
@@ -75,6 +91,16 @@ def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
 
 def _endpoint(parameters: Mapping[str, str]) -> str:
     return redfish_address(parameters).endpoint
+
+
+def _fingerprints(value: str | None) -> tuple[str, ...]:
+    written = [each.strip() for each in value.split(",")] if value is not None else []
+    if len(written) > MOST_FINGERPRINTS or any(_FINGERPRINT.fullmatch(each) is None for each in written):
+        expected = (
+            f"expected the SHA-256 of a certificate in 64 hexadecimal digits, or up to {MOST_FINGERPRINTS} with commas between"
+        )
+        raise ParameterError("tls-fingerprint", f"{expected}, got {shown(value)}")
+    return tuple(each.replace(":", "").lower() for each in written)
 
 
 def _system(value: str | None) -> str | None:
@@ -93,4 +119,5 @@ REDFISH = DriverParameters(
     secret=frozenset({"username", "password"}),
     needed=frozenset({"username", "password"}),
     endpoint=_endpoint,
+    insecurity=lambda parameters: redfish_address(parameters).insecurity,
 )

@@ -273,7 +273,7 @@ async def test_ipmitool_is_told_the_password_where_nobody_sees_it(chassis: Chass
     """S12, S2: the agent would write it into ipmitool's arguments. On OpenIPMI's simulator."""
     machine = chassis.machine("node-1")
     bmc = await start_bmc(chassis.url, machine.name, USERNAME, PASSWORD, kind="ipmi_sim", state_dir=tmp_path)
-    parameters = {"ip": "127.0.0.1", "ipport": str(bmc.port), "lanplus": "1", "cipher": "3", "power_wait": "0"}
+    parameters = {"ip": "127.0.0.1", "ipport": str(bmc.port), "cipher": "3", "power_wait": "0"}
     family: list[bytes] = []
 
     async def look(machine: Machine, command: str) -> None:
@@ -292,6 +292,7 @@ async def test_ipmitool_is_told_the_password_where_nobody_sees_it(chassis: Chass
         await bmc.stop()
     assert [entry.command for entry in machine.log] == ["off"]
     assert any(b"/usr/bin/ipmitool" in seen and b"power\0off" in seen for seen in family)
+    assert not any(b"/usr/bin/ipmitool" in seen and b"-I\0lanplus" not in seen for seen in family), "IPMI 1.5"
     assert not any(PASSWORD.encode() in seen or b"X" * len(PASSWORD) in seen for seen in family)
 
 
@@ -314,8 +315,8 @@ async def test_parameters_are_held_against_the_agents_own_description() -> None:
     """N09 on a real agent: what it does not know is left out and said, what it can't take is refused before it is started."""
     with pytest.raises(PowerError, match="'privlvl': expected one of callback, user, operator, administrator, got 'king'"):
         await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "privlvl": "king"}).read(within(5))
-    with pytest.raises(PowerError, match="'cipher': expected letters"):
-        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "cipher": "3,v"}).read(within(5))
+    with pytest.raises(PowerError, match="'target': expected letters"):
+        await agent_driver("fence_ipmilan", {"ip": "127.0.0.1", "target": "3,v"}).read(within(5))
     with pytest.raises(PowerError, match="expected the driver ipmi instead") as caught:
         await agent_driver("fence_ipmilan", {"ip": "127.0.0.1"}, hexadecimal_kg="c0ffee").read(within(5))
     assert "c0ffee" not in str(caught.value)
@@ -439,6 +440,15 @@ def test_credentials_choose_no_device_and_no_action(credentials: dict[str, str],
         _factory("fence_apc").build({"ip": "strip", "plug": "1"}, DeviceCredentials(values=credentials))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     assert "k3p" not in str(caught.value)
+
+
+def test_credentials_ask_for_no_insecurity() -> None:
+    """S40: what was judged is what the parameters say."""
+    credentials = DeviceCredentials(values={"ssl_insecure": "", "password": "http://k3p@"})
+    with pytest.raises(PowerError, match="its credentials ask for TLS without verifying") as caught:
+        _factory("fence_redfish").build({"ip": "bmc"}, credentials)
+    assert "k3p" not in str(caught.value)
+    _factory("fence_redfish").build({"ip": "bmc", "notls": "1"}, credentials)
 
 
 async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:

@@ -8,11 +8,15 @@ import shutil
 import pytest
 
 from activities.power.agents.metadata import SEARCH_PATH, installed
+from policy.fence.drivers.agent_metadata import TRUE
 from policy.fence.drivers.agent_parameters import refusal
-from policy.fence.drivers.agent_values import FILES, problem_of
-from policy.fence.drivers.fence_agents import PUBLISHED
+from policy.fence.drivers.agent_values import FILES, ValueKind, kind_of, problem_of
+from policy.fence.drivers.fence_agents import PUBLISHED, insecurity
 from tests.power.agents.scripted import needs_library
 from tests.power.conftest import within
+
+OF_IPMI = {ValueKind.CIPHER, ValueKind.IPMI_2, ValueKind.NO_IPMI_1_5}
+"""Stricter than the agents, whose default is IPMI 1.5."""
 
 INSTALLED = sorted(agent for agent in PUBLISHED if shutil.which(agent, path=SEARCH_PATH))
 
@@ -30,7 +34,7 @@ async def test_the_default_and_the_choices_of_every_parameter_of_every_installed
             metadata = (await installed(agent, within(60))).metadata
         found = []
         for name, parameter in metadata.parameters.items():
-            if refusal(name) is not None or name in FILES:
+            if refusal(name) is not None or name in FILES or kind_of(agent, name) in OF_IPMI:
                 continue
             seen.add(name)
             values = {*parameter.choices, parameter.default or ""}
@@ -43,3 +47,23 @@ async def test_the_default_and_the_choices_of_every_parameter_of_every_installed
     assert [problem for problems in await asyncio.gather(*map(refused_by, INSTALLED)) for problem in problems] == []
     assert {"username", "password", "plug", "ip", "ipport", "command_prompt", "power_timeout"} <= seen
     assert not seen & {"ssh_options", "ssh_path", "password_script", "use_sudo"}
+
+
+@needs_library
+@pytest.mark.timeout(120)
+async def test_which_agents_let_others_listen_by_default_is_what_they_say_themselves() -> None:
+    free = asyncio.Semaphore(4)
+
+    async def listened_to(agent: str) -> bool:
+        async with free:
+            parameters = (await installed(agent, within(60))).metadata.parameters
+        default = {name: each.default or "" for name, each in parameters.items()}
+        return (
+            ("ssl" in default and default["ssl"] not in TRUE)
+            or ("community" in default and default["snmp_version"] != "3")
+            or ("telnet_path" in default and default.get("ssh") not in TRUE)
+        )
+
+    says = dict(zip(INSTALLED, await asyncio.gather(*map(listened_to, INSTALLED)), strict=True))
+    ours = {agent: insecurity(agent, {"ip": "10.0.0.7", "plug": "1"}) != "" for agent in INSTALLED}
+    assert {agent for agent in INSTALLED if ours[agent] != says[agent]} <= {"fence_eps"}, "it speaks HTTP, and says nothing of it"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
+from activities.power.driver import PowerDriver
 from activities.power.redfish.driver import SERVER
 from policy.fence.power import PowerState
 from policy.fence.served_system import system_of
@@ -100,6 +103,22 @@ async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, por
 async def test_a_certificate_is_not_looked_at_where_that_was_asked_for(stand: RedfishStand) -> None:
     driver = redfish_driver(stand.service.port, system=stand.machine().name, ssl_insecure="true")
     assert (await driver.read(within(PATIENCE))).state is PowerState.ON
+
+
+async def test_a_pinned_certificate_needs_no_authority_and_another_one_is_told_nothing(stand: RedfishStand) -> None:
+    """S12, S39: not even where an authority would vouch for it. Whoever answers in its place hears no byte of a request."""
+    machine = stand.machine()
+    shown = ssl.PEM_cert_to_DER_cert(await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", stand.service.port)))
+    pin = hashlib.sha256(shown).hexdigest()
+
+    def pinned(*pins: str) -> PowerDriver:
+        return redfish_driver(stand.service.port, system=machine.name, tls_fingerprint=",".join(pins))
+
+    assert (await pinned(pin).read(within(PATIENCE))).state is PowerState.ON
+    assert (await pinned("00" * 32, pin.upper()).read(within(PATIENCE))).state is PowerState.ON
+    for act in ("read", "off"):
+        await failure_of(getattr(pinned("00" * 32), act)(within(PATIENCE)), ErrorType.INVALID_CONFIG, f"the service shows {pin}")
+    assert machine.log == []
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,19 @@ def test_certificates_are_verified_and_tls_is_spoken_unless_asked_otherwise() ->
     assert (address.scheme, address.verify, address.ca_file) == ("https", True, None)
     assert not redfish_address({"ip": "10.0.0.7", "ssl-insecure": "true"}).verify
     assert redfish_address({"ip": "10.0.0.7", "ssl-insecure": "0"}).verify
+
+
+def test_a_fingerprint_is_the_sha_256_of_a_certificate_and_stands_alone() -> None:
+    """S41."""
+    first, second = "0A" * 32, ":".join(["b1"] * 32)
+    pinned = redfish_address({"ip": "10.0.0.7", "tls-fingerprint": f"{first}, {second}"})
+    assert pinned.fingerprints == ("0a" * 32, "b1" * 32)
+    for bad in ("", "0a" * 20, "0a" * 32 + ",", "0g" * 32, "0a:" + "0a" * 31, ",".join(["0a" * 32] * 5)):
+        with pytest.raises(ParameterError, match="SHA-256"):
+            redfish_address({"ip": "10.0.0.7", "tls-fingerprint": bad})
+    for beside in ({"scheme": "http"}, {"ssl-insecure": "true"}, {"ca-file": "/ca.pem"}):
+        with pytest.raises(ParameterError, match="alone"):
+            redfish_address({"ip": "10.0.0.7", "tls-fingerprint": first} | beside)
 
 
 @given(system=st.text(alphabet="aZ1./:_-~@%? \n", min_size=1, max_size=12))

@@ -40,7 +40,9 @@ TAKEN = [
     ("fence_gce", "zone", "us-central1-a,us-central1-b"),
     ("fence_dummy", "status_file", "/var/run/fence_dummy.status"),
     ("fence_ipmilan", "target", "0x20"),
-    ("fence_ipmilan", "cipher", "17"),
+    *(("fence_ipmilan", "cipher", suite) for suite in ("3", "17")),
+    *(("fence_idrac", "lanplus", flag) for flag in ("", "1", "Yes")),
+    ("fence_ours", "auth", "none"),
     ("fence_ipmilan", "hexadecimal_kg", "0123456789abcdef"),
     ("fence_ipmilan", "ipport", "623"),
     ("fence_virsh", "password", "-oProxyCommand=x"),
@@ -81,6 +83,9 @@ REFUSED = [
     *(("fence_ipmilan", "ipport", port) for port in ("0", "65536", "22 -oX", "-1", "٦")),
     ("fence_ipmilan", "ipmitool_timeout", "2 -f /etc/passwd"),
     ("fence_ipmilan", "privlvl", "-x"),
+    *(("fence_ilo4", "cipher", suite) for suite in ("", "0", "1", "2", "03", "8", "15", "17 -o x")),
+    *(("fence_ipmilan", "lanplus", flag) for flag in ("0", "off", "No", "false", "lan")),
+    *(("fence_ipmilan", "auth", kind) for kind in ("none", "md5", "password")),
     ("fence_ipmilan", "ssl_insecure", "1\n"),
     ("fence_ipmilan", "target", "x" * 1025),
     ("fence_virsh", "password", "p\nssh_options=-oX"),
@@ -140,7 +145,8 @@ def test_every_kind_is_some_parameters() -> None:
         "command_prompt",
         "token",
     )
-    assert {kind_of("fence_virsh", name) for name in names} == set(ValueKind)
+    of_ipmi = {kind_of("fence_ipmilan", name) for name in ("cipher", "lanplus", "auth")}
+    assert {kind_of("fence_virsh", name) for name in names} | of_ipmi == set(ValueKind)
     assert all(problem_of("fence_virsh", name, "a\nb") is None for name in FILES)
 
 

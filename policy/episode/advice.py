@@ -1,0 +1,10 @@
+"""What a person can do for an episode that waits for one, and what comes of it: said wherever its problem is said (S44)."""
+
+from __future__ import annotations
+
+
+def advice(node: str, *, abort_means: str, wants_a_word: bool) -> str:
+    """In a sentence, with the commands. abort_means: what becomes of the node then. wants_a_word: whether off is what lacks, so
+    that a person may vouch for it (S8)."""
+    vouch = f"; if you saw it off, `nodewarden ack-off {node}` has its pods started elsewhere" if wants_a_word else ""
+    return f"mend it, then `nodewarden resume {node}` tries again{vouch}; or `nodewarden abort {node}`: {abort_means}"
