@@ -112,3 +112,5 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     if episode.problem and (former is None or former.problem != episode.problem):
         yield f"{name}: problem: {episode.problem}"
+    if episode.advice and (former is None or former.advice != episode.advice):
+        yield f"{name}: what to do: {episode.advice}"

@@ -138,6 +138,7 @@ def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
         "machine": episode.machine or None,
         "queued": episode.queued or None,
         "problem": episode.problem or None,
+        "advice": episode.advice or None,
         "started": episode.started.isoformat(),
     }
 
@@ -267,6 +268,8 @@ def _told(episodes: NodeEpisodes, now: datetime) -> list[str]:
             lines.append(f"it does: {episode.doing}")
         if rung := wording.rung(episode, now):
             lines.append(rung)
+        if episode.advice:
+            lines.append(f"what to do: {episode.advice}")
     if episodes.silent is not None:
         lines.append(f"open, and silent: {episodes.silent.problem}")
     lines += [

@@ -246,7 +246,8 @@ class EpisodeStatus:
 
     requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
     a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
-    of the Machine that it is about. control_plane: None before the node has been looked at.
+    of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
+    comes of it, "" while none is waited for.
     """
 
     incident: str
@@ -277,6 +278,7 @@ class EpisodeStatus:
     rung: str = ""
     rung_until: datetime | None = None
     machine: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
 
 async def see_through(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
-    from policy.episode.messages import EpisodeStatus, Kind, Phase
+    from policy.episode.messages import EpisodeStatus, Phase
     from starter.changes import episode_changes
     from starter.errors import MissingError, SilentError
 
@@ -78,10 +78,7 @@ async def see_through(session: Session, episode: EpisodeHandle, words: Beginning
                     typer.echo(line, err=True)
                 former = status
                 if status.phase is Phase.NEEDS_HUMAN:
-                    complain(
-                        f"{episode.node} waits for a person: {status.problem or status.doing}; see `nodewarden "
-                        f"{'ack-off`, `abort' if status.kind is Kind.FENCING else 'abort'}` and `resume`"
-                    )
+                    complain(f"{episode.node} waits for a person: {status.problem or status.doing}; {status.advice}")
                     return Exit.FAILED
             await _pause(end)
         result = await end

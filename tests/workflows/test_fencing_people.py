@@ -43,6 +43,15 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
     """S8: with who and why, and nothing less; as an abort."""
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
+        # S44: what can be done, and what comes of each, wherever the problem is said.
+        advice = (await run.status()).advice
+        assert advice == (
+            "mend it, then `nodewarden resume node-7` tries again; if you saw it off, `nodewarden ack-off node-7` has its pods "
+            "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
+            "off, `nodewarden fence node-7` brings it back"
+        )
+        await run.did("event NeedsHuman")
+        assert any(event.reason == "NeedsHuman" and event.message.endswith(f"; {advice}") for event in world.events)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.acknowledge(" ")
         assert "reason" in str(refused.value.cause)

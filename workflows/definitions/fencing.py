@@ -32,6 +32,10 @@ class Fencing(EpisodeConversation):
         """Before power was touched, and after it."""
         return self._story.what_abort_means(request)
 
+    def wants_acknowledgement(self) -> bool:
+        """While it waits for a person, and off has yet to be proven."""
+        return self._story.wants_acknowledgement()
+
     @workflow.update
     def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
@@ -40,7 +44,7 @@ class Fencing(EpisodeConversation):
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request.who, request.reason)
-        if not self._story.wants_acknowledgement():
+        if not self.wants_acknowledgement():
             doing = f"{self.episode.phase.value}, {self.episode.doing}"
             raise ValueError(
                 f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"

@@ -157,7 +157,7 @@ class Bookkeeping:
         """Give the permit back, so that nobody else waits for us, and say what is wrong."""
         self._episode.problem = problem
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-        self.tell(EventReason.NEEDS_HUMAN, problem)
+        self.tell(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()
         await self._episode.give_back_permit(
             Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)

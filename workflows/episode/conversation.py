@@ -15,6 +15,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
+from policy.episode.advice import advice
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.observation import Observation
 from workflows.episode.episode import Episode
@@ -60,6 +61,11 @@ class EpisodeConversation:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
+        episode.advise = lambda: advice(
+            episode.node,
+            abort_means=self.what_abort_means(AbortRequest(who="", reason="")),
+            wants_a_word=self.wants_acknowledgement(),
+        )
 
     async def carry_out(self, story: Story, request: History) -> EpisodeResult:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
@@ -131,6 +137,10 @@ class EpisodeConversation:
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
         """What comes of an abort now, for whoever has asked for it."""
         return "the episode ends, and takes what it has added off the node"
+
+    def wants_acknowledgement(self) -> bool:
+        """Whether a person's word that the machine is off would be of use now."""
+        return False
 
     @abort.validator
     def _check_abort(self, request: AbortRequest) -> None:

@@ -45,6 +45,8 @@ class Episode(EpisodeState):
         self.publisher = Publisher(self.incident, self.publisher_state)
         self.may_leave: Callable[[], bool] = lambda: True
         """Whether this history may be left: nothing is done beside the story whose answer would be lost."""
+        self.advise: Callable[[], str] = str
+        """What a person who is waited for can do; set by the conversation, which knows what each word would mean."""
         self._around = self.undertakings
         info = workflow.info()
         if not self.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
@@ -129,6 +131,11 @@ class Episode(EpisodeState):
         if changed := [each.key.value_set(each.value) for each in wanted if found.get(each.key) != each.value]:
             workflow.upsert_search_attributes(changed)
 
+    @property
+    def advice(self) -> str:
+        """What a person can do now and what comes of it, "" while none is waited for (S44)."""
+        return self.advise() if self.phase is Phase.NEEDS_HUMAN else ""
+
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""
         return EpisodeStatus(
@@ -160,6 +167,7 @@ class Episode(EpisodeState):
             rung=self.rung,
             rung_until=self.rung_until,
             machine=self.machine,
+            advice=self.advice,
         )
 
     def _show(self) -> None:
@@ -176,6 +184,8 @@ class Episode(EpisodeState):
             lines.append("* off proven")
         if self.problem:
             lines.append(f"* **problem: {self.problem}**")
+        if advice := self.advice:
+            lines.append(f"* {advice}")
         workflow.set_current_details("\n".join(lines))
 
     # What people and the scanner say --------------------------------------------------------------------------------
