@@ -97,7 +97,7 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
         run.go_on()
         status = await run.until(lambda status: status.doing.startswith("held by ada"))
         assert (world.count("off"), status.permit, world.count("ask-permit")) == (0, False, 0)
-        world.permitted, world.answers = False, [QUEUED]
+        world.answers = [QUEUED]
         await run.resume("go")
         await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") == 2

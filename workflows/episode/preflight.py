@@ -126,7 +126,9 @@ class Preflight:
         return min(duration, max(self.deadline - workflow.now(), timedelta(0)) + timedelta(milliseconds=100))
 
     async def may_go_on(self) -> None:
-        """Before off an abort wins at any moment, and a hold stops us before the next act."""
+        """Before off an abort wins at any moment, and a hold stops us before the next act. A permit that was given back meanwhile
+        is asked for again; the next look asks where that was refused, or another history has given it back."""
+        given_back = False
         while True:
             if (abort := self._episode.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
@@ -136,11 +138,16 @@ class Preflight:
             if self.deadline is not None and workflow.now() > self.deadline:
                 raise Hopeless("its time is over")
             if (held := self._episode.held) is None:
-                return
+                if not given_back:
+                    return
+                given_back = False
+                await self._obtain_permit()
+                continue  # what was said meanwhile is heard first (S20)
             self._episode.enter(doing=f"held by {held.who}: {held.reason}")
             if self._fencing is not None:
                 self._fencing.held_since = workflow.now()
             if self._episode.permit and self._idle():
+                given_back = True
                 await self._episode.give_back_permit(Release(node=self._episode.node, incident=self._episode.incident, held=True))
             await self._episode.rest(None, "held by a person")
 
@@ -228,12 +235,15 @@ class Preflight:
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
         which may be long where it is queued for, is none of the look's."""
-        phase = self._episode.phase
         self._episode.permit = False
-        request = self._episode.permit_request(self.need)
         with self._episode.undertaking(PERMIT) as asking:
-            await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
+            await self._obtain_permit()
             look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began
+
+    async def _obtain_permit(self) -> None:
+        """Wait for it where it is queued for; a refusal is the next look's to deal with."""
+        request, phase = self._episode.permit_request(self.need), self._episode.phase
+        await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
 
     def _why_not_wait(self) -> str:
         late = self.deadline is not None and workflow.now() > self.deadline
