@@ -11,7 +11,21 @@ from typing import Annotated
 
 import typer
 
-from starter.commands import codec, episodes, evaluate, explain, fence, preserve, remediate, scan, status, up, version, worker
+from starter.commands import (
+    codec,
+    deploy,
+    episodes,
+    evaluate,
+    explain,
+    fence,
+    preserve,
+    remediate,
+    scan,
+    status,
+    up,
+    version,
+    worker,
+)
 from starter.commands.session import EXIT_CODES, ClusterOption, OutputOption, Session
 
 app = typer.Typer(
@@ -60,6 +74,7 @@ app.command("abort")(episodes.abort)
 app.command("ack-off")(episodes.ack_off)
 app.command("hold")(episodes.hold)
 app.command("resume")(episodes.resume)
+app.add_typer(deploy.app, name="deploy")
 app.command("version")(version.version)
 
 

@@ -37,6 +37,7 @@ WRONG_ARROWS = {
     "workflows-hold-no-client": ("workflows.kit.planted_client", "kubernetes"),
     "simulator-stands-alone": ("simulator.planted", "policy.episode.ids"),
     "nobody-needs-the-simulator": ("workers.planted", "simulator.client"),
+    "deploy-is-a-table": ("starter.deploy.planted", "workers.settings"),
 }
 """For each contract of .importlinter: who imports what to break it."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,18 +56,22 @@ from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof,
 from policy.episode.needs import Need, NeedKind
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
-from policy.fence.plan import CredentialRef, CutStorage, PowerDevice
+from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
 from policy.fence.power import PowerState
 from policy.scan.report import ScanReport
+from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
+from starter.deploy.commented import to_yaml
+from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
+from starter.deploy.rbac import rbac
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import ROOT, documents
 from tests.licensing import LICENCES
 from workers.credentials import ClusterObjects, WorkerCredentials
 from workers.settings import Settings
@@ -77,7 +82,7 @@ pytestmark = pytest.mark.timeout(30)
 CLUSTER = "prod"
 HOLDER = "temporal-a/default"
 SICK, UNSELECTED = "node-7", "database-0"
-SERVICE_ACCOUNT = "system:serviceaccount:nodewarden:nodewarden"
+USERS = {f"system:serviceaccount:nodewarden:{process.account}": process for process in Process}
 TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
 CRDS = (
     "deploy/crds/fencingtemplates.nodewarden.io.yaml",
@@ -106,16 +111,29 @@ class Permits:
         return True, f"{cluster}/{node}/{incident}"
 
 
+def _printed(**asked: Any) -> list[dict[str, Any]]:
+    """What `nodewarden deploy rbac` prints, read as kubectl would."""
+    return list(yaml.safe_load_all(to_yaml(rbac(**asked))))
+
+
+SPLIT = {"processes": (Process.CLUSTER, Process.POWER, Process.WORKFLOWS), "secrets": ("bmc",)}
+"""Every process with an account of its own, and the Secrets named."""
+
+
 @pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    """A cluster to which deploy/ was applied, with one sick node that holds a pod and its volume."""
-    async with ApiServer(tokens={"administrator": "admin", "worker": SERVICE_ACCOUNT}) as server:
+async def api(request: pytest.FixtureRequest) -> AsyncIterator[ApiServer]:
+    """A cluster to which deploy/ was applied, with one sick node that holds a pod and its volume; with other rights as asked."""
+    tokens = {"administrator": "admin"} | {process.value: user for user, process in USERS.items()}
+    rights = _printed(**getattr(request, "param", {}))
+    async with ApiServer(tokens=tokens) as server:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
             for document in [
                 definition(),
                 request_definition(),
                 *(kept.definition(kind) for kind in ("Machine", "MachineSet", "MachineDeployment")),
-                *documents(*CRDS, "deploy/rbac.yaml", "deploy/worker.yaml"),
+                *documents(*CRDS),
+                *rights,
+                *documents("deploy/worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
             await _furnish(person)
@@ -209,10 +227,10 @@ def _claim(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def worker(api: ApiServer) -> AsyncIterator[ClusterConnection]:
-    """The connection of a worker that has the shipped ServiceAccount."""
-    async with ClusterConnection.to(api.url, token="worker") as opened:
-        yield opened
+async def connections(api: ApiServer) -> AsyncIterator[dict[Process, ClusterConnection]]:
+    """That of each process, by its ServiceAccount."""
+    async with AsyncExitStack() as stack:
+        yield {each: await stack.enter_async_context(ClusterConnection.to(api.url, token=each.value)) for each in Process}
 
 
 async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
@@ -505,7 +523,7 @@ def _shipped_settings() -> dict[str, str]:
     return next(each["data"] for each in documents("deploy/worker.yaml") if each["kind"] == "ConfigMap")
 
 
-async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
+async def _whole_story(worker: ClusterConnection, power: ClusterConnection, api: ApiServer) -> None:
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         await _add_others(person)
     async with AsyncExitStack() as stack:
@@ -513,27 +531,46 @@ async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
         await _episode(worker)
         await _look_at_a_member(worker, api)
         await _keep(worker, api)
-    credentials = await WorkerCredentials(ClusterObjects({CLUSTER: worker})).read(
-        CLUSTER,
-        PowerDevice(
-            driver="ipmi",
-            endpoint="ipmi://10.0.0.7:623",
-            parameters={"ip": "10.0.0.7"},
-            credentials=(CredentialRef(name="bmc", namespace="nodewarden"),),
-        ),
-    )
+    places = (CredentialRef(name="bmc", namespace="nodewarden"), _LINE)
+    device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters={"ip": "10.0.0.7"}, credentials=places)
+    credentials = await WorkerCredentials(ClusterObjects({CLUSTER: power})).read(CLUSTER, device)
     assert credentials.username == "admin"
     settings = Settings.model_validate(yaml.safe_load(next(iter(_shipped_settings().values()))))
     assert settings.worker.signing_keys_secret
     clusters = settings.connections()
-    keyring = await keyring_of(settings, clusters, dict.fromkeys(clusters, worker))
-    assert keyring.accepts(keyring.sign("device", "a fact"), "device", "a fact")
+    for connection in (worker, power):
+        keyring = await keyring_of(settings, clusters, dict.fromkeys(clusters, connection))
+        assert keyring.accepts(keyring.sign("device", "a fact"), "device", "a fact")
     async with ClusterScan(CLUSTER, ClusterView(worker)) as scan:
         await ActivityEnvironment().run(scan.release_lease, ScanRequest(cluster=CLUSTER, holder=HOLDER))
 
 
+_LINE = CredentialRef(kind=CredentialKind.CONFIG_MAP, name="nodewarden", namespace="nodewarden", keys={"note": "nodewarden.yaml"})
+"""A credential in a ConfigMap: any that is there."""
+
+
+def _granted(rights: list[dict[str, Any]]) -> Iterator[tuple[Process, str, str, str, str]]:
+    """Who may do what: group, resource, verb, and the names to which that is limited."""
+    roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in rights}
+    for binding in (each for each in rights if each["kind"].endswith("Binding")):
+        role = roles[binding["roleRef"]["kind"], binding["metadata"].get("namespace"), binding["roleRef"]["name"]]
+        [subject] = binding["subjects"]
+        process = USERS[f"system:serviceaccount:{subject['namespace']}:{subject['name']}"]
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    names = ", ".join(rule.get("resourceNames", ()))
+                    yield from ((process, group, resource, verb, names) for verb in rule["verbs"])
+
+
+@pytest.mark.parametrize(
+    ("api", "worker", "power"),
+    [({}, Process.ALL, Process.ALL), (SPLIT, Process.CLUSTER, Process.POWER)],
+    indirect=["api"],
+    ids=["one worker", "a worker of each kind"],
+)
 async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
-    api: ApiServer, worker: ClusterConnection
+    api: ApiServer, connections: dict[Process, ClusterConnection], worker: Process, power: Process, request: pytest.FixtureRequest
 ) -> None:
     """No right is missing, none is too many. A request that is refused fails this, even where its failure is only logged."""
     refused: list[str] = []
@@ -543,23 +580,95 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
         allowed = allows(user, access)
         if not allowed:
             refused.append(access.refusal(user))
-        used.add((access.group, access.subject, access.verb))
+        elif user in USERS:
+            used.add((USERS[user], access.group, access.subject, access.verb))
         return allowed
 
-    used: set[tuple[str, str, str]] = set()
+    used: set[tuple[Process, str, str, str]] = set()
     api.authorization.allows = remember  # type: ignore[method-assign]
-    await _whole_story(worker, api)
+    await _whole_story(connections[worker], connections[power], api)
 
-    granted = {
-        (group, resource, verb)
-        for document in documents("deploy/rbac.yaml")
-        for rule in document.get("rules", ())
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+    granted = {each[:-1] for each in _granted(_printed(**request.node.callspec.params["api"]))}
     assert refused == []
     assert sorted(granted - used) == []
+
+
+def test_the_shipped_rights_are_what_the_command_prints() -> None:
+    """With all features, for workers that serve everything: one table says it, and nobody edits the file."""
+    assert to_yaml(rbac()) == Path(ROOT, "deploy/rbac.yaml").read_text(encoding="utf-8")
+
+
+def test_each_feature_brings_rights_of_its_own_and_only_its_own_are_missing_without_it() -> None:
+    """Reading is for all; what changes objects, and Secrets, goes with what it is for."""
+    everything = set(_granted(_printed(features=frozenset(Feature))))
+    least = set(_granted(_printed(features=())))
+    writing = {(resource, verb) for _, _, resource, verb, _ in least if verb not in {"get", "list", "watch"}}
+    assert writing == {
+        ("nodes", "patch"),
+        ("secrets", "update"),
+        *(("events", verb) for verb in ("create", "patch")),
+        *(("leases", verb) for verb in ("create", "update", "delete")),
+    }
+    for feature in Feature:
+        alone = set(_granted(_printed(features={feature})))
+        assert least < alone <= everything, feature
+    assert everything - set(_granted(_printed())) == {(Process.ALL, "", "nodes", "delete", "")}
+
+
+@pytest.mark.parametrize("words", ["fencing,everything", "All", "*"])
+def test_a_feature_that_there_is_not_is_refused_by_its_name(words: str) -> None:
+    with pytest.raises(PolicyError, match="expected all or some of health-checks, fencing"):
+        features_of(words.split(","))
+
+
+@pytest.mark.parametrize("words", ["", "scanner", "all,power"])
+def test_a_process_that_there_is_not_is_refused(words: str) -> None:
+    with pytest.raises(PolicyError, match="expected all, or some of cluster, power, workflows"):
+        processes_of(words.split(",") if words else ())
+
+
+def test_secrets_that_are_named_are_the_only_ones() -> None:
+    """S40: also those of other namespaces, which get a Role each."""
+    rights = _printed(processes=(Process.POWER,), secrets=("bmc", "pdu", "metal/bmc"))
+    named = {
+        (role["metadata"]["namespace"], tuple(rule["resourceNames"]), tuple(rule["verbs"]))
+        for role in rights
+        for rule in role.get("rules", ())
+        if "secrets" in rule["resources"]
+    }
+    assert named == {
+        ("nodewarden", ("bmc", "pdu"), ("get",)),
+        ("metal", ("bmc",), ("get",)),
+        ("nodewarden", ("nodewarden-signing-keys", "nodewarden-payload-keys"), ("get",)),
+    }
+    for strange in ("*", "a/b/c", "Ä", "metal/"):
+        with pytest.raises(PolicyError, match="--secrets"):
+            rbac(secrets=(strange,))
+
+
+KEYS = "/api/v1/namespaces/nodewarden/secrets"
+
+
+@pytest.mark.parametrize("api", [SPLIT | {"features": SHIPPED - {Feature.FENCE_CONFIGMAPS}}], indirect=True)
+@pytest.mark.parametrize(
+    ("process", "method", "path"),
+    [
+        (Process.CLUSTER, "get", f"{KEYS}/bmc"),
+        (Process.POWER, "get", f"{KEYS}/another"),
+        (Process.POWER, "get", f"{NODES}/{SICK}"),
+        (Process.POWER, "patch", f"{NODES}/{SICK}"),
+        (Process.POWER, "get", "/api/v1/namespaces/nodewarden/configmaps/nodewarden"),
+        (Process.POWER, "get", TEMPLATES),
+        (Process.WORKFLOWS, "get", f"{KEYS}/nodewarden-signing-keys"),
+        (Process.WORKFLOWS, "get", NODES),
+    ],
+)
+async def test_a_process_with_an_account_of_its_own_may_not(process: Process, method: str, path: str, api: ApiServer) -> None:
+    """S12, S40: a worker beside the BMCs touches no node, one of the cluster reads no password, and workflows need nothing."""
+    async with ApiClient(ApiAddress(url=api.url, token=process.value), user_agent="worker") as client:
+        with pytest.raises(ApiError) as refusal:
+            await (client.get(path) if method == "get" else client.patch(path, {"metadata": {}}))
+    assert refusal.value.status == 403
 
 
 @pytest.mark.parametrize(
@@ -580,7 +689,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
 )
 async def test_a_worker_may_not(method: str, path: str, api: ApiServer) -> None:
     """S12 and more: other namespaces' secrets, other components' leases, nodes and policies are out of reach."""
-    async with ApiClient(ApiAddress(url=api.url, token="worker"), user_agent="worker") as client:
+    async with ApiClient(ApiAddress(url=api.url, token=Process.ALL.value), user_agent="worker") as client:
         with pytest.raises(ApiError) as refusal:
             await (client.get(path) if method == "get" else client.delete(path))
     assert refusal.value.status == 403
@@ -594,14 +703,12 @@ def test_rights_name_everything_and_nothing_by_wildcard() -> None:
             assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
 
 
-def test_every_binding_binds_a_shipped_role_to_the_worker_only() -> None:
-    shipped = {
-        (document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
-        for document in documents("deploy/rbac.yaml")
-    }
-    bindings = [document for document in documents("deploy/rbac.yaml") if document["kind"].endswith("Binding")]
-    assert bindings
-    for binding in bindings:
-        namespace = binding["metadata"].get("namespace", "")
-        assert (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]) in shipped
-        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "nodewarden", "namespace": "nodewarden"}]
+@pytest.mark.parametrize("asked", [{}, SPLIT])
+def test_every_binding_binds_a_printed_role_to_a_printed_account(asked: dict[str, Any]) -> None:
+    printed = _printed(**asked)
+    there = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in printed}
+    assert len(there) == len(printed)
+    for binding in (each for each in printed if each["kind"].endswith("Binding")):
+        namespace = binding["metadata"].get("namespace")
+        assert (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]) in there
+        assert [("ServiceAccount", each["namespace"], each["name"]) in there for each in binding["subjects"]] == [True]

@@ -49,6 +49,8 @@ COMMANDS = (
     "ack-off",
     "hold",
     "resume",
+    "deploy",
+    "deploy rbac",
     "version",
 )
 
@@ -62,6 +64,17 @@ async def test_every_command_explains_itself(command: str) -> None:
     result = await nodewarden(*command.split(), "--help")
     assert result.exit_code == 0
     assert "Usage: nodewarden" in result.output
+
+
+async def test_rights_are_printed_for_kubectl_and_a_feature_that_there_is_not_is_wrong_usage() -> None:
+    printed = await nodewarden("deploy", "rbac")
+    assert (printed.exit_code, printed.stdout) == (0, (ROOT / "deploy/rbac.yaml").read_text())
+    less = await nodewarden("deploy", "rbac", "--features", "drain", "--roles", "power, workflows", "--secrets", "bmc")
+    assert "name: nodewarden-power" in less.stdout
+    assert "eviction" not in less.stdout
+    refused = await nodewarden("deploy", "rbac", "--features", "drain,dance")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--features: dance: expected all or some of" in refused.stderr
 
 
 def test_help_loads_neither_temporal_nor_pydantic() -> None:

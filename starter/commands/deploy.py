@@ -1,0 +1,65 @@
+"""`nodewarden deploy …`: print what a cluster needs beside the workers, for `kubectl apply -f -`, without any of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from starter.commands.session import Exit, run, session_of
+from starter.deploy.features import ALL, MEANINGS, Process, features_of, processes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+app = typer.Typer(help="Print rights and policies for `kubectl apply -f -`.", no_args_is_help=True)
+
+_FEATURES = f"{ALL} (all but delete-node), or some of: {'; '.join(f'{each} ({text})' for each, text in MEANINGS.items())}."
+
+
+@app.command()
+def rbac(
+    context: typer.Context,
+    *,
+    features: Annotated[str, typer.Option("--features", metavar="A,B", help=_FEATURES)] = ALL,
+    roles: Annotated[
+        str,
+        typer.Option(
+            "--roles", metavar="A,B", help="Whose ServiceAccounts, as nodewarden worker --role: all, or cluster,power,workflows."
+        ),
+    ] = Process.ALL,
+    secrets: Annotated[
+        str,
+        typer.Option("--secrets", metavar="A,NAMESPACE/B", help="The only Secrets with credentials; default: all in nodewarden."),
+    ] = "",
+) -> None:
+    """Print the rights of nodewarden's ServiceAccounts: exactly what these features need, with the reason for each."""
+
+    def objects() -> Iterable[dict[str, Any]]:
+        from starter.deploy.rbac import rbac as printed
+
+        return printed(features=features_of(_listed(features)), processes=processes_of(_listed(roles)), secrets=_listed(secrets))
+
+    _print(context, objects)
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _print(context: typer.Context, objects: Callable[[], Iterable[dict[str, Any]]]) -> None:
+    """What cannot be used is the caller's mistake, exit code 2."""
+
+    async def work() -> Exit:
+        from policy.values.errors import PolicyError
+        from starter.deploy.commented import to_yaml
+        from workers.setting_sources import SettingsError
+
+        try:
+            typer.echo(to_yaml(objects()), nl=False)
+        except PolicyError as error:
+            raise SettingsError(str(error)) from error
+        return Exit.OK
+
+    run(session_of(context), work)

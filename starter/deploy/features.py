@@ -1,0 +1,83 @@
+"""What a deployment is for, and which processes it consists of: what `nodewarden deploy` is asked by.
+
+Reading is the same for all, since a scan that sees less judges wrongly. Features say what may be
+changed, and which Secrets are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from policy.values.errors import PolicyError
+
+ALL = "all"
+
+
+class Feature(StrEnum):
+    """The values are the words of `--features`."""
+
+    HEALTH_CHECKS = "health-checks"
+    FENCING = "fencing"
+    FENCE_CONFIGMAPS = "fence-configmaps"
+    DRAIN = "drain"
+    MACHINES = "machines"
+    PRESERVATION = "preservation"
+    REMEDIATION_TEMPLATES = "remediation-templates"
+    NODE_FENCE = "node-fence"
+    DELETE_NODE = "delete-node"
+
+
+MEANINGS = {
+    Feature.HEALTH_CHECKS: "report on NodeHealthChecks what they see",
+    Feature.FENCING: "free what a node holds that is proven off, and read the credentials of its devices",
+    Feature.FENCE_CONFIGMAPS: "take credentials from where fence configuration in ConfigMaps has them",
+    Feature.DRAIN: "evict pods",
+    Feature.MACHINES: "report on Machines and their health checks, and have Machines replaced",
+    Feature.PRESERVATION: "keep failed machines for analysis, and give them up afterwards",
+    Feature.REMEDIATION_TEMPLATES: "ask other controllers by remediation objects, and answer those of others",
+    Feature.NODE_FENCE: "show episodes as NodeFences",
+    Feature.DELETE_NODE: "delete Nodes that are proven off; never without being named",
+}
+
+SHIPPED = frozenset(Feature) - {Feature.DELETE_NODE}
+"""What `all` stands for. Whoever configures the method delete-node names that feature as well."""
+
+
+class Process(StrEnum):
+    """As `nodewarden worker --role` has it. Evidence and remediation are the cluster worker's: no process serves them alone."""
+
+    ALL = "all"
+    CLUSTER = "cluster"
+    POWER = "power"
+    WORKFLOWS = "workflows"
+
+    @property
+    def account(self) -> str:
+        """The name of its ServiceAccount and its ClusterRole."""
+        return "nodewarden" if self is Process.ALL else f"nodewarden-{self}"
+
+
+def features_of(words: Iterable[str]) -> frozenset[Feature]:
+    """Raises PolicyError for a word that is none."""
+    found: set[Feature] = set()
+    for word in words:
+        if word == ALL:
+            found |= SHIPPED
+        elif word in set(Feature):
+            found.add(Feature(word))
+        else:
+            raise PolicyError("--features", word, f"expected {ALL} or some of {', '.join(Feature)}")
+    return frozenset(found)
+
+
+def processes_of(words: Iterable[str]) -> tuple[Process, ...]:
+    """Raises PolicyError for a word that is none, and for `all` beside others."""
+    found = tuple(dict.fromkeys(words))
+    if not found or not set(found) <= set(Process) or (Process.ALL in found and len(found) > 1):
+        raise PolicyError(
+            "--roles",
+            ",".join(found),
+            f"expected {ALL}, or some of {', '.join(each for each in Process if each is not Process.ALL)}",
+        )
+    return tuple(map(Process, found))

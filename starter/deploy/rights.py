@@ -1,0 +1,353 @@
+"""Every right of nodewarden in Kubernetes, and why: the one table that `nodewarden deploy rbac` prints.
+
+tests/deploy/test_rbac.py runs whole episodes under these rights and fails for a missing verb as well as for one that nothing
+needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policy.values.object_names import FENCE_NAMESPACE
+from starter.deploy.features import Feature, Process
+
+NAMESPACE = FENCE_NAMESPACE
+"""Of the workers, and of whatever decides on machines."""
+
+SIGNING_KEYS = "nodewarden-signing-keys"
+PAYLOAD_KEYS = "nodewarden-payload-keys"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A Role of its own in one namespace, for what is not needed in the whole cluster."""
+
+    role: str
+    namespace: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One rule. features: it is there for any of them, and always where none is named. place: None for the whole cluster.
+    processes: who needs it where processes have ServiceAccounts of their own. Empty `why`: it belongs to the rule before it.
+    """
+
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    groups: tuple[str, ...] = ("",)
+    names: tuple[str, ...] = ()
+    why: str = ""
+    features: frozenset[Feature] = frozenset()
+    place: Place | None = None
+    processes: frozenset[Process] = frozenset({Process.CLUSTER})
+
+
+def _for(*features: Feature) -> frozenset[Feature]:
+    return frozenset(features)
+
+
+_LOOK = ("get", "list", "watch")
+_POWER = frozenset({Process.POWER})
+_MACHINES = ("machine.openshift.io", "cluster.x-k8s.io")
+_OTHERS = _for(Feature.REMEDIATION_TEMPLATES)
+
+_CLUSTER_LEASE = Place(
+    role="nodewarden-cluster-lease",
+    namespace="kube-system",
+    why="The cluster lease: one scanner per cluster (S38). A create cannot be limited to a name.",
+)
+_NODE_LEASES = Place(
+    role="nodewarden-node-leases", namespace="medik8s-leases", why="One lease per node that an episode has in hand."
+)
+_FENCE_CONFIGURATION = Place(
+    role="nodewarden-fence-configuration",
+    namespace=NAMESPACE,
+    why="Fence configuration in ConfigMaps, read by name in the namespace that the setting `fence_namespace` names"
+    " (`nodewarden`). Who may write there decides on machines. To keep it elsewhere, repeat this Role and its binding"
+    " there, and name the Secrets beside them (secret-fence-method-<method>-<node>) with `--secrets`.",
+)
+_NODE_EVENTS = Place(
+    role="nodewarden-node-events",
+    namespace="default",
+    why="What was said of a Node lately (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
+    " namespace are in `default`, and a list by field selector is the only way to ask for those of one Node.",
+)
+_KUBELET_LEASES = Place(
+    role="nodewarden-kubelet-leases",
+    namespace="kube-node-lease",
+    why="Whether a kubelet that is not Ready renews its Lease all the same (the policy skip-if-host-renews-lease).",
+)
+_CREDENTIALS = Place(
+    role="nodewarden-credentials",
+    namespace=NAMESPACE,
+    why="Credentials of power devices: read by name, in this namespace only. Keep FencingTemplates and their Secrets here."
+    " Which Secrets these are is best said (`nodewarden deploy rbac --secrets bmc,other-namespace/bmc`): then no others"
+    " are read, and those of FenceAgentsRemediations and of templates elsewhere can be.",
+)
+_SIGNING_KEYS = Place(
+    role=SIGNING_KEYS,
+    namespace=NAMESPACE,
+    why="The keys with which the workers know each other's words (worker.signing_keys_secret), and those that encrypt what"
+    " Temporal stores (temporal.payload_keys_secret). The first worker fills them, and applying this again leaves them alone;"
+    " docs/security.md says how to change a key. Whoever can read the first can license power acts: nobody else may.",
+)
+
+RIGHTS: tuple[Right, ...] = (
+    Right(
+        why="Judged from a watch; marked, cordoned and tainted by a patch with preconditions, whose fields admission.yaml"
+        " limits. Never created.",
+        resources=("nodes",),
+        verbs=(*_LOOK, "patch"),
+    ),
+    Right(
+        why="Last of all, for a fence configuration with the method delete-node; without this right such an episode asks for"
+        " a person.",
+        resources=("nodes",),
+        verbs=("delete",),
+        features=_for(Feature.DELETE_NODE),
+    ),
+    Right(
+        why="Whether and until when it is preserved stands among its conditions.",
+        resources=("nodes/status",),
+        verbs=("patch",),
+        features=_for(Feature.PRESERVATION),
+    ),
+    Right(why="What stands against a node.", resources=("pods",), verbs=("list",)),
+    Right(
+        groups=("storage.k8s.io",),
+        resources=("volumeattachments",),
+        verbs=("list", "watch"),
+    ),
+    Right(
+        why='What holds a node that is proven off. RBAC cannot say "proven off": safety rule S1 does.',
+        resources=("pods",),
+        verbs=("delete",),
+        features=_for(Feature.FENCING),
+    ),
+    Right(groups=("storage.k8s.io",), resources=("volumeattachments",), verbs=("delete",), features=_for(Feature.FENCING)),
+    Right(
+        why="A drain asks, and disruption budgets answer. What a DaemonSet keeps on the node is left there, unless it is no"
+        " more.",
+        resources=("pods/eviction",),
+        verbs=("create",),
+        features=_for(Feature.DRAIN),
+    ),
+    Right(groups=("apps",), resources=("daemonsets",), verbs=("get",), features=_for(Feature.DRAIN)),
+    Right(
+        why="Which volume a pod's claim is bound to, and whether it lies behind a path that was cut.",
+        resources=("persistentvolumeclaims", "persistentvolumes"),
+        verbs=("get",),
+    ),
+    Right(
+        why="When a kind comes to be served that was unknown so far; names and versions are read, no schema. Without this"
+        " right kinds that are installed later are noticed within five minutes. In a management cluster as well.",
+        groups=("apiextensions.k8s.io",),
+        resources=("customresourcedefinitions",),
+        verbs=("list", "watch"),
+    ),
+    Right(
+        why="The policies, and where their state is reported.",
+        groups=("remediation.medik8s.io",),
+        resources=("nodehealthchecks",),
+        verbs=_LOOK,
+    ),
+    Right(
+        groups=("remediation.medik8s.io",),
+        resources=("nodehealthchecks/status",),
+        verbs=("patch",),
+        features=_for(Feature.HEALTH_CHECKS),
+    ),
+    Right(
+        why="The same for Machines: OpenShift's health checks, and Cluster API's with the Clusters that they are about. In a"
+        " management cluster only these are needed.",
+        groups=_MACHINES,
+        resources=("machinehealthchecks", "machines"),
+        verbs=_LOOK,
+    ),
+    Right(
+        groups=_MACHINES,
+        resources=("machinehealthchecks/status",),
+        verbs=("patch",),
+        features=_for(Feature.MACHINES),
+    ),
+    Right(
+        why="What a health check thinks of a Machine of Cluster API stands on the Machine.",
+        groups=("cluster.x-k8s.io",),
+        resources=("machines/status",),
+        verbs=("patch",),
+        features=_for(Feature.MACHINES),
+    ),
+    Right(groups=("cluster.x-k8s.io",), resources=("clusters",), verbs=_LOOK),
+    Right(
+        why="Before a member of a control plane is taken: who looks after it there, and whether OpenShift's etcd can do"
+        " without one. The Nodes and pods of the others are read for it, too.",
+        groups=("controlplane.cluster.x-k8s.io",),
+        resources=("kubeadmcontrolplanes",),
+        verbs=("get",),
+    ),
+    Right(groups=("policy",), resources=("poddisruptionbudgets",), verbs=("list",)),
+    Right(
+        why="Annotated with what was done about it, or with the expiry of what is kept; and deleted, by uid and version, when"
+        " it has failed and nobody keeps it any longer, for its owner to replace it. Never created.",
+        groups=_MACHINES,
+        resources=("machines",),
+        verbs=("patch", "delete"),
+        features=_for(Feature.MACHINES, Feature.PRESERVATION),
+    ),
+    Right(groups=("machine.sapcloud.io",), resources=("machines", "machinesets", "machinedeployments"), verbs=_LOOK),
+    Right(
+        why="There the expiry stands in the Machine's status, and the sets above it say how many are kept, and for how long.",
+        groups=("machine.sapcloud.io",),
+        resources=("machines",),
+        verbs=("patch", "delete"),
+        features=_for(Feature.PRESERVATION),
+    ),
+    Right(groups=("machine.sapcloud.io",), resources=("machines/status",), verbs=("patch",), features=_for(Feature.PRESERVATION)),
+    Right(
+        why="Of a kept Machine that others delete: whether its set is scaled to nothing, or rolled, which is told.",
+        groups=("machine.openshift.io",),
+        resources=("machinesets",),
+        verbs=("get",),
+    ),
+    Right(groups=("cluster.x-k8s.io",), resources=("machinesets",), verbs=("get", "list")),
+    Right(groups=("cluster.x-k8s.io",), resources=("machinedeployments",), verbs=("get",)),
+    Right(
+        why="Whether OpenShift is being upgraded.",
+        groups=("config.openshift.io",),
+        resources=("clusterversions",),
+        verbs=("list", "watch"),
+    ),
+    Right(groups=("machineconfiguration.openshift.io",), resources=("machineconfigpools",), verbs=("list", "watch")),
+    Right(
+        why="What asks for single nodes, or was asked of other controllers; their templates are read below.",
+        groups=("fence-agents-remediation.medik8s.io",),
+        resources=("fenceagentsremediations",),
+        verbs=_LOOK,
+    ),
+    Right(
+        why="What other controllers are asked for by a health check that names their template: one object, created once, told"
+        " when its time is over, taken back. Templates of other groups need a rule like these two each. The resource of a"
+        " kind is found by discovery, which every authenticated client may read. FenceAgentsRemediations of others ask for"
+        " single nodes.",
+        groups=("fence-agents-remediation.medik8s.io",),
+        resources=("fenceagentsremediations",),
+        verbs=("create", "patch", "delete"),
+        features=_OTHERS,
+    ),
+    *(
+        right
+        for group, kind in (
+            ("self-node-remediation.medik8s.io", "selfnoderemediation"),
+            ("machine-deletion-remediation.medik8s.io", "machinedeletionremediation"),
+            ("infrastructure.cluster.x-k8s.io", "metal3remediation"),
+        )
+        for right in (
+            Right(groups=(group,), resources=(f"{kind}s",), verbs=(*_LOOK, "create", "patch", "delete"), features=_OTHERS),
+            Right(groups=(group,), resources=(f"{kind}templates",), verbs=("get",), features=_OTHERS),
+        )
+    ),
+    Right(
+        groups=("fence-agents-remediation.medik8s.io",),
+        resources=("fenceagentsremediationtemplates",),
+        verbs=("get",),
+        features=_OTHERS,
+    ),
+    Right(
+        why="Where those who ask for single nodes are answered.",
+        groups=("fence-agents-remediation.medik8s.io",),
+        resources=("fenceagentsremediations/status",),
+        verbs=("patch",),
+        features=_OTHERS,
+    ),
+    Right(
+        why="Whether the controllers that health checks and these come from are at work, too.",
+        groups=("coordination.k8s.io",),
+        resources=("leases",),
+        names=(
+            "e1f13584.medik8s.io",
+            "cb305759.medik8s.io",
+            "cluster-api-provider-healthcheck-leader",
+            "controller-leader-election-capi",
+        ),
+        verbs=("list", "watch"),
+    ),
+    Right(
+        why="How nodes are fenced. Which FenceConfig is about a node stands in each of them; which conditions of a node tell"
+        " of failed volumes, in a VolumeDetachmentTemplate.",
+        groups=("nodewarden.io",),
+        resources=("fencingtemplates",),
+        verbs=("get", "list"),
+    ),
+    Right(groups=("nodewarden.io",), resources=("volumedetachmenttemplates",), verbs=("get",)),
+    Right(groups=("nodewarden.io",), resources=("fenceconfigs",), verbs=("list",)),
+    Right(
+        why="Episodes as the node-fencing proposal shows them: one object per node, taken away some time after the end.",
+        groups=("ha.k8s.io",),
+        resources=("nodefences",),
+        verbs=("get", "list", "create", "update", "delete"),
+        features=_for(Feature.NODE_FENCE),
+    ),
+    Right(
+        why="How many failed machines of a pool are kept.",
+        groups=("nodewarden.io",),
+        resources=("preservationpolicies",),
+        verbs=("list", "watch"),
+    ),
+    Right(
+        why="What is told stands beside the object that it is about, in whatever namespace that lives; about nodes in `default`.",
+        resources=("events",),
+        verbs=("get", "create", "patch"),
+    ),
+    Right(why="Its uid is the cluster's identity.", resources=("namespaces",), names=("kube-system",), verbs=("get",)),
+    Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("create",), place=_CLUSTER_LEASE),
+    Right(
+        groups=("coordination.k8s.io",),
+        resources=("leases",),
+        names=("nodewarden",),
+        verbs=("get", "update", "delete"),
+        place=_CLUSTER_LEASE,
+    ),
+    Right(
+        groups=("coordination.k8s.io",),
+        resources=("leases",),
+        verbs=("get", "create", "update", "delete"),
+        place=_NODE_LEASES,
+    ),
+    Right(
+        why="Listed and watched for fence-cluster-config and the policies that it names: a policy's name is free, so that no"
+        " right can be limited to it, and a brake or a switch that is only read from time to time would be seen too late.",
+        resources=("configmaps",),
+        verbs=_LOOK,
+        place=_FENCE_CONFIGURATION,
+    ),
+    Right(
+        why="Credentials in lines of the configuration itself.",
+        resources=("configmaps",),
+        verbs=("get",),
+        place=_FENCE_CONFIGURATION,
+        features=_for(Feature.FENCE_CONFIGMAPS),
+        processes=_POWER,
+    ),
+    Right(resources=("events",), verbs=("list",), place=_NODE_EVENTS),
+    Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), place=_KUBELET_LEASES),
+    Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCING), processes=_POWER),
+    Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCE_CONFIGMAPS)),
+    Right(resources=("secrets",), names=(SIGNING_KEYS, PAYLOAD_KEYS), verbs=("get", "update"), place=_SIGNING_KEYS),
+    Right(
+        why="Filled by a worker of the cluster: one beside the devices ends, and is started anew, until that is done.",
+        resources=("secrets",),
+        names=(SIGNING_KEYS, PAYLOAD_KEYS),
+        verbs=("get",),
+        place=_SIGNING_KEYS,
+        processes=_POWER,
+    ),
+    Right(
+        resources=("secrets",),
+        names=(PAYLOAD_KEYS,),
+        verbs=("get",),
+        place=_SIGNING_KEYS,
+        processes=frozenset({Process.WORKFLOWS}),
+    ),
+)
+"""In the order in which they are printed."""
