@@ -54,6 +54,10 @@ class Taint:
     value: str = ""
 
 
+OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
+"""The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """One node as last seen. Empty strings mean that the object does not carry the field.

@@ -44,6 +44,24 @@ def rbac(
     _print(context, objects)
 
 
+@app.command()
+def admission(
+    context: typer.Context,
+    *,
+    taints: Annotated[
+        str, typer.Option("--taints", metavar="KEY,KEY", help="Keys of taints that fence configurations name (method taint).")
+    ] = "",
+) -> None:
+    """Print the policies by which the API server holds nodewarden's own patches of Nodes to nodewarden's own fields."""
+
+    def objects() -> Iterable[dict[str, Any]]:
+        from starter.deploy.admission import admission as printed
+
+        return printed(taints=_listed(taints))
+
+    _print(context, objects)
+
+
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 

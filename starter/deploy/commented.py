@@ -36,7 +36,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 _Dumper.add_representer(list, _sequence)
 _Dumper.add_representer(tuple, _sequence)
-_Dumper.add_multi_representer(str, _text)
+_Dumper.add_representer(str, _text)
+_Dumper.add_multi_representer(str, _text)  # members of an enumeration as well
 
 
 def to_yaml(documents: Iterable[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.values.object_names import FENCE_NAMESPACE
 from starter.deploy.features import Feature, Process
 
@@ -49,7 +50,7 @@ def _for(*features: Feature) -> frozenset[Feature]:
 
 _LOOK = ("get", "list", "watch")
 _POWER = frozenset({Process.POWER})
-_MACHINES = ("machine.openshift.io", "cluster.x-k8s.io")
+_MACHINES = (OPENSHIFT.group, CLUSTER_API.group)
 _OTHERS = _for(Feature.REMEDIATION_TEMPLATES)
 
 _CLUSTER_LEASE = Place(
@@ -173,12 +174,12 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(
         why="What a health check thinks of a Machine of Cluster API stands on the Machine.",
-        groups=("cluster.x-k8s.io",),
+        groups=(CLUSTER_API.group,),
         resources=("machines/status",),
         verbs=("patch",),
         features=_for(Feature.MACHINES),
     ),
-    Right(groups=("cluster.x-k8s.io",), resources=("clusters",), verbs=_LOOK),
+    Right(groups=(CLUSTER_API.group,), resources=("clusters",), verbs=_LOOK),
     Right(
         why="Before a member of a control plane is taken: who looks after it there, and whether OpenShift's etcd can do"
         " without one. The Nodes and pods of the others are read for it, too.",
@@ -195,23 +196,23 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("patch", "delete"),
         features=_for(Feature.MACHINES, Feature.PRESERVATION),
     ),
-    Right(groups=("machine.sapcloud.io",), resources=("machines", "machinesets", "machinedeployments"), verbs=_LOOK),
+    Right(groups=(MCM.group,), resources=("machines", "machinesets", "machinedeployments"), verbs=_LOOK),
     Right(
         why="There the expiry stands in the Machine's status, and the sets above it say how many are kept, and for how long.",
-        groups=("machine.sapcloud.io",),
+        groups=(MCM.group,),
         resources=("machines",),
         verbs=("patch", "delete"),
         features=_for(Feature.PRESERVATION),
     ),
-    Right(groups=("machine.sapcloud.io",), resources=("machines/status",), verbs=("patch",), features=_for(Feature.PRESERVATION)),
+    Right(groups=(MCM.group,), resources=("machines/status",), verbs=("patch",), features=_for(Feature.PRESERVATION)),
     Right(
         why="Of a kept Machine that others delete: whether its set is scaled to nothing, or rolled, which is told.",
-        groups=("machine.openshift.io",),
+        groups=(OPENSHIFT.group,),
         resources=("machinesets",),
         verbs=("get",),
     ),
-    Right(groups=("cluster.x-k8s.io",), resources=("machinesets",), verbs=("get", "list")),
-    Right(groups=("cluster.x-k8s.io",), resources=("machinedeployments",), verbs=("get",)),
+    Right(groups=(CLUSTER_API.group,), resources=("machinesets",), verbs=("get", "list")),
+    Right(groups=(CLUSTER_API.group,), resources=("machinedeployments",), verbs=("get",)),
     Right(
         why="Whether OpenShift is being upgraded.",
         groups=("config.openshift.io",),

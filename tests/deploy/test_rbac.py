@@ -31,7 +31,7 @@ from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.news import EpisodeSnapshot, News, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
-from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest
+from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest, RememberRequest
 from activities.contracts.scan import Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -63,6 +63,7 @@ from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
+from starter.deploy.admission import admission
 from starter.deploy.commented import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
 from starter.deploy.rbac import rbac
@@ -70,6 +71,7 @@ from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.deploy.admitting import refusals
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.licensing import LICENCES
@@ -358,7 +360,10 @@ async def _hand_over(worker: ClusterConnection, target: Target) -> None:
             target=target,
             template=ObjectRef(api_version=f"{group}/{version}", kind=f"{kind}Template", name="default", namespace=NAMESPACE),
             check=replace(CHECK, name="spares"),
-            before=BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder=HOLDER)),
+            before=BeforeActing(
+                look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder=HOLDER),
+                remember=RememberRequest(target=target, memory=f"asked {kind}"),
+            ),
             not_after=datetime.now(UTC) + timedelta(seconds=20),
         )
         if kind == "FenceAgentsRemediation":
@@ -572,8 +577,20 @@ def _granted(rights: list[dict[str, Any]]) -> Iterator[tuple[Process, str, str, 
 async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
     api: ApiServer, connections: dict[Process, ClusterConnection], worker: Process, power: Process, request: pytest.FixtureRequest
 ) -> None:
-    """No right is missing, none is too many. A request that is refused fails this, even where its failure is only logged."""
+    """No right is missing, none is too many, and the admission policies let through all that is written on Nodes. A request that
+    is refused fails this, even where its failure is only logged."""
     refused: list[str] = []
+    user = next(user for user, process in USERS.items() if process is worker)
+    policies = [each for each in yaml.safe_load_all(to_yaml(admission())) if each["kind"] == "ValidatingAdmissionPolicy"]
+
+    def admit(new: dict[str, Any], old: dict[str, Any] | None) -> list[Any]:
+        if old is not None:
+            written.append(new)
+            refused.extend(message for policy in policies for message in refusals(policy, user, new, old))
+        return []
+
+    written: list[dict[str, Any]] = []
+    api.registry.before_write["", "nodes"] = admit
     allows = api.authorization.allows
 
     def remember(user: str, access: Any) -> bool:
@@ -590,6 +607,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
 
     granted = {each[:-1] for each in _granted(_printed(**request.node.callspec.params["api"]))}
     assert refused == []
+    assert written
     assert sorted(granted - used) == []
 
 

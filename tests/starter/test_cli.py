@@ -51,6 +51,7 @@ COMMANDS = (
     "resume",
     "deploy",
     "deploy rbac",
+    "deploy admission",
     "version",
 )
 

@@ -31,8 +31,9 @@ FORBIDDEN, INITIALIZING = 12, 6
 
 
 async def under_shipped_rights(system: System) -> None:
-    """Workers that start from now on are the service account of deploy/rbac.yaml."""
-    for document in documents("deploy/rbac.yaml"):
+    """Workers that start from now on are the service account of deploy/rbac.yaml; a real server holds it to admission.yaml."""
+    files = ("deploy/rbac.yaml", "deploy/admission.yaml") if system.real_api is not None else ("deploy/rbac.yaml",)
+    for document in documents(*files):
         if document["kind"] != "Namespace" or document["metadata"]["name"] != ACCOUNT:
             await system.client.create(path_of(document), document)
     token = await token_of_account(system)

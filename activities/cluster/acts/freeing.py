@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import in_time
 from activities.clocks import Clock, utc_now
 from activities.cluster.acts.cut_workload import behind_cut
-from activities.cluster.acts.isolation import OUR_TAINT, another_machine, taint_beside_mark
+from activities.cluster.acts.isolation import another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
@@ -62,6 +62,7 @@ from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof
 from policy.fence.kdump import dead_stands, normal_address
 from policy.objects.marks import Mark
+from policy.objects.nodes import OUR_TAINT
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""

@@ -51,16 +51,11 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
+from policy.fence.own import EFFECTS
 from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
 from policy.objects.marks import Mark
-from policy.objects.nodes import OUT_OF_SERVICE_TAINT, Taint
-
-OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
-"""The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
-
-PLAIN_EFFECTS = ("NoSchedule", "PreferNoSchedule")
-"""Those that take nothing away from anybody."""
+from policy.objects.nodes import OUR_TAINT
 
 
 class ClusterIsolation(OfOneCluster, IsolationActivities):
@@ -142,10 +137,10 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         """The taint and the note that it is ours, in one patch. Of two taints with one key and effect the API takes only one."""
         target, taint = request.target, request.taint
         require_cluster(target.cluster, self._cluster)
-        if taint.effect not in PLAIN_EFFECTS:
+        if taint.effect not in EFFECTS:
             raise failure(
                 ErrorType.INVALID_CONFIG,
-                f"taint {spelled(taint)}: expected the effect {' or '.join(PLAIN_EFFECTS)}; NoExecute deletes pods, for which off"
+                f"taint {spelled(taint)}: expected the effect {' or '.join(EFFECTS)}; NoExecute deletes pods, for which off"
                 " has to be proven first",
             )
 

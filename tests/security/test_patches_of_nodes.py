@@ -1,0 +1,176 @@
+"""A worker that was taken over may patch Nodes: of those only our own fields, by an admission policy (S41 in depth).
+
+The same patches are judged by the shipped policy in this process and, where there is one, by a real API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT
+from policy.preservation.held import TAINT
+from policy.values.errors import PolicyError
+from simulator.api.writes.patch import merge_patch
+from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.resources import NODES
+from starter.deploy.admission import admission
+from starter.deploy.commented import to_yaml
+from starter.deploy.features import Process
+from tests.deploy.admitting import refusals
+from tests.deploy.manifests import path_of
+from tests.documents import ROOT, documents
+from tests.system.real_api import RealApiServer, assets
+
+NODE = "node-1"
+USER = "system:serviceaccount:nodewarden:nodewarden"
+THEIRS = {"key": "security/quarantine", "effect": "NoSchedule"}
+SICK = {"key": "example.com/sick", "effect": "NoSchedule"}
+OURS = {"key": OUR_TAINT.key, "value": OUR_TAINT.value, "effect": OUR_TAINT.effect}
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+STATUS = "status"
+
+
+def a_node() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": NODE, "labels": {"pool": "a"}, "annotations": {"theirs": "x"}},
+        "spec": {"providerID": "sim:///1", "taints": [THEIRS]},
+        "status": {"conditions": [READY], "capacity": {"cpu": "4"}},
+    }
+
+
+ALLOWED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a cordon": ("", {"spec": {"unschedulable": True}}),
+    "the out-of-service taint": ("", {"spec": {"taints": [THEIRS, OURS]}}),
+    "the taint of what is kept": ("", {"spec": {"taints": [THEIRS, {"key": TAINT, "effect": "NoSchedule"}]}}),
+    "the taint of a fence configuration": ("", {"spec": {"taints": [THEIRS, SICK]}}),
+    "a mark": ("", {"metadata": {"annotations": {MARK_ANNOTATION: "{}"}, "labels": {MARK_LABEL: "0"}}}),
+    "the condition of what is kept": (STATUS, {"status": {"conditions": [READY, {"type": "Preserved", "status": "True"}]}}),
+}
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "its pods' network": ("", {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}}),
+    "somebody's taint taken away": ("", {"spec": {"taints": []}}),
+    "somebody's taint with another effect": ("", {"spec": {"taints": [THEIRS | {"effect": "NoExecute"}]}}),
+    "a taint that nobody has named": ("", {"spec": {"taints": [THEIRS, {"key": "a", "effect": "NoSchedule"}]}}),
+    "a named taint that drives pods out": ("", {"spec": {"taints": [THEIRS, SICK | {"effect": "NoExecute"}]}}),
+    "the out-of-service taint with another value": ("", {"spec": {"taints": [THEIRS, OURS | {"value": "x"}]}}),
+    "an annotation of others": ("", {"metadata": {"annotations": {"theirs": "y"}}}),
+    "an annotation of others, removed": ("", {"metadata": {"annotations": {"theirs": None}}}),
+    "a word of people": ("", {"metadata": {"annotations": {"nodewarden.io/hold": "true"}}}),
+    "a label that places pods": ("", {"metadata": {"labels": {"pool": "b"}}}),
+    "a finalizer": ("", {"metadata": {"finalizers": ["example.com/stay"]}}),
+    "an owner": ("", {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}]}}),
+    "that it is well": (STATUS, {"status": {"conditions": [READY | {"status": "False"}]}}),
+    "its capacity": (STATUS, {"status": {"capacity": {"cpu": "400"}}}),
+    "a label beside its status": (STATUS, {"metadata": {"labels": {"pool": "b"}}}),
+}
+
+
+@pytest.fixture(scope="module")
+def printed() -> list[dict[str, Any]]:
+    """With the key of a taint that a fence configuration names."""
+    return list(yaml.safe_load_all(to_yaml(admission(taints=[SICK["key"]]))))
+
+
+def test_the_shipped_policies_are_what_the_command_prints() -> None:
+    assert to_yaml(admission()) == Path(ROOT, "deploy/admission.yaml").read_text(encoding="utf-8")
+
+
+def test_every_policy_denies_and_fails_closed() -> None:
+    policies = [each for each in documents("deploy/admission.yaml") if each["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [each for each in documents("deploy/admission.yaml") if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert [each["spec"]["policyName"] for each in bindings] == [each["metadata"]["name"] for each in policies]
+    assert all(each["spec"]["failurePolicy"] == "Fail" for each in policies)
+    assert all(each["spec"]["validationActions"] == ["Deny"] for each in bindings)
+
+
+@pytest.mark.parametrize("what", [*ALLOWED, *REFUSED])
+def test_a_patch_by_us_changes_our_fields_only(what: str, printed: list[dict[str, Any]]) -> None:
+    """S28, S32, S41."""
+    _, change = (ALLOWED | REFUSED)[what]
+    before, after = a_node(), merge_patch(a_node(), change)
+    for process in Process:
+        user = f"system:serviceaccount:nodewarden:{process.account}"
+        assert bool(list(refusals(printed[0], user, after, before))) is (what in REFUSED)
+        assert not list(refusals(printed[0], user, before, before))
+    assert not list(refusals(printed[0], "system:node:node-1", after, before))
+
+
+def test_a_taint_of_a_fence_configuration_is_named_first() -> None:
+    after = merge_patch(a_node(), {"spec": {"taints": [THEIRS, SICK]}})
+    (message,) = refusals(documents("deploy/admission.yaml")[0], USER, after, a_node())
+    assert "nodewarden deploy admission --taints" in message
+    for strange in ("it's", "a b", ""):
+        with pytest.raises(PolicyError, match="expected the key of a taint"):
+            admission(taints=[strange])
+
+
+# The same on a real API server -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+async def clients(
+    tmp_path_factory: pytest.TempPathFactory, printed: list[dict[str, Any]]
+) -> AsyncIterator[tuple[ApiClient, ApiClient]]:
+    """A person's, and that of the shipped ServiceAccount, of a cluster where the policy is in force."""
+    folder = assets()
+    if folder is None:
+        pytest.skip("needs a real API server (KUBEBUILDER_ASSETS)")
+    async with RealApiServer(folder, tmp_path_factory.mktemp("api")) as api:
+        address = ApiAddress(url=api.url, token=api.token, certificate_authority=api.certificate_authority)
+        async with ApiClient(address, user_agent="person") as person:
+            for document in [*documents("deploy/rbac.yaml"), *printed]:
+                await person.create(path_of(document), document)
+            await person.create(NODES.path(), a_node())
+            await restore(person)
+            account = "/api/v1/namespaces/nodewarden/serviceaccounts/nodewarden/token"
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+            token = (await person.create(account, body))["status"]["token"]
+            ours = ApiAddress(url=api.url, token=token, certificate_authority=api.certificate_authority)
+            async with ApiClient(ours, user_agent="worker") as worker:
+                await in_force(worker, NODE)
+                yield person, worker
+
+
+async def restore(person: ApiClient) -> None:
+    """The Node as `a_node` has it, whatever was written since."""
+    metadata = {"annotations": {MARK_ANNOTATION: None}, "labels": {MARK_LABEL: None}}
+    await person.patch(NODES.path(NODE), {"metadata": metadata, "spec": {"unschedulable": None, "taints": [THEIRS]}})
+    await person.patch(f"{NODES.path(NODE)}/status", {"status": a_node()["status"]})
+
+
+async def in_force(worker: ApiClient, node: str) -> None:
+    """The API server takes a policy up some moments after it was made."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await worker.patch(f"{NODES.path(node)}?dryRun=All", {"metadata": {"labels": {"is-it-in-force": "yes"}}})
+            except ApiError as error:
+                if "nodewarden-node-patches" in str(error):
+                    return
+                raise
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+async def test_a_real_api_server_refuses_whatever_is_not_ours(clients: tuple[ApiClient, ApiClient]) -> None:
+    """S28, S32, S41. Whoever is not nodewarden may do what he likes."""
+    person, worker = clients
+    for what, (subresource, change) in (ALLOWED | REFUSED).items():
+        path = "/".join(part for part in (NODES.path(NODE), subresource) if part)
+        if what in REFUSED:
+            with pytest.raises(ApiError) as refused:
+                await worker.patch(path, change)
+            assert (refused.value.status, "nodewarden-node-patches" in str(refused.value)) == (422, True), (what, refused.value)
+            await person.patch(f"{path}?dryRun=All", change)
+        else:
+            await worker.patch(path, change)
+            await restore(person)
