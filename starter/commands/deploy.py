@@ -62,6 +62,34 @@ def admission(
     _print(context, objects)
 
 
+@app.command()
+def network(
+    context: typer.Context,
+    *,
+    bmc: Annotated[
+        str, typer.Option("--bmc", metavar="NETWORKS", help="Of power devices, such as 10.20.0.0/16,10.21.0.0/16.")
+    ] = "",
+    api: Annotated[
+        str, typer.Option("--api", metavar="NETWORKS", help="Of API servers; default: anywhere, at ports 443 and 6443.")
+    ] = "",
+    temporal: Annotated[
+        str, typer.Option("--temporal", metavar="PLACE", help="The namespace, or the network, of Temporal's frontend.")
+    ] = "temporal",
+    metrics_from: Annotated[
+        str, typer.Option("--metrics-from", metavar="NAMESPACES", help="Who may read metrics; default: nobody.")
+    ] = "",
+    cloud: Annotated[bool, typer.Option("--cloud", help="Machines are switched by EC2 or Compute Engine.")] = False,
+) -> None:
+    """Print a NetworkPolicy for the pods of deploy/worker.yaml: nobody gets in, and they get to these places only."""
+
+    def objects() -> Iterable[dict[str, Any]]:
+        from starter.deploy.network import network as printed
+
+        return printed(bmc=_listed(bmc), api=_listed(api), temporal=temporal, metrics_from=_listed(metrics_from), cloud=cloud)
+
+    _print(context, objects)
+
+
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 

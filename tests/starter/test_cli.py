@@ -52,6 +52,7 @@ COMMANDS = (
     "deploy",
     "deploy rbac",
     "deploy admission",
+    "deploy network",
     "version",
 )
 
