@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Print rights and policies for `kubectl apply -f -`.", no_args_is_help=True)
 
-_FEATURES = f"{ALL} (all but delete-node), or some of: {'; '.join(f'{each} ({text})' for each, text in MEANINGS.items())}."
+_FEATURES = (
+    f"{ALL} (all but delete-node and metrics-proxy), or some of: "
+    f"{'; '.join(f'{each} ({text})' for each, text in MEANINGS.items())}."
+)
 
 
 @app.command()

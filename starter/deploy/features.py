@@ -26,6 +26,7 @@ class Feature(StrEnum):
     REMEDIATION_TEMPLATES = "remediation-templates"
     NODE_FENCE = "node-fence"
     DELETE_NODE = "delete-node"
+    METRICS_PROXY = "metrics-proxy"
 
 
 MEANINGS = {
@@ -37,11 +38,12 @@ MEANINGS = {
     Feature.PRESERVATION: "keep failed machines for analysis, and give them up afterwards",
     Feature.REMEDIATION_TEMPLATES: "ask other controllers by remediation objects, and answer those of others",
     Feature.NODE_FENCE: "show episodes as NodeFences",
-    Feature.DELETE_NODE: "delete Nodes that are proven off; never without being named",
+    Feature.DELETE_NODE: "delete Nodes that are proven off",
+    Feature.METRICS_PROXY: "let kube-rbac-proxy ask who reads metrics",
 }
 
-SHIPPED = frozenset(Feature) - {Feature.DELETE_NODE}
-"""What `all` stands for. Whoever configures the method delete-node names that feature as well."""
+SHIPPED = frozenset(Feature) - {Feature.DELETE_NODE, Feature.METRICS_PROXY}
+"""What `all` stands for. Whoever configures the method delete-node, or adds the proxy to the pods, names that feature as well."""
 
 
 class Process(StrEnum):

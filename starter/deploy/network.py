@@ -15,7 +15,8 @@ from policy.values.object_names import is_object_name
 from starter.deploy.commented import WHY
 from starter.deploy.rights import NAMESPACE
 
-METRICS_PORT = 9464
+METRICS_PORT = 8443
+"""Of the proxy in front of them (docs/security.md): the worker itself serves them on the loopback."""
 TEMPORAL_PORT = 7233
 METADATA = "169.254.169.254/32"
 ANYWHERE = ("0.0.0.0/0", "::/0")

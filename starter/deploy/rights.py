@@ -301,6 +301,21 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("get", "create", "patch"),
     ),
     Right(why="Its uid is the cluster's identity.", resources=("namespaces",), names=("kube-system",), verbs=("get",)),
+    Right(
+        why="Who somebody is, and whether he may: asked by the proxy before the metrics, for each request.",
+        groups=("authentication.k8s.io",),
+        resources=("tokenreviews",),
+        verbs=("create",),
+        features=_for(Feature.METRICS_PROXY),
+        processes=frozenset(Process),
+    ),
+    Right(
+        groups=("authorization.k8s.io",),
+        resources=("subjectaccessreviews",),
+        verbs=("create",),
+        features=_for(Feature.METRICS_PROXY),
+        processes=frozenset(Process),
+    ),
     Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("create",), place=_CLUSTER_LEASE),
     Right(
         groups=("coordination.k8s.io",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from policy.values.errors import PolicyError
 from starter.deploy.commented import to_yaml
 from starter.deploy.network import network
-from tests.documents import documents
+from tests.documents import ROOT, documents
 
 
 def _spec(**asked: Any) -> dict[str, Any]:
@@ -43,14 +44,12 @@ def test_the_shipped_pods_speak_to_devices_the_api_temporal_and_dns_only() -> No
     assert (str({"cidr": "192.0.2.7/32"}), "TCP 7233") in _reached(_spec(temporal="192.0.2.7/32"))
 
 
-def test_it_is_about_the_pods_ports_and_temporal_of_the_shipped_deployment() -> None:
+def test_it_is_about_the_pods_and_the_temporal_of_the_shipped_deployment() -> None:
     shipped = documents("deploy/worker.yaml")
     [pod] = [each["spec"]["template"] for each in shipped if each["kind"] == "Deployment"]
     [settings] = [yaml.safe_load(each["data"]["nodewarden.yaml"]) for each in shipped if each["kind"] == "ConfigMap"]
-    spec = _spec(metrics_from=("monitoring",))
+    spec = _spec()
     assert spec["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
-    [rule] = spec["ingress"]
-    assert [each["port"] for each in rule["ports"]] == [each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]]
     host, _, port = settings["temporal"]["address"].partition(":")
     assert (_of_namespace(host.split(".")[1]), f"TCP {port}") in _reached(spec)
 
@@ -59,9 +58,11 @@ def test_nobody_speaks_to_them_unless_he_is_named() -> None:
     """Without a rule of ingress nobody gets in: kubelets do, whatever a NetworkPolicy says."""
     spec = _spec()
     assert (spec["ingress"], spec["policyTypes"]) == ([], ["Ingress", "Egress"])
-    assert [each["from"] for each in _spec(metrics_from=("a", "b"))["ingress"]] == [
-        [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in ("a", "b")]
-    ]
+    [rule] = _spec(metrics_from=("a", "b"))["ingress"]
+    assert [str(each["namespaceSelector"]) for each in rule["from"]] == [_of_namespace("a"), _of_namespace("b")]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 8443}]
+    document = Path(ROOT, "docs/security.md").read_text(encoding="utf-8")
+    assert "--secure-listen-address=0.0.0.0:8443" in document
 
 
 def test_a_cloud_is_reached_only_where_it_is_asked_for() -> None:

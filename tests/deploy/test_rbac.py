@@ -630,7 +630,11 @@ def test_each_feature_brings_rights_of_its_own_and_only_its_own_are_missing_with
     for feature in Feature:
         alone = set(_granted(_printed(features={feature})))
         assert least < alone <= everything, feature
-    assert everything - set(_granted(_printed())) == {(Process.ALL, "", "nodes", "delete", "")}
+    assert everything - set(_granted(_printed())) == {
+        (Process.ALL, "", "nodes", "delete", ""),
+        (Process.ALL, "authentication.k8s.io", "tokenreviews", "create", ""),
+        (Process.ALL, "authorization.k8s.io", "subjectaccessreviews", "create", ""),
+    }
 
 
 @pytest.mark.parametrize("words", ["fencing,everything", "All", "*"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.documents import documents
-from workers.settings import Settings, load
+from workers.settings import Settings, is_loopback, load
 
 GOODBYE = timedelta(seconds=10)
 """What Temporal's client may take, after the activities have ended, to give its queues back."""
@@ -48,8 +48,13 @@ def test_the_settings_are_ones_the_worker_reads(settings: Settings) -> None:
     """One cluster, by the pod's own service account, under a name that a person chose."""
     assert [cluster.in_cluster for cluster in settings.connections().values()] == [True]
     assert settings.temporal.address
-    port = _container()["ports"][0]["containerPort"]
-    assert settings.metrics.rpartition(":")[2] == str(port)
+
+
+def test_metrics_are_for_whoever_is_in_the_pod(settings: Settings) -> None:
+    """They name nodes and devices, and their server asks nobody who he is. Readiness is asked for from within."""
+    assert is_loopback(settings.metrics.rpartition(":")[0])
+    assert f"http://{settings.metrics}/metrics" in _container()["readinessProbe"]["exec"]["command"][-1]
+    assert "ports" not in _container()
 
 
 def test_the_worker_knows_the_node_it_runs_on(settings: Settings) -> None:
