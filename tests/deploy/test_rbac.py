@@ -569,13 +569,18 @@ def _granted(rights: list[dict[str, Any]]) -> Iterator[tuple[Process, str, str, 
 
 
 @pytest.mark.parametrize(
-    ("api", "worker", "power"),
-    [({}, Process.ALL, Process.ALL), (SPLIT, Process.CLUSTER, Process.POWER)],
+    ("api", "worker", "power", "workflows"),
+    [({}, Process.ALL, Process.ALL, Process.ALL), (SPLIT, Process.CLUSTER, Process.POWER, Process.WORKFLOWS)],
     indirect=["api"],
     ids=["one worker", "a worker of each kind"],
 )
-async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
-    api: ApiServer, connections: dict[Process, ClusterConnection], worker: Process, power: Process, request: pytest.FixtureRequest
+async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(  # noqa: PLR0917 - pytest passes them by name
+    api: ApiServer,
+    connections: dict[Process, ClusterConnection],
+    worker: Process,
+    power: Process,
+    workflows: Process,
+    request: pytest.FixtureRequest,
 ) -> None:
     """No right is missing, none is too many, and the admission policies let through all that is written on Nodes. A request that
     is refused fails this, even where its failure is only logged."""
@@ -604,6 +609,8 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
     used: set[tuple[Process, str, str, str]] = set()
     api.authorization.allows = remember  # type: ignore[method-assign]
     await _whole_story(connections[worker], connections[power], api)
+    for process in (worker, power, workflows):
+        await connections[process].get(f"{KEYS}/nodewarden-payload-keys")  # whatever encrypts or reads histories
 
     granted = {each[:-1] for each in _granted(_printed(**request.node.callspec.params["api"]))}
     assert refused == []
