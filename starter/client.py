@@ -23,7 +23,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
-from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, PreservationInput, RemediationInput
+from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport
 from policy.remediation.ladder import read_strategies
@@ -326,7 +326,7 @@ class Nodewarden:
             episodes=tuple(answer for answer in answers if isinstance(answer, EpisodeStatus)),
             silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
             left_out=len(nodes) - len(shown),
-            ended=tuple(result for result in ended if result is not None),
+            ended=tuple(each for each in ended if each is not None and each.outcome is not Outcome.REFUSED),
         )
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:

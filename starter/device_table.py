@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
+from policy.values.counting import counted
 from starter import wording
 from starter.table import columns
 
@@ -47,9 +48,9 @@ def _problem(row: DeviceRow) -> Text:
 def _summary(report: DeviceReport) -> Text:
     if not report.nodes:
         return Text(f"no node in {report.cluster}", style="yellow")
-    devices = f"{report.devices} device{'' if report.devices == 1 else 's'}"
-    nodes = f"{report.nodes} node{'' if report.nodes == 1 else 's'}"
+    devices = counted(report.devices, "device")
+    nodes = counted(report.nodes, "node")
     text = Text(f"{report.answering} of {devices} of {nodes} answered", style="red" if report.problems else "green")
     if report.problems:
-        text.append(f", {report.problems} problem{'' if report.problems == 1 else 's'}")
+        text.append(f", {counted(report.problems, 'problem')}")
     return text

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -22,6 +25,7 @@ from starter.wording import clock
 
 REDRAW_SECONDS = 1.0
 PIPE_WIDTH = 200
+_TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
 class Display(Protocol):
@@ -67,9 +71,21 @@ class JsonDisplay(_Quiet):
                 print(line, file=self._stream, flush=True)
 
 
-def fitting_console() -> Console:
-    """As wide as the terminal; wide enough not to fold lines where there is none."""
-    return Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
+class _Unpadded(io.TextIOBase):
+    """stdout, without the spaces by which tables are made rectangles: for grep, diff and mails."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(_TRAILING.sub("", text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def fitting_console(*, width: int | None = PIPE_WIDTH) -> Console:
+    """As wide as the terminal. Elsewhere as wide as COLUMNS says, else `width`: the default folds no lines."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(file=_Unpadded(), width=None if "COLUMNS" in os.environ else width, highlight=False)  # type: ignore[arg-type]
 
 
 class OnceDisplay(_Quiet):

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from policy.episode.messages import Phase
+from policy.values.counting import counted
 from starter import wording
 from starter.preservations import PreservedNodes
 from starter.table import columns
@@ -32,7 +33,7 @@ def as_table(found: PreservedNodes) -> RenderableType:
     count = len(found.preservations)
     parts: list[RenderableType] = [table]
     parts += [Text(f"{each.node}: {each.problem}", style="red") for each in found.preservations if each.problem]
-    parts.append(Text(f"{count} node{'' if count == 1 else 's'} preserved, {hours:.1f} machine hours held so far", style="dim"))
+    parts.append(Text(f"{counted(count, 'node')} preserved, {hours:.1f} machine hours held so far", style="dim"))
     if found.left_out:
         parts.append(Text(f"… and {found.left_out} more", style="dim"))
     return Group(*parts)

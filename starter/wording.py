@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan.report import CheckReport, NodeAtRisk, TargetRow
+from policy.values.counting import counted
 from policy.values.moments import in_utc, written
 from workflows.kit.messages import ScannerStatus
 
@@ -72,7 +73,7 @@ def brake(check: CheckReport) -> str:
 
 def at_risk(row: NodeAtRisk, now: datetime) -> str:
     """When Kubernetes may be about to take the volumes of a node that is not proven off."""
-    volumes = f"{row.volumes} volume{'' if row.volumes == 1 else 's'} attached"
+    volumes = f"{counted(row.volumes, 'volume')} attached"
     if row.due is None:
         return f"{volumes}, not proven off: no forced detachment is in sight"
     if row.due > now:

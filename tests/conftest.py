@@ -11,6 +11,7 @@ import asyncio
 import functools
 import gc
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,6 +56,7 @@ ORDER = ("patient", "", "prompt", "calm")
 BACKSTOP = 60
 """Seconds that a test which was cancelled, and what it had set up, have to end."""
 
+os.environ.pop("COLUMNS", None)  # readline, which pytest loads, sets it in the processes that come after
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
 hypothesis.settings.register_profile(

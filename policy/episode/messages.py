@@ -283,7 +283,8 @@ class EpisodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
-    """How an episode ended, and on what proof. `left_off`: the machine was left powered off, on purpose."""
+    """How an episode ended, and on what proof. `left_off`: the machine was left powered off, on purpose. missing: there is no
+    such target, and nothing was begun."""
 
     outcome: Outcome
     incident: str
@@ -299,3 +300,4 @@ class EpisodeResult:
     record: tuple[RecordEntry, ...] = ()
     kernel_dead: KernelDead | None = None
     """The proof on which pods were freed before off was proven, the latest one; None where none were."""
+    missing: bool = False

@@ -54,7 +54,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     else:
         typer.echo(f"{episode.node}: {wording.ending(result)}")
     if result.outcome is Outcome.REFUSED:
-        return Exit.REFUSED
+        return Exit.MISSING if result.missing else Exit.REFUSED
     return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
 
 

@@ -142,7 +142,7 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
             from starter.display import fitting_console
             from starter.preserved_table import as_table
 
-            fitting_console().print(as_table(found), highlight=False)
+            fitting_console().print(as_table(found))
         return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
 
     run(session, work)
@@ -150,14 +150,15 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
 
 async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
     """Say what was begun, and until when it holds."""
-    from policy.episode.messages import EpisodeResult
+    from policy.episode.messages import EpisodeResult, Outcome
     from policy.values.moments import written
     from starter import wording
 
     found = await episode.kept()
     if isinstance(found, EpisodeResult):
-        complain(f"{episode.node} is not preserved: {wording.ending(found)}")
-        return Exit.FAILED
+        refused = found.outcome is Outcome.REFUSED
+        complain(f"{episode.node} is not preserved: {found.message if refused else wording.ending(found)}")
+        return Exit.MISSING if found.missing else Exit.FAILED
     stands = wording.kept(found) if found is not None else wording.standing(None)
     until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None
     say_begun(session, episode, "preservation", stands, until=until)

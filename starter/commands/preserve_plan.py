@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import typer
 
 from starter.commands.offline import FilesOption, NowOption, moment_of
 from starter.commands.session import Exit, Output, OutputOption, run, session_of
-
-PIPE_WIDTH = 200
-"""Of a table that no terminal limits: names in it are to be found by grep, and are not folded."""
 
 
 def plan(
@@ -38,9 +34,9 @@ def plan(
         if session.output is Output.JSON:
             typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
         else:
-            from rich.console import Console
+            from starter.display import fitting_console
 
-            Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(as_table(found))
+            fitting_console().print(as_table(found))
         return Exit.FAILED if found.errors else Exit.OK
 
     run(session, work)

@@ -43,7 +43,7 @@ class Exit(IntEnum):
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed, or the node was not repaired; 2 wrong usage or settings; 3 refused (the reason is printed); "
-    "4 no such episode or scanner; 5 Temporal or its workers can't be reached; 130 interrupted."
+    "4 no such node, episode or scanner; 5 Temporal or its workers can't be reached; 130 interrupted."
 )
 
 
@@ -204,9 +204,9 @@ def show(
     if session.output is Output.JSON:
         typer.echo(json.dumps(as_json(), indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
+    from starter.display import fitting_console
 
-    Console(highlight=False).print(as_text(), soft_wrap=soft_wrap)
+    fitting_console(width=None).print(as_text(), soft_wrap=soft_wrap)
 
 
 def say_begun(session: Session, episode: EpisodeHandle, noun: str, stands: str, **more: object) -> None:

@@ -251,7 +251,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
 
 async def test_of_a_node_that_never_was_nobody_is_said_to_have_deleted_it(world: Surroundings) -> None:
     hold = await world.hold(machine=None, node="node-99")
-    assert hold.gone == "there is neither a Machine nor a Node of that name"
+    assert hold.gone == "node-99: there is no such Node or Machine"
 
 
 async def test_a_node_without_a_machine_carries_its_expiry_itself(world: Surroundings) -> None:

@@ -217,7 +217,7 @@ async def test_a_node_alone_that_somebody_deletes_is_no_longer_kept(person: ApiC
     hold = await world.hold(machine=None, node_uid=begun.node_uid)
     assert (hold.override, hold.gone) == (
         "deletion",
-        "there is neither a Machine nor a Node of that name, deletion: somebody has deleted the Node",
+        "node-7: there is no such Node or Machine, deletion: somebody has deleted the Node",
     )
 
 

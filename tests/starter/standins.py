@@ -61,6 +61,7 @@ def ended(request: Asked, outcome: Outcome, message: str, started: datetime) -> 
         message=message,
         started=started,
         ended=workflow.now(),
+        missing=request.node.startswith("refused-nosuch"),
     )
 
 

@@ -185,6 +185,8 @@ FENCE, REMEDIATE = ("fence",), ("remediate", "--with", "reboot=10m")
         (FENCE, "node-1", acknowledge, 0, "node-1: recovered after "),
         (FENCE, "node-2", abort, 1, "node-2: aborted after "),
         (FENCE, "refused-1", leave, 3, "nodewarden: refused-1 is not fenced: no permit was to be had"),
+        (FENCE, "refused-nosuch", leave, 4, "nodewarden: refused-nosuch is not fenced: "),
+        (REMEDIATE, "refused-nosuch", leave, 4, "nodewarden: refused-nosuch is not remediated: "),
         (
             FENCE,
             "sick-1",
@@ -215,7 +217,7 @@ async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired( 
     result = await waiting
     assert result.exit_code == code, result.output
     assert said in result.output
-    if words is FENCE and node != "refused-1":
+    if words is FENCE and not node.startswith("refused"):
         assert f"episode {node}: Fencing" in result.stderr
 
 

@@ -129,7 +129,7 @@ async def test_an_object_that_cannot_be_used_is_an_error_and_the_rest_is_evaluat
     assert (gpu["allowed"], gpu["reason"], gpu["verdicts"]) == (False, "InvalidObject", [])
     assert verdicts(workers)["node-1"] == ("unhealthy", "fence")
     table = await nodewarden("evaluate", *files)
-    assert "error: " in table.stdout
+    assert "error:" in table.stdout
     assert "NodeHealthCheck/gpu: spec.maxUnhealthy: expected" in table.stdout.replace("\n", " ")
 
 
@@ -363,6 +363,7 @@ async def test_no_terminal_is_too_narrow_for_a_name_or_a_reason(
     page = (await nodewarden("evaluate", *files)).stdout
     assert "…" not in page
     assert max(map(len, page.splitlines())) <= columns
+    assert not any(line.endswith(" ") for line in page.splitlines())
     words = "NodeHealthCheck/gpu covers it too and may not act now: 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2"
     assert name in page.replace("\n", "").replace(" ", "") or name in page
     if columns >= 100:

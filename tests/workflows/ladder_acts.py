@@ -34,7 +34,7 @@ class LadderActs(Acting):
         machine, mark = self.machine, self.machine.mark if self.machine.present else None
         assert self._attempt is not None
         if not self.owned.present and not machine.present:
-            raise failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine of that name")
+            raise failure(ErrorType.NOT_FOUND, "there is no such Node or Machine")
         if machine.present and machine.holder != OURS:
             raise failure(ErrorType.NOT_FOUND, "another machine has the name")
         self.begins(request.incident)

@@ -161,6 +161,13 @@ async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnviron
     await told(env, answers=[SHORT_CIRCUIT], given={"permit_granted": False}, **ends)
 
 
+async def test_a_node_that_is_not_there_is_missing_and_nothing_is_begun(env: WorkflowEnvironment) -> None:
+    """S44: whoever mistyped a name is told that, and not that he was refused."""
+    gone = [failure(ErrorType.NOT_FOUND, "node-7: there is no such Node")]
+    _, result = await told(env, pin_errors=gone, ends=Outcome.REFUSED, says="there is no such Node", leaves={"acts": ["pin"]})
+    assert result.missing
+
+
 async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowEnvironment) -> None:
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""

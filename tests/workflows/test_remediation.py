@@ -423,7 +423,7 @@ def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
     assert world.acts[:3] == ["pin-target", "ask-permit", "ask-permit"]
 
 
-NOBODY = failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")
+NOBODY = failure(ErrorType.NOT_FOUND, "there is no such Node or Machine")
 UNOWNED = "no controller owns the Machine: nobody would replace it"
 
 
@@ -431,7 +431,7 @@ UNOWNED = "no controller owns the Machine: nobody would replace it"
     ("changes", "message"),
     [
         ({"ladder": (), "refused": UNOWNED}, UNOWNED),
-        ({"errors": {"remediation.pin-target": [NOBODY]}}, "there is neither a Node nor a Machine"),
+        ({"errors": {"remediation.pin-target": [NOBODY]}}, "there is no such Node or Machine"),
         ({"permit_granted": False}, "too many are unhealthy"),
     ],
     ids=["no step is possible", "nobody is there", "the permit is refused"],
@@ -441,6 +441,7 @@ def test_what_cannot_be_begun_is_refused(changes: dict[str, object], message: st
     granted = {"permit_granted": changes.pop("permit_granted", True)}
     world = Remediated(**({"ladder": (DELETE,)} | changes))
     world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
-    assert remediated(world, Outcome.REFUSED, **granted).message == message
+    result = remediated(world, Outcome.REFUSED, **granted)
+    assert (result.message, result.missing) == (message, message == str(NOBODY.message))
     assert [release.outcome for release in world.releases] == ["refused"]
     assert {*world.acts} <= {"pin-target", "ask-permit"}

@@ -19,6 +19,11 @@ from workflows.episode.state import End
 from workflows.kit import measuring
 
 
+def refusal(message: str, *, missing: bool = False) -> End:
+    """The end of an episode that has not begun. missing: see End."""
+    return End(outcome=Outcome.REFUSED, message=message, missing=missing)
+
+
 async def close(
     episode: Episode,
     end: End,
@@ -69,4 +74,5 @@ async def close(
         freed_pods=freed_pods,
         record=tuple(episode.record),
         kernel_dead=episode.kernel_dead,
+        missing=end.missing,
     )

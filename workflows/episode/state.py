@@ -46,10 +46,11 @@ from workflows.kit.messages import AbortRequest, PersonRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What came out, with its sentence for people."""
+    """What came out, with its sentence for people. missing: there is no such target, and nothing was begun."""
 
     outcome: Outcome
     message: str
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from policy.episode.fencing import freeing_choice
 from policy.fence.config import FenceStep
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
+from policy.values.counting import counted
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing
@@ -112,7 +113,7 @@ class FreeingSequence:
                 ),
             )
         self._progress.freed_dumping += result.deleted_pods
-        freed = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
+        freed = f"{counted(result.deleted_pods, 'pod')}, {counted(result.deleted_attachments, 'volume attachment')}"
         self._episode.note("free-while-dumping", "ok", f"{freed}; {proof}")
         self._progress.left_dumping = result.left
         return (result.left.pods, result.left.attachments) == (0, 0)
@@ -177,7 +178,8 @@ class FreeingSequence:
             await self._episode.pause(pause, "until the workloads are looked at again")
             pause = longer(pause)
         outcome = "incomplete" if self.left_over else "ok"
-        detail = f"{self._progress.freed_off} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        still = f"{counted(left.pods, 'pod')} and {counted(left.attachments, 'attachment')}"
+        detail = f"{counted(self._progress.freed_off, 'pod')} freed; {still} left"
         self._episode.note("free-workloads", outcome, detail)
         if self._plan.delete_node:
             await self._delete_node()
@@ -269,7 +271,7 @@ class FreeingSequence:
         except ActivityError as error:
             self._progress.began = before or not never_began(error)
             raise interrupt_for(error, "workloads can't be deleted") from error
-        detail = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
+        detail = f"{counted(result.deleted_pods, 'pod')}, {counted(result.deleted_attachments, 'volume attachment')}"
         self._episode.note("delete-workload", "ok", detail)
         return result.left
 

@@ -22,7 +22,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
-from activities.errors import error_message
+from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
 from policy.episode.fencing import power_due
 from policy.episode.identity import same_machine
@@ -30,7 +30,7 @@ from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
-from workflows.episode.closing import close
+from workflows.episode.closing import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
 from workflows.fencing.case import Case, open_case
@@ -102,9 +102,8 @@ class FencingStory:
 
     async def run(self) -> EpisodeResult:
         """From the first look to the end of the episode, whatever happens in between. Raises NewHistory: it goes on there."""
-        refused = await self._begin()
-        if refused:
-            return await close(self.episode, End(outcome=Outcome.REFUSED, message=refused), None)
+        if (refused := await self._begin()) is not None:
+            return await close(self.episode, refused, None)
         end = self.case.progress.ended or await self._until_the_end()
         case = self.case
         case.progress.ended = end
@@ -125,8 +124,7 @@ class FencingStory:
         Raises Hopeless where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
         """
         try:
-            refused = await self._begin()
-            return End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
+            return await self._begin() or await self._until_the_end()
         finally:
             if self._case is not None:  # a path is one, whichever step has cut it and whichever has freed
                 self.episode.freed = self._case.freed_something
@@ -258,25 +256,25 @@ class FencingStory:
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
-    async def _begin(self) -> str:
-        """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
+    async def _begin(self) -> End | None:
+        """Pin the target, get the permit, leave the mark. Returns the end of an episode that may not begin."""
         if self._case is None:
             self.episode.enter(step=FenceStep.ISOLATION, doing="looks at the node")
             self.episode.introduce(zone="", reason=self.episode.reason)
             try:
                 pin = await self._pin()
             except ActivityError as error:
-                return error_message(error)
+                return refusal(error_message(error), missing=error_type(error) is ErrorType.NOT_FOUND)
             self._begin_with(pin)
         if self.case.progress.begun:
-            return ""
+            return None
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
             if not self.episode.permit and acts:
                 refused = await self.episode.obtain_permit(case.permit_request())
                 if refused:
-                    return refused
+                    return refusal(refused)
                 await case.pin_anew()
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
@@ -286,10 +284,10 @@ class FencingStory:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
-            return f"{interrupt.reason}{case.isolation.left}"
+            return refusal(f"{interrupt.reason}{case.isolation.left}")
         await case.adoption.settle()
         case.progress.begun = True
-        return ""
+        return None
 
     async def _pin_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are

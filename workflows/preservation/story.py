@@ -33,11 +33,12 @@ from policy.episode.messages import (
     PreservationInput,
     PreservationNews,
 )
+from policy.values.counting import counted
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
 from workflows.episode.adopting import Adoption
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
-from workflows.episode.closing import close
+from workflows.episode.closing import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, PreservationProgress, RemediationHistory
 from workflows.kit import options
@@ -312,11 +313,11 @@ class PreservationStory:
             if await self._needless(evicted):
                 return
         else:
-            self.episode.note("drain", "stopped", f"somebody has ended it; {evicted} pods evicted")
+            self.episode.note("drain", "stopped", f"somebody has ended it; {counted(evicted, 'pod')} evicted")
             return
         self._progress.drained = not problem
         left = f"; {problem}" if problem else ""
-        self.episode.note("drain", "ok" if self._progress.drained else "incomplete", f"{evicted} pods evicted{left}")
+        self.episode.note("drain", "ok" if self._progress.drained else "incomplete", f"{counted(evicted, 'pod')} evicted{left}")
         if problem:
             what = "the machine is kept, powered, and its pods could not all be moved"
             self._desk.tell(EventReason.PRESERVED_NOT_FENCED, f"{what}: {problem}")
@@ -338,7 +339,7 @@ class PreservationStory:
         """Whether a fresh look says that nothing is to be drained any more, after so many pods."""
         hold = await self._look()
         if not hold.drain:
-            self.episode.note("drain", "stopped", f"{hold.reason or hold.gone}; {evicted} pods evicted")
+            self.episode.note("drain", "stopped", f"{hold.reason or hold.gone}; {counted(evicted, 'pod')} evicted")
         return not hold.drain
 
     async def _round(self, deadline: datetime) -> DrainResult:
@@ -366,6 +367,8 @@ class PreservationStory:
         outcome = Outcome.ABORTED if self.episode.abort_asked is not None else Outcome.RELEASED
         if hold.recovered:
             outcome = Outcome.RECOVERED
+        if hold.gone and not hold.replaced and not (self._progress.node_uid or self._progress.machine_uid):
+            return await close(self.episode, refusal(hold.gone, missing=True), None)
         return await self._end(outcome, hold.reason)
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:

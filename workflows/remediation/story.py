@@ -20,7 +20,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.remediation import RemediationActivities, RemediationPin
 from activities.contracts.target import TargetActivities
-from activities.errors import error_message
+from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.fence.config import FenceStep
@@ -28,7 +28,7 @@ from policy.remediation.escalation import next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
-from workflows.episode.closing import close
+from workflows.episode.closing import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
@@ -73,8 +73,8 @@ class RemediationStory:
 
     async def run(self) -> EpisodeResult:
         """From the first look to the end of the episode. Raises NewHistory where it goes on there."""
-        if refused := await self._begin():
-            return await close(self.episode, End(outcome=Outcome.REFUSED, message=refused), None)
+        if (refused := await self._begin()) is not None:
+            return await close(self.episode, refused, None)
         if self._progress.end is None:
             self._progress.end = await self._until_the_end()
         return await self._close(self._progress.end)
@@ -194,32 +194,32 @@ class RemediationStory:
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
-    async def _begin(self) -> str:
-        """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
-        if self.episode.ladder is None and (problem := await self._pin()):
-            return problem
+    async def _begin(self) -> End | None:
+        """Pin the target, get the permit, leave the mark. Returns the end of an episode that may not begin."""
+        if self.episode.ladder is None and (end := await self._pin()) is not None:
+            return end
         progress = self._progress
         if progress.begun:
-            return ""
+            return None
         if self._request.adopts and not progress.pin.refused:
             step, now = progress.pin.ladder[0], workflow.now()
             self._set_out(StepProgress(step=step, index=0, began=now, asked=now, name=self._request.adopts))
             progress.begun = True
-            return ""  # nothing is disrupted, so that no permit is needed; marks are left to a clean-up
+            return None  # nothing is disrupted, so that no permit is needed; marks are left to a clean-up
         try:
             await self._adoption.take_over()
         except Interrupt as interrupt:
-            return await self._without_marks(interrupt)
+            return refusal(await self._without_marks(interrupt))
         if progress.pin.refused:
-            return progress.pin.refused
+            return refusal(progress.pin.refused)
         # Who is exhausted asks a person first, and only with his word for a permit.
         refused = "" if self._request.exhausted else await self._get_leave()
         await self._adoption.settle()
         progress.begun = not refused
-        return refused
+        return refusal(refused) if refused else None
 
-    async def _pin(self) -> str:
-        """Whom it is about, from here on. Returns why that can't be told, "" where it can."""
+    async def _pin(self) -> End | None:
+        """Whom it is about, from here on. Returns the end where that can't be told."""
         episode = self.episode
         episode.enter(step=FenceStep.ISOLATION, doing="looks at the target")
         episode.introduce(zone="", reason=episode.reason)
@@ -230,7 +230,7 @@ class RemediationStory:
                 **(options.cluster_read(episode.cluster) | {"summary": f"isolation: pins {episode.node}"}),
             )
         except ActivityError as error:
-            return error_message(error)
+            return refusal(error_message(error), missing=error_type(error) is ErrorType.NOT_FOUND)
         episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
         episode.owner, episode.removes = pin.owner, removes(pin.ladder)
         episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
@@ -241,7 +241,7 @@ class RemediationStory:
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         steps = ", ".join(step.name for step in pin.ladder)
         episode.note("pin", "ok", f"uid {pin.pinned.uid or pin.machine_uid}, owner {pin.owner or 'none'}, steps: {steps}")
-        return ""
+        return None
 
     async def _get_leave(self) -> str:
         """The permit, and the mark on the Node."""

@@ -91,7 +91,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
             now = self._connection.now() if self._clock is utc_now else self._clock()
             if sight.held is None or (why := _another(sight, request)):
-                gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name"
+                gone = why if sight.held is not None else f"{request.node}: there is no such Node or Machine"
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
             return await self._bring_about(sight, request, now)
 

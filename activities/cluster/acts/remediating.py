@@ -98,7 +98,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
         machine = await self._machine_for(request, node)
         if node is None and machine is None and not request.adopts:
-            raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is neither a Node nor a Machine of that name")
+            raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is no such Node or Machine")
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         require_kind(need, OF_A_REMEDIATION)
         need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile
