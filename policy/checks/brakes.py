@@ -19,8 +19,6 @@ from policy.values.moments import written
 from policy.values.object_refs import Dialect
 from policy.values.thresholds import Rounding, scaled
 
-_ROUNDING = {Dialect.MEDIK8S: Rounding.UP, Dialect.OPENSHIFT: Rounding.DOWN, Dialect.CLUSTER_API: Rounding.DOWN}
-
 
 class Closed(StrEnum):
     """Why a brake is closed; the machine's word beside the sentence."""
@@ -178,7 +176,7 @@ def _of_nodes(check: HealthCheck, counts: Counts) -> Brake:
 def _of_machines(check: HealthCheck, counts: Counts) -> Brake:
     """MachineHealthCheck: at most so many may be unhealthy; percentages are rounded down, without a knob all may."""
     threshold, total = check.max_unhealthy, counts.total
-    most = total if threshold is None else scaled(threshold, total, _ROUNDING[check.dialect])
+    most = total if threshold is None else scaled(threshold, total, Rounding.DOWN)
     if check.dialect is Dialect.OPENSHIFT:
         most = max(most, 0)
     written = "100%" if threshold is None else str(threshold)

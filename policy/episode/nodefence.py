@@ -1,7 +1,7 @@
 """The `NodeFence` of the node-fencing proposal (seed 002): how an episode is called there, for `kubectl get nodefences -w`.
 
 Only names and spellings. Temporal stays the truth: nothing of ours ever reads a NodeFence to decide anything. When one is
-written is `workflows/episode/mirror.py`, how is `activities/cluster/report/nodefences.py`, its schema `deploy/crds/`.
+written is `workflows/episode/publisher.py`, how is `activities/cluster/report/nodefences.py`, its schema `deploy/crds/`.
 """
 
 from __future__ import annotations

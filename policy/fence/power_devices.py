@@ -2,7 +2,7 @@
 
 No device is accepted unless something that *identifies* the node's own plug came from node-specific configuration, a value
 with the node's name in it, or the node's providerID (S10): a shared address alone would switch off whoever it happens to be.
-Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. What a driver can be told is `power_drivers/`, speaking to devices
+Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. What a driver can be told is `drivers/`, speaking to devices
 `activities/power/`.
 """
 
