@@ -232,8 +232,8 @@ def _opinion(opinion: CheckOpinion) -> RenderableType:
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
-    closed = Text("open" if brake.allowed else f"closed ({brake.reason})", style="green" if brake.allowed else "red")
-    table.add_row("  brake", closed.append(f": {brake.message}", style="default"))
+    may = Text("yes" if brake.allowed else f"no ({brake.reason})", style="green" if brake.allowed else "red")
+    table.add_row("  may act", may.append(f": {brake.message}", style="default"))
     table.add_row("  action", target.action.value)
     if target.held_by and target.held_by != f"{brake.reason}: {brake.message}":
         table.add_row("  held by", Text(target.held_by, style="red"))

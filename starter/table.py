@@ -115,7 +115,7 @@ def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
 
 
 def _checks(status: ClusterStatus) -> RenderableType:
-    table = columns("CHECK", "HEALTHY", "BRAKE", flexible="BRAKE")
+    table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
     assert status.scanner is not None
     assert status.scanner.report is not None
     for check in status.scanner.report.checks:

@@ -11,7 +11,10 @@ from starter.commands.offline import FilesOption, NowOption, moment_of, read_clu
 from starter.commands.session import Exit, OutputOption, run, session_of, show
 
 OverlapOption = Annotated[
-    Overlap, typer.Option("--overlap", help="Whether one closed brake among the checks that cover a node is enough to hold it.")
+    Overlap,
+    typer.Option(
+        "--overlap", help="Whether one check that may not act holds the nodes that it covers, or each check acts by itself."
+    ),
 ]
 
 

@@ -54,7 +54,7 @@ def test_everything_in_its_place() -> None:
         "EPISODE   KIND      PHASE     STEP               TRY   SINCE   DOING",
         "node-2    Fencing   running   power-management   1     1m15s   waits before power is touched (12s)",
         "                                                               off proven, read 11:59:00",
-        "CHECK                     HEALTHY   BRAKE",
+        "CHECK                     HEALTHY   MAY IT ACT",
         "NodeHealthCheck/workers   11/12     may act on 4 more",
         "NODE      ZONE     READY     VERDICT                          SCHEDULABLE",
         "node-2    zone-a   Unknown   unhealthy 1m02s (ReadyUnknown)   cordoned",

@@ -74,7 +74,7 @@ def allowed(report: CheckReport) -> ConditionText:
     if report.error:
         return ConditionText(status="False", reason=INVALID, message=report.error)
     if report.allowed:
-        return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message="the brake is open")
+        return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message="the check may act")
     return ConditionText(status="False", reason=report.reason or "NotAllowed", message=report.message)
 
 
