@@ -187,8 +187,9 @@ def _doing(episode: EpisodeStatus, now: datetime) -> Text:
 def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     table = columns("WAITING", "WHY", flexible="WHY")
     assert status.scanner is not None
+    why = {episode.node: episode.queued for episode in status.episodes}
     for request in status.scanner.queue:
-        table.add_row(request.node, "queued for a permit")
+        table.add_row(request.node, f"queued for a permit{': ' if why.get(request.node) else ''}{why.get(request.node, '')}")
     for held in status.scanner.held_off:
         until = f" (for {wording.countdown(held.until, now)})" if held.until else ""
         table.add_row(held.node, f"{held.reason}{until}")

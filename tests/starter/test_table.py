@@ -119,9 +119,10 @@ def test_who_waits_and_why() -> None:
         held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
         refused=(RefusedNode(node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
     )
-    lines = drawn(status(scanner=waiting))
+    queued = replace(episode("node-3"), queued="1 of 1 permits are held: node-2")
+    lines = drawn(status(scanner=waiting, episodes=(queued,)))
     assert "1 of 1 permits in use" in lines[0]
-    first = lines.index("node-3    queued for a permit")
+    first = lines.index("node-3    queued for a permit: 1 of 1 permits are held: node-2")
     assert lines[first + 1 : first + 3] == [
         "node-4    aborted by amy (for 40s)",
         "node-5    Budget: 1 of 1 permits are in use",
