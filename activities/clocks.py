@@ -7,10 +7,15 @@ to no cluster, is told Temporal's time with every activity.
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 
+from temporalio.exceptions import ApplicationError
+
+from activities.errors import ErrorType, failure
 from policy.values.durations import format_duration
 
 Clock = Callable[[], datetime]
@@ -23,6 +28,9 @@ FASTEST = timedelta(seconds=5)
 """One that is further ahead calls expired what is not: an attempt to write has 10 s. More than SLOWEST, because an activity that
 is taken up late looks the same."""
 
+ANOTHER_WORKER = timedelta(seconds=1)
+"""How soon another worker may have what this one has declined."""
+
 wrong_clock: ContextVar[str] = ContextVar("wrong_clock", default="")
 """Of the activity that runs: what is wrong with its worker's clock, "" for nothing."""
 
@@ -30,6 +38,16 @@ wrong_clock: ContextVar[str] = ContextVar("wrong_clock", default="")
 def utc_now() -> datetime:
     """The worker's clock."""
     return datetime.now(UTC)
+
+
+def worker() -> str:
+    """Which one this is, for people who set its clock right."""
+    return f"{os.getpid()}@{platform.node()}"
+
+
+def left_to_others(problem: str) -> ApplicationError:
+    """What a worker with a wrong clock raises: it has done nothing, and another one may."""
+    return failure(ErrorType.WRONG_CLOCK, f"{problem}: it leaves this to another worker", retry_after=ANOTHER_WORKER)
 
 
 def problem_of(started: datetime, now: datetime) -> str:

@@ -16,11 +16,13 @@ from typing import NoReturn, Protocol
 
 from temporalio import activity
 
+from activities.clocks import left_to_others, worker
 from activities.contracts.target import LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerAct
+from policy.values.durations import format_duration
 
 LONGEST = timedelta(seconds=30)
 """From the look to the end of its licence: an act's window, and what clocks may differ by."""
@@ -94,9 +96,11 @@ class Licences:
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:
-        """For that act, by that moment, in the run that asks. "" where the moment is too far away."""
-        if wanted.not_after > now + LONGEST:
-            return ""
+        """For that act, by that moment, in the run that asks. Raises WrongClock where the moment is too far away by our clock, so
+        that another worker looks."""
+        if (ahead := wanted.not_after - now) > LONGEST:
+            begins = format_duration(round(ahead / timedelta(seconds=1)) * timedelta(seconds=1))
+            raise left_to_others(f"the clock of worker {worker()} is behind, {begins} before an act that is looked for")
         nonce = secrets.token_hex(8)
         return f"{nonce}.{self._keyring.sign('act', nonce, *_facts(target, wanted.act, wanted.not_after))}"
 

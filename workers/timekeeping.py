@@ -8,21 +8,15 @@ How the difference is measured is `activities/clocks.py`.
 from __future__ import annotations
 
 import logging
-import os
-import platform
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.clocks import problem_of, wrong_clock
-from activities.errors import ErrorType, failure
+from activities.clocks import left_to_others, problem_of, worker, wrong_clock
 
 METRIC = "nodewarden_worker_clock_ahead_seconds"
-ANOTHER_WORKER = timedelta(seconds=1)
-"""How soon another worker may have what this one has declined."""
-
 SCAN = "scan.observe-cluster"
 SCANS_DECLINED = 4
 """So often in a row a scan is left to others; then there seems to be nobody else."""
@@ -46,7 +40,7 @@ class Timekeeping(Interceptor):
         gauge = activity.metric_meter().create_gauge_float(METRIC, "How far a worker's clock is ahead of Temporal's")
         gauge.set((now - info.started_time).total_seconds())
         wrong = problem_of(info.started_time, now)
-        problem = f"the clock of worker {os.getpid()}@{platform.node()} is {wrong}" if wrong else ""
+        problem = f"the clock of worker {worker()} is {wrong}" if wrong else ""
         if bool(problem) != self._wrong:
             self._wrong = bool(problem)
             if problem:
@@ -65,6 +59,6 @@ class _Timed(ActivityInboundInterceptor):
         info = activity.info()
         problem = self._keeping.look(info)
         if problem and not (info.activity_type == SCAN and info.attempt > SCANS_DECLINED):
-            raise failure(ErrorType.WRONG_CLOCK, f"{problem}: it leaves this to another worker", retry_after=ANOTHER_WORKER)
+            raise left_to_others(problem)
         wrong_clock.set(problem)
         return await self.next.execute_activity(input)

@@ -97,8 +97,13 @@ def test_it_is_used_once_by_one_activity_however_often_that_is_tried(licences: L
     run(licences.require_licence, replace(request_, device=PORT), PowerAct.OFF, activity_id="another")
 
 
-def test_a_moment_that_is_far_away_is_not_licensed(licences: Licences) -> None:
-    assert run(licences.licence, TARGET, replace(WANTED, not_after=NOW + LONGEST + timedelta(seconds=1)), NOW) == ""
+def test_a_moment_that_is_far_away_is_left_to_a_worker_whose_clock_is_right(licences: Licences) -> None:
+    """S42, S45: an empty licence would be refused as nobody's, and nobody would hear of the clock."""
+    assert run(licences.licence, TARGET, replace(WANTED, not_after=NOW + LONGEST), NOW)
+    with pytest.raises(ApplicationError, match=r"the clock of worker .* is behind, 31s before .* to another") as error:
+        run(licences.licence, TARGET, replace(WANTED, not_after=NOW + LONGEST + timedelta(seconds=1)), NOW)
+    assert error_type(error.value) is ErrorType.WRONG_CLOCK
+    assert not error.value.non_retryable
 
 
 def test_another_deployments_licence_is_none(request_: PowerRequest) -> None:
