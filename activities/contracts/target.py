@@ -15,6 +15,7 @@ from temporalio import activity
 from activities.contracts.news import News
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
+from policy.episode.gate import Operation
 from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
 from policy.episode.needs import Need
 from policy.episode.observation import Observation
@@ -127,6 +128,17 @@ class LookRequest:
     def restores(self) -> bool:
         """Whether it is one before something is given back."""
         return not self.destructive and not self.need_matters
+
+    @property
+    def operation(self) -> Operation:
+        """What it is about to license."""
+        if self.restores:
+            return Operation.GIVE_BACK
+        if not self.destructive:
+            return Operation.WAIT
+        if self.removes:
+            return Operation.REMOVE
+        return Operation.DISRUPT if self.need_matters else Operation.DELETE_NODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,10 +45,9 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.episode.licensing import licenses
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
-from policy.fence.power import RESTORING, PowerAct
 from policy.objects.marks import NOTHING_ADDED, Added
 
 
@@ -157,11 +156,10 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         return replace(result, workload=workload, licence=self._licence(request, result))
 
     def _licence(self, request: LookRequest, result: LookResult) -> str:
-        wanted, restores = request.licenses, request.restores
-        looked = restores or (request.destructive and request.need_matters and request.configured is not None)
-        if wanted is None or result.verdict is not LookVerdict.GO or not looked or restores != (wanted.act in RESTORING):
+        wanted, compared = request.licenses, request.configured is not None
+        if wanted is None or result.verdict is not LookVerdict.GO:
             return ""
-        if not restores and _is_blank(request.target.pinned, result.observation, wanted.act):
+        if not licenses(request.operation, wanted.act, request.target.pinned, result.observation, devices_compared=compared):
             return ""
         return self._licences.licence(request.target, wanted, self._clock())
 
@@ -183,15 +181,6 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """Look and write in one; an object that is gone is told nothing."""
         require_cluster(request.target.cluster, self._cluster)
         return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
-
-
-def _is_blank(pinned: Pinned, seen: Observation, act: PowerAct) -> bool:
-    """Whether the pin leaves open whom it is about, by which a device's word and other Nodes' claims are compared (S9, S39). Only
-    what is given up last may have lost its Node by then."""
-    if not seen.present:
-        return act is not PowerAct.TERMINATE or not pinned.uid
-    open_ends = (seen.provider_id and not pinned.provider_id) or (seen.system_uuid and not pinned.system_uuid)
-    return seen.uid != pinned.uid or bool(open_ends)
 
 
 def _target_of(request: PinRequest, pinned: Pinned) -> Target:

@@ -41,7 +41,7 @@ from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_taken_up, why_withdrawn
-from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
+from policy.episode.gate import By, Objection, Seen, Weight, objection
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind, need_gone
@@ -255,7 +255,7 @@ class LastLook:
         need = self._need(request, sight) if judges else _Answer()
         seen = replace(seen, need=need.objection, control_plane=of_control_plane)
         by = By.PROGRAM if request.need.kind.automatic else By.PERSON
-        return replace(need, objection=objection(seen, _operation(request), by, self._clock()))
+        return replace(need, objection=objection(seen, request.operation, by, self._clock()))
 
     async def _contested(self, once: Readers, request: LookRequest) -> str:
         if not request.destructive or (node := await _node(once, request.target.pinned.node)) is None:
@@ -425,17 +425,6 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
 
 def _says(weight: Weight, words: str) -> _Answer:
     return _Answer(objection=Objection(rule="need", words=words, weight=weight))
-
-
-def _operation(request: LookRequest) -> Operation:
-    """What the look is about to license."""
-    if request.restores:
-        return Operation.GIVE_BACK
-    if not request.destructive:
-        return Operation.WAIT
-    if request.removes:
-        return Operation.REMOVE
-    return Operation.DISRUPT if request.need_matters else Operation.DELETE_NODE
 
 
 def _seen(request: LookRequest, sight: _Sight) -> Seen:

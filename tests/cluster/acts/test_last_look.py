@@ -12,14 +12,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.live import looks
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook
-from activities.contracts.target import Configured, LookResult, LookVerdict
+from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
+from policy.fence.power import PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
@@ -470,6 +472,16 @@ async def test_a_device_that_is_configured_anew_is_another_target(pinned: str, c
     result = await look(licensed, target=target, configured=Configured(), **case.fields)
     assert result.verdict is case.verdict, result.reason
     assert case.words in result.reason
+
+
+@pytest.mark.parametrize("removes", [False, True])
+async def test_a_go_licenses_the_act_that_it_was_made_for(licensed: World, *, removes: bool) -> None:
+    """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_licensing.py)."""
+    await licensed.add_template()
+    wanted = LicenceWanted(act=PowerAct.TERMINATE, not_after=NOW + timedelta(seconds=15))
+    asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted, removes=removes)
+    result: LookResult = await ActivityEnvironment().run(licensed.target.last_look, asked)
+    assert (result.verdict, bool(result.licence)) == (GO, not removes)
 
 
 async def _fenced_by(world: World, name: str, ip: str, *, called: str = "own") -> None:
