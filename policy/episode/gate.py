@@ -135,7 +135,7 @@ Operations = frozenset[Operation]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row. source: the safety rule, or whose system it is. says: why not, "" or None for no reason. stops: which acts.
+    """One row. name: of no other one. source: the safety rule, or whose system it is. says: why not, "" or None for no reason. stops: which acts.
 
     weight: what that means for them; passes: acts among them for which it is something to wait for. programs_only: a person's
     act is not stopped. unblocks: what would end it, for people.
@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
     Rule(name="unread", source="S20", says=_doubts, stops=_LOOKED | _LEAVES, weight=Weight.NOT_LICENSED),
     Rule(name="need gone", source="S20", says=_need_gone, stops=_LOOKED | _LEAVES, weight=Weight.NEED_GONE),
     Rule(
-        name="devices unread",
+        name="devices unread while others act",
         source="S9",
         says=lambda seen, _: seen.devices_unread,
         stops=_LEAVES,
@@ -374,7 +374,7 @@ RULES: tuple[Rule, ...] = (
     ),
     # Who is taking it away at this moment. A person may know that he has got stuck.
     Rule(name="being deleted", source="S20", says=_being_deleted, stops=_OFFERS | _LOOKED, programs_only=True),
-    Rule(name="being deleted", source="S20", says=_being_deleted, stops=frozenset({Operation.CREATE})),
+    Rule(name="being deleted before others act", source="S20", says=_being_deleted, stops=frozenset({Operation.CREATE})),
     Rule(
         name="taken away",
         source="S20, autoscalers",
@@ -398,7 +398,7 @@ RULES: tuple[Rule, ...] = (
     Rule(name="control plane", source="S15", says=lambda seen, _: seen.control_plane, stops=_LOOKED),
     # Before something is given back: another episode may have switched the machine off since (S5). To be left alone needs no
     # more than one who says so, and so comes before what could not be read.
-    Rule(name="unread", source="S20", says=_doubts, stops=_BACK, weight=Weight.NOT_LICENSED),
+    Rule(name="unread before giving back", source="S20", says=_doubts, stops=_BACK, weight=Weight.NOT_LICENSED),
     Rule(
         name="mark unread",
         source="S38",

@@ -83,11 +83,11 @@ class Case:
         if self.pinned_node.seems_changed():
             await self.preflight.before_destruction()
 
-    async def pin_anew(self) -> None:
+    async def see_which_boot(self) -> None:
         """After a time in the queue for a permit: what is fenced is the boot that is there now. Whom the episode is about stays
         as it was pinned (S9). A node that can't be read keeps its pin, and frees nothing if that boot is over."""
         if await self.preflight.refresh():
-            self.pinned_node.pin_anew()
+            self.pinned_node.follow_boot()
 
     def permit_request(self) -> PermitRequest:
         """What the scanner is asked for, at the beginning and after a person's word."""

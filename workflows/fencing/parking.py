@@ -82,7 +82,7 @@ class Parking:
             if episode.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
         if not (case.touched or case.freed_something):
-            await case.pin_anew()
+            await case.see_which_boot()
         episode.restarts, episode.problem, self._progress.resumed_at = 0, "", workflow.now()
         self._management.take_word()
         episode.enter(phase=Phase.RUNNING, doing="goes on")

@@ -89,7 +89,7 @@ class PinnedNode:
         seen = self._episode.observation
         return seen is not None and bool(seen.boot_id) and seen.boot_id != self.pinned.boot_id
 
-    def pin_anew(self) -> None:
+    def follow_boot(self) -> None:
         """The boot of the pinned Node as it is now, and since when it is not Ready."""
         seen = self._episode.observation
         if seen is None or not seen.present or seen.uid != self.pinned.uid or not same_machine(self.pinned, seen):

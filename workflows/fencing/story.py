@@ -215,7 +215,7 @@ class FencingStory:
         while True:
             if (ended := await self.parking.park(problem)) is not None:
                 return ended
-            problem = await self._pin_anew()
+            problem = await self._look_up_anew()
             if not problem:
                 return None
 
@@ -275,7 +275,7 @@ class FencingStory:
                 refused = await self.episode.obtain_permit(case.permit_request())
                 if refused:
                     return refusal(refused)
-                await case.pin_anew()
+                await case.see_which_boot()
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
                 await case.tries.carry_out(FenceStep.ISOLATION, self._mark)
@@ -289,7 +289,7 @@ class FencingStory:
         case.progress.begun = True
         return None
 
-    async def _pin_anew(self) -> str:
+    async def _look_up_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
         looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
         His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
@@ -335,7 +335,7 @@ class FencingStory:
             return True
         case.pinned_node.adopt_node()
         if not case.touched and not case.isolation.left:
-            case.pinned_node.pin_anew()
+            case.pinned_node.follow_boot()
         case.isolation.begin_anew()
         self.episode.added = replace(self.episode.added, cordoned=False, taints=())  # of the Node that is gone
         try:

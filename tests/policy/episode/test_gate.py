@@ -187,6 +187,7 @@ def test_the_docs_have_every_situation_and_each_row_of_the_table_has_one() -> No
     everything = [seen for found in SITUATIONS.values() for seen in found]
     silent = [rule.name for rule in RULES if not any(rule.says(seen, NOW) for seen in everything)]
     assert silent == []
+    assert len({rule.name for rule in RULES}) == len(RULES)  # by which `unblocks` and `explain` find them
 
 
 def test_nothing_is_in_the_way_of_a_node_of_which_nobody_says_anything() -> None:
