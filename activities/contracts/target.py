@@ -228,12 +228,14 @@ class PathRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it. tainted:
-    as `ours` of an UntaintRequest. news: as of an ActRequest."""
+    as `ours` of an UntaintRequest. added: for a node that does not carry our mark any more, or one that was changed. news: as of
+    an ActRequest."""
 
     target: Target
     not_after: datetime | None = None
     keep_cordon: bool = False
     tainted: bool = False
+    added: Added = field(default_factory=Added)
     news: News | None = None
 
 
@@ -458,7 +460,7 @@ class IsolationActivities(ABC):
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         """Remove our mark, our taints, and our cordon unless somebody preserves the node (S21); the rest stays byte-equal.
 
-        A gone Node: nothing.
+        Where no mark says what is ours, the episode does. A gone Node: nothing.
         """
 
 

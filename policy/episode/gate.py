@@ -135,7 +135,8 @@ Operations = frozenset[Operation]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row. name: of no other one. source: the safety rule, or whose system it is. says: why not, "" or None for no reason. stops: which acts.
+    """One row. name: no other row has it. source: the safety rule, or whose system it is. says: why not, "" or None for no
+    reason. stops: which acts.
 
     weight: what that means for them; passes: acts among them for which it is something to wait for. programs_only: a person's
     act is not stopped. unblocks: what would end it, for people.

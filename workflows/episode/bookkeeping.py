@@ -139,7 +139,13 @@ class Bookkeeping:
     async def _mark_schedulable(self, *, keep_cordon: bool, tainted: bool) -> ActResult:
         summary = "recovery: marks the node schedulable"
         not_after = workflow.now() + options.WRITE_WINDOW
-        request = RestoreRequest(target=self._episode.target, not_after=not_after, keep_cordon=keep_cordon, tainted=tainted)
+        request = RestoreRequest(
+            target=self._episode.target,
+            not_after=not_after,
+            keep_cordon=keep_cordon,
+            tainted=tainted,
+            added=self._episode.added,
+        )
 
         async def restore(news: News | None) -> ActResult:
             return await workflow.execute_activity_method(

@@ -30,7 +30,17 @@ from activities.cluster.objects.livenode import (
     uncordon,
 )
 from activities.cluster.objects.machine_reading import read_subject
-from activities.cluster.objects.marks import claim, is_ours, owner, remove_mark, require_held, require_pinned, spelled, write_mark
+from activities.cluster.objects.marks import (
+    claim,
+    is_ours,
+    owner,
+    remove_mark,
+    require_held,
+    require_pinned,
+    spelled,
+    still_there,
+    write_mark,
+)
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.target import (
     ActResult,
@@ -54,7 +64,7 @@ from policy.episode.identity import same_machine
 from policy.fence.own import EFFECTS
 from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
-from policy.objects.marks import Mark
+from policy.objects.marks import Mark, is_marked
 from policy.objects.nodes import OUR_TAINT
 
 
@@ -188,8 +198,10 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
             found = readable_mark(node.view)
-            if found is None or not is_ours(found, target):
+            if found is not None and not is_ours(found, target):
                 return taint_beside_mark(node, found, ours=request.tainted)
+            # Whoever may write annotations can't have us leave what we have added, nor take away what we have not (S28, S41).
+            found = found or claim(None, target, now, still_there(node, request.added))
             ours = replace(found, out_of_service=found.out_of_service or request.tainted)
             ours = replace(ours, cordoned=False) if request.keep_cordon else ours
             if unread is not None and ours.cordoned and node.view.unschedulable:
@@ -234,7 +246,7 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
     if mark.paths:
         # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
         return _keep_for_paths(node, mark)
-    removed = ["our mark"]
+    removed = ["our mark"] if is_marked(node.view) else []
     operations = remove_mark(node)
     seen = Seen(node=node.view, machines=tuple(each for each in machines if of_one_cluster(each, node.view)))
     left = ""
@@ -248,4 +260,4 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
     ours = [taint for taint in node.taints if spelled(taint) in mark.taints or (mark.out_of_service and taint == OUR_TAINT)]
     removed += ["our out-of-service taint" if taint == OUR_TAINT else f"our taint {spelled(taint)}" for taint in ours]
     operations += remove_taints(node, ours)
-    return Edit(detail=f"removed {', '.join(removed)}{left}", operations=operations)
+    return Edit(detail=f"removed {', '.join(removed) or 'nothing'}{left}", operations=operations)

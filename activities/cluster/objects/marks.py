@@ -73,11 +73,10 @@ def write_mark(node: LiveNode, mark: Mark) -> Operations:
 
 
 def remove_mark(node: LiveNode) -> Operations:
-    """Take the mark and its label away."""
-    return (
-        *set_annotations(node.document, {MARK_ANNOTATION: None}),
-        *set_labels(node.document, {MARK_LABEL: None}),
-    )
+    """Take the mark and its label away. An annotation that is not ours stays for a person to look at; without the label nobody
+    can make it ours."""
+    annotation = set_annotations(node.document, {MARK_ANNOTATION: None}) if is_marked(node.view) else ()
+    return (*annotation, *set_labels(node.document, {MARK_LABEL: None}))
 
 
 def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:
@@ -85,12 +84,7 @@ def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTH
     our mark was removed; what is not there any more is not noted."""
     require_pinned(node, target)
     found = readable_mark(node.view)
-    added = replace(
-        added,
-        cordoned=added.cordoned and node.view.unschedulable,
-        taints=tuple(taint for taint in added.taints if taint in map(spelled, node.taints)),
-    )
-    mark = claim(found, target, now, added)
+    mark = claim(found, target, now, still_there(node, added))
     operations = write_mark(node, mark)
     if found is None:
         return Edit(detail="marked", operations=operations, mark=mark)
@@ -100,6 +94,15 @@ def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTH
     left_there += [f"taint {taint}" for taint in found.taints]
     left = f" with its {' and '.join(left_there)}" if left_there else ""
     return Edit(detail=f"adopted the mark of {owner(found)}{left}", operations=operations, mark=mark)
+
+
+def still_there(node: LiveNode, added: Added) -> Added:
+    """Of what an episode has added, what nobody has taken away."""
+    return replace(
+        added,
+        cordoned=added.cordoned and node.view.unschedulable,
+        taints=tuple(taint for taint in added.taints if taint in map(spelled, node.taints)),
+    )
 
 
 def require_pinned(node: LiveNode, target: Target) -> None:

@@ -173,6 +173,30 @@ class TestWayBack:
         assert await world.mark() is None
 
 
+@pytest.mark.parametrize("now", ["changed", "gone"])
+async def test_a_mark_that_is_not_ours_any_more_decides_nothing_of_what_is_taken_away(empty: World, now: str) -> None:
+    """S28, S41: a kubelet writes annotations. What the episode has added goes, what it has not stays, and so does the annotation,
+    for a person; without its label it can't be made ours again."""
+    await empty.add_node(taints=(CUSTOM_TAINT,))
+    before = await empty.node()
+    await empty.target.mark(await empty.act())
+    await empty.isolation.mark_unschedulable(await empty.cordon())
+    result = await empty.isolation.taint(await taint_request(empty))
+    assert result.added is not None
+    forged = replace(our_mark(), taints=(spelled(Taint(**CUSTOM_TAINT)),)).to_json() if now == "changed" else None
+    await empty.change_node({"metadata": {"annotations": {MARK_ANNOTATION: forged}}})
+    for act in (empty.isolation.mark_unschedulable(await empty.cordon()), empty.isolation.taint(await taint_request(empty))):
+        with refused(ErrorType.VETOED):  # nor is it written anew
+            await act
+    request = await empty.restore(added=result.added)
+    assert "removed our cordon, our taint" in (await empty.isolation.mark_schedulable(request)).detail
+    node = await empty.node()
+    assert node["spec"] == before["spec"]
+    assert node["metadata"]["labels"] == before["metadata"]["labels"]
+    assert node["metadata"].get("annotations", {}).get(MARK_ANNOTATION) == forged
+    assert not (await empty.isolation.mark_schedulable(request)).changed
+
+
 async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> None:
     await world.mark_as_ours()
     await world.isolation.mark_unschedulable(await world.cordon())
