@@ -3,8 +3,9 @@
 Whoever can schedule activities can ask a power worker for anything, with a device of his own. So a device carries a seal from the
 moment at which it was resolved from the fence configuration; without it no credential is read and nothing is connected to. A
 command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run of a
-workflow, by the moment at which its look is old (S20, S45), and once for each device. What is signed are facts that both sides
-know; the look is `activities/cluster/live/looks.py`, the commands are `activities/power/service.py`.
+workflow, by the moment at which its look is old (S20, S45), and once for each device. And which security groups a machine gets
+back is said by whoever has taken them away. What is signed are facts that both sides know; the look is
+`activities/cluster/live/looks.py`, the commands are `activities/power/service.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from activities.contracts.target import LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.fence.plan import FencingPlan, PowerDevice
-from policy.fence.power import PowerAct
+from policy.fence.power import PowerAct, Quarantine
 from policy.values.durations import format_duration
 
 LONGEST = timedelta(seconds=30)
@@ -59,6 +60,12 @@ class RequestGuard(Protocol):
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
         """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node."""
 
+    def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
+        """What a quarantine of that incident has found, with its seal."""
+
+    def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
+        """Raises InvalidConfig for groups that no quarantine of that incident has found."""
+
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
         """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before."""
 
@@ -94,6 +101,16 @@ class Licences:
         if not self._keyring.accepts(device.seal, "device", cluster, node, replace(device, seal="")):
             why = f"nobody of this deployment has signed it ({HOW_TO})"
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
+
+    def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
+        """See `RequestGuard`."""
+        return replace(found, seal=self._keyring.sign("quarantine", *_found(target, endpoint, found)))
+
+    def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
+        """See `RequestGuard`."""
+        if not self._keyring.accepts(quarantine.seal, "quarantine", *_found(target, endpoint, quarantine)):
+            why = f"no quarantine of incident {target.incident} has found these security groups ({HOW_TO})"
+            self._refuse("quarantine", ErrorType.INVALID_CONFIG, endpoint, why)
 
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:
         """For that act, by that moment, in the run that asks. Raises WrongClock where the moment is too far away by our clock, so
@@ -133,6 +150,10 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
     machine = (pinned.uid, pinned.provider_id, pinned.system_uuid, pinned.instance_id)
     victim = (target.cluster, target.incident, pinned.node, *machine, pinned.endpoints)
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
+
+
+def _found(target: Target, endpoint: str, quarantine: Quarantine) -> tuple[object, ...]:
+    return target.cluster, target.incident, target.pinned.node, endpoint, quarantine.group, quarantine.former
 
 
 def _activity() -> _User:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from activities.contracts.target import LookRequest
+from activities.contracts.target import LookRequest, Target
 from activities.keyring import Keyring
 from activities.licences import DeviceCommand, Licences
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerAct
+from policy.fence.power import PowerAct, Quarantine
 
 LICENCES = Licences(Keyring([b"a key that all workers of these tests have"]))
 
@@ -15,6 +15,13 @@ class Believing:
     """Takes every request for one of ours (tests/security/test_forged_requests.py is about those that are not)."""
 
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
+        """Nothing is refused."""
+
+    def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
+        """As it was found."""
+        return found
+
+    def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
         """Nothing is refused."""
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:

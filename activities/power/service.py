@@ -47,9 +47,6 @@ DeviceRequest = BoundedRequest | GivenUpRequest
 READ_SHARE = 0.4
 """Of a command's deadline, what its preceding reading may use."""
 
-MOST_OURS = 10_000
-"""Targets of which is remembered that a device was asked whose it is."""
-
 READ_BACK_PAUSE = timedelta(milliseconds=200)
 """Before a command's effect is read back a second time; twice as long before each further one."""
 
@@ -77,7 +74,6 @@ class PowerService(PowerActivities):
         self._guard = guard
         self._own_node = own_node
         self._drivers = drivers
-        self._ours: set[tuple[str, ...]] = set()
 
     @activity.defn(name="power-management.read-power")
     async def read_power(self, request: PowerRequest) -> Reading:
@@ -144,17 +140,20 @@ class PowerService(PowerActivities):
         with self._licensed(request, PowerAct.QUARANTINE) as licensed:
             deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
-            await self._known_as_ours(driver, licensed)
+            await self._read_before(driver, licensed)
             _refuse_late(licensed)
-            return await _typed(driver.quarantine(deadline))
+            found = await _typed(driver.quarantine(deadline))
+            return self._guard.sealed_quarantine(licensed.target, licensed.device.endpoint, found)
 
     @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
         """Restoring: no brake holds it."""
         with self._licensed(request, PowerAct.LIFT_QUARANTINE) as licensed:
+            if licensed.quarantine is not None:
+                self._guard.require_quarantine(licensed.target, licensed.device.endpoint, licensed.quarantine)
             deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
-            await self._known_as_ours(driver, licensed)
+            await self._read_before(driver, licensed)
             _refuse_late(licensed)
             return QuarantineLifted(groups=await _typed(driver.lift_quarantine(licensed.quarantine, deadline)))
 
@@ -170,7 +169,7 @@ class PowerService(PowerActivities):
         with self._licensed(request, PowerAct.DETACH_VOLUME) as licensed:
             deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.VOLUMES)
-            await self._known_as_ours(driver, licensed)
+            await self._read_before(driver, licensed)
             _refuse_late(licensed)
             await _typed(driver.detach(licensed.volume, deadline))
             return CommandResult(
@@ -235,22 +234,12 @@ class PowerService(PowerActivities):
         except PowerError as error:
             raise failure(error.type, str(error)) from None
 
-    async def _read_before(self, driver: PowerDriver, request: PowerRequest) -> PowerState:
-        """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command."""
+    async def _read_before(self, driver: PowerDriver, request: BoundedRequest) -> PowerState:
+        """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command. Nor is one that
+        says it is another machine's by now (S39)."""
         reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
         _refuse_another_machine(request, reading)
         return reading.state
-
-    async def _known_as_ours(self, driver: PowerDriver, request: BoundedRequest) -> None:
-        """Before a command that needs no reading: one for each target and process tells whose device it is."""
-        pinned = request.target.pinned
-        key = (driver.endpoint, pinned.uid, pinned.provider_id, pinned.instance_id)
-        if key in self._ours:
-            return
-        _refuse_another_machine(request, await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE))))
-        if len(self._ours) >= MOST_OURS:
-            self._ours.clear()
-        self._ours.add(key)
 
     async def _read_back(self, driver: PowerDriver, request: PowerRequest, wanted: PowerState) -> Reading | None:
         """What the device says of itself, each time asked for after its command's end (S1, S2), until it says what was commanded

@@ -69,8 +69,10 @@ class Quarantine:
     """A cloud machine behind one security group only, and which ones each interface had before: kept until they are given back.
 
     It licenses nothing: connections that are open when the groups change live on. Only `path cut proven` and `off proven` do.
+    seal: of whoever has found those groups, so that nobody else says which ones are given back (S42).
     """
 
     group: str
     former: tuple[InterfaceGroups, ...]
     at: datetime
+    seal: str = ""

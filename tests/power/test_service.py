@@ -21,7 +21,7 @@ from policy.episode.messages import Reading
 from policy.fence.plan import PowerDevice
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
 from policy.fence.served_system import instance_of, system_of
-from tests.licensing import BELIEVING
+from tests.licensing import BELIEVING, LICENCES, Believing
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
@@ -217,10 +217,10 @@ class Instance(Plug):
 
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("act", ["quarantine", "lift_quarantine", "detach_volume"])
-async def test_a_command_without_a_reading_asks_once_whose_device_it_is(act: str, ours: bool) -> None:
-    """S39: one request more for each target and process, and not one for each volume."""
+async def test_every_command_asks_whose_device_it_is(act: str, ours: bool) -> None:
+    """S39: a cloud may have made another instance of the name since the last one."""
     plug = Instance()
-    plug.serves = (instance_of("1" if ours else "2"),)
+    plug.serves = (instance_of("1"),)
     service = PowerService(NoCredentials(), BELIEVING, drivers=lambda _device, _credentials: cast("PowerDriver", plug))
     asked = {"target": OF_SYSTEM, "device": DEVICE, "deadline": timedelta(seconds=5)}
     requests = {
@@ -228,8 +228,37 @@ async def test_a_command_without_a_reading_asks_once_whose_device_it_is(act: str
         "lift_quarantine": LiftRequest(**asked, quarantine=None),  # type: ignore[arg-type]
         "detach_volume": VolumeRequest(**asked, volume="vol-a"),  # type: ignore[arg-type]
     }
-    for _ in range(2):
-        with nullcontext() if ours else pytest.raises(ApplicationError, match="is not the device of node-7"):
-            await ActivityEnvironment().run(getattr(service, act), requests[act])
+    await ActivityEnvironment().run(getattr(service, act), requests[act])
+    plug.serves = (instance_of("1" if ours else "2"),)
+    with nullcontext() if ours else pytest.raises(ApplicationError, match="is not the device of node-7"):
+        await ActivityEnvironment().run(getattr(service, act), requests[act])
     command = act.partition("_")[0]
-    assert plug.told == (["read", command, command] if ours else ["read", "read"])
+    assert plug.told == ["read", command, "read", *([command] if ours else [])]
+
+
+class Sealing(Believing):
+    """Believes all but what machines had before a quarantine."""
+
+    sealed_quarantine = staticmethod(LICENCES.sealed_quarantine)
+    require_quarantine = staticmethod(LICENCES.require_quarantine)
+
+
+async def test_a_machine_is_given_the_groups_that_its_quarantine_has_found_and_no_others() -> None:
+    """S42: whoever can ask for a lift could put the machine behind groups of his choice. None: the cloud itself remembers."""
+    plug = Instance()
+    service = PowerService(NoCredentials(), Sealing(), drivers=lambda _device, _credentials: cast("PowerDriver", plug))
+    found = await ActivityEnvironment().run(service.quarantine, request())
+    asked = LiftRequest(target=TARGET, device=DEVICE, deadline=timedelta(seconds=5), quarantine=found)
+    for good in (asked, replace(asked, quarantine=None)):
+        await ActivityEnvironment().run(service.lift_quarantine, good)
+    sent, open_to_all = list(plug.told), (InterfaceGroups(interface="eni-1", groups=("sg-open",)),)
+    for forged in (
+        replace(asked, quarantine=replace(found, former=open_to_all)),
+        replace(asked, quarantine=replace(found, group="sg-2")),
+        replace(asked, quarantine=replace(found, seal="")),
+        replace(asked, target=replace(TARGET, incident="incident-2")),
+    ):
+        with pytest.raises(ApplicationError, match="has found these security groups") as refused:
+            await ActivityEnvironment().run(service.lift_quarantine, forged)
+        assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+    assert plug.told == sent
