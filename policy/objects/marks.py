@@ -21,6 +21,9 @@ from policy.values.moments import written
 TERMINATING_ANNOTATION = "nodewarden.io/terminating"
 """On the Node: since when the deletion of its Machine is being asked for, and by which incident."""
 
+TERMINATING_LABEL = "nodewarden.node-restriction.kubernetes.io/terminating"
+"""The digest of that, as of a mark: a kubelet's own word of a deletion is none of ours."""
+
 LONGEST_SHOWN = 120
 """Of a value that is not ours: an annotation may be 256 KB, and what is wrong with it goes into every report and history."""
 
@@ -147,7 +150,8 @@ def claim_of(since: datetime, incident: str) -> str:
 
 def is_deleted_by(node: NodeView, incident: str) -> bool:
     """Whether it is that incident which has its Machine deleted."""
-    return node.annotations.get(TERMINATING_ANNOTATION, "").endswith(f" by incident {incident}")
+    value = node.annotations.get(TERMINATING_ANNOTATION, "")
+    return value.endswith(f" by incident {incident}") and node.labels.get(TERMINATING_LABEL) == digest_of(value)
 
 
 def _shown(value: str) -> str:

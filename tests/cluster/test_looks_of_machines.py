@@ -20,7 +20,7 @@ from activities.contracts.target import LookResult, LookVerdict, PinRequest, Pin
 from activities.errors import ErrorType
 from policy.episode.messages import FencingInput, Pinned
 from policy.episode.needs import Need, NeedKind
-from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
+from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, claim_of, digest_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
@@ -281,12 +281,15 @@ async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(syste
 
 @every_system
 async def test_a_machine_whose_deletion_this_episode_asked_for_is_left_to_nobody_else(system: System, world: World) -> None:
-    """It has got stuck, and the next step of the ladder may be what ends it. The claim on the Node says who asked."""
+    """It has got stuck, and the next step of the ladder may be what ends it. The claim on the Node says who asked, and its label
+    that it was us: a kubelet writes annotations (S41)."""
     await licensed(world, system)
     await _going(world, system)
     request = await world.look(need=need_of(system))
-    for incident, verdict in (("another", VETOED), (request.target.incident, GO)):
-        await world.change_node({"metadata": {"annotations": {TERMINATING_ANNOTATION: claim_of(NOW, incident)}}})
+    ours, others = claim_of(NOW, request.target.incident), claim_of(NOW, "another")
+    for said, confirmed, verdict in ((others, others, VETOED), (ours, others, VETOED), (ours, "", VETOED), (ours, ours, GO)):
+        labels = {TERMINATING_LABEL: digest_of(confirmed) if confirmed else None}
+        await world.change_node({"metadata": {"annotations": {TERMINATING_ANNOTATION: said}, "labels": labels}})
         assert (await world.target.last_look(request)).verdict is verdict
     await world.set_ready("True")
     assert (await world.target.last_look(request)).verdict is GONE

@@ -24,7 +24,7 @@ from activities.errors import ErrorType, error_type
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
-from policy.objects.marks import TERMINATING_ANNOTATION, Mark
+from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.held import (
     CONDITION,
@@ -339,7 +339,8 @@ async def test_a_failed_machine_that_nobody_keeps_is_deleted_by_uid(world: Surro
     await leased(world)
     result = await world.give_up()
     assert (result.kept, result.gone) == ("", False)
-    assert TERMINATING_ANNOTATION in (await world.node())["metadata"]["annotations"]
+    said = (await world.node())["metadata"]
+    assert said["labels"][TERMINATING_LABEL] == digest_of(said["annotations"][TERMINATING_ANNOTATION])  # S41
     assert (await world.person.list(MACHINES))["items"] == []
 
 

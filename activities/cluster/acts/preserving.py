@@ -38,6 +38,7 @@ from activities.cluster.objects.livenode import (
     unchanged_since_read,
 )
 from activities.cluster.objects.machines_decoding import read_machine
+from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
@@ -312,7 +313,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
     async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
         """A claim of an earlier try goes."""
         if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
-            await self._patch_node(sight.node, set_annotations(sight.node.document, {TERMINATING_ANNOTATION: None}))
+            await self._patch_node(sight.node, write_claim(sight.node, None))
         return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
 
     async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
@@ -321,7 +322,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             return
         in_time(request.not_after, self._clock(), f"claiming Node/{sight.node.view.name} for a deletion")
         claim = claim_of(self._clock(), request.incident)
-        await self._patch_node(sight.node, set_annotations(sight.node.document, {TERMINATING_ANNOTATION: claim}))
+        await self._patch_node(sight.node, write_claim(sight.node, claim))
 
     async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
         assert sight.machine is not None

@@ -23,7 +23,7 @@ from activities.cluster.objects.livenode import (
 from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
 from policy.episode.identity import compare_identity
-from policy.objects.marks import NOTHING_ADDED, Added, Mark, digest_of, is_marked
+from policy.objects.marks import NOTHING_ADDED, TERMINATING_ANNOTATION, TERMINATING_LABEL, Added, Mark, digest_of, is_marked
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Taint
 
 
@@ -77,6 +77,15 @@ def remove_mark(node: LiveNode) -> Operations:
     can make it ours."""
     annotation = set_annotations(node.document, {MARK_ANNOTATION: None}) if is_marked(node.view) else ()
     return (*annotation, *set_labels(node.document, {MARK_LABEL: None}))
+
+
+def write_claim(node: LiveNode, claim: str | None) -> Operations:
+    """Put the claim of a deletion on the node, with the label that makes it ours; None takes both away."""
+    label = None if claim is None else digest_of(claim)
+    return (
+        *set_annotations(node.document, {TERMINATING_ANNOTATION: claim}),
+        *set_labels(node.document, {TERMINATING_LABEL: label}),
+    )
 
 
 def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:
