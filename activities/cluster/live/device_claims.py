@@ -7,10 +7,14 @@ value) the hourly check finds, which resolves all nodes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES
 from activities.cluster.live.plans import all_of, configuration_for
 from activities.cluster.objects.livenode import find_node
@@ -19,39 +23,62 @@ from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
+from policy.fence.device_check import DeviceEventReason
 from policy.fence.device_names import named_beside
+from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
+
+log = logging.getLogger(__name__)
 
 MOST_ASKED = 5
 """Nodes that are resolved in one look."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who else is to be fenced by a device, and how that is said."""
+
+    other: NodeView
+    words: str
+
+
 async def device_claims(
     connections: Readers, node: str, endpoints: Collection[str], trusted: Collection[str], source: PolicySource
-) -> str:
-    """Who else is to be fenced by one of these devices, in words; "" for nobody. trusted: namespaces whose templates count."""
+) -> Claim | None:
+    """None: nobody else is to be fenced by one of these devices. trusted: namespaces whose templates count."""
     if not endpoints:
-        return ""
+        return None
     templates = await all_of(connections.nodes, FENCING_TEMPLATES.path())
     counting = [each for each in templates if each["metadata"]["namespace"] in trusted]
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
     if len(objects) < 2:
-        return ""  # what one object says of two nodes is refused when it is read
+        return None  # what one object says of two nodes is refused when it is read
     named = named_beside(objects, endpoints, node)
     for other in sorted(named)[:MOST_ASKED]:
-        if await _claims(connections, other, named[other], source):
+        found = await find_node(connections.nodes, other)
+        if found is not None and await _claims(connections, found.view, named[other], source):
             told = f"{named[other]} is configured as the device of Node/{node} and of Node/{other}"
-            return f"{told}: find out whose it is, or the wrong machine is switched off"
-    return ""
+            return Claim(other=found.view, words=f"{told}: find out whose it is, or the wrong machine is switched off")
+    return None
 
 
-async def _claims(connections: Readers, name: str, endpoint: str, source: PolicySource) -> bool:
-    """Whether a Node of that name is there, and has the device. One whose configuration can't be used may be meant to have it."""
-    node = await find_node(connections.nodes, name)
-    if node is None:
-        return False
+async def tell_both(connection: ClusterConnection, node: ObjectRef, uid: str, claim: Claim) -> None:
+    """An Event on either Node, as the hourly check writes it: whoever looks at the other one hears of it, too. What can't be
+    written changes nothing of the answer."""
+    for about, its_uid in ((node, uid), (claim.other.ref, claim.other.uid)):
+        reason = DeviceEventReason.FENCE_DEVICE_SHARED
+        happening = Happening(about=about, uid=its_uid, reason=reason, message=claim.words, warning=True)
+        try:
+            await EventRecorder(connection).tell_unless_told(happening)
+        except ApplicationError as error:
+            log.warning("the Event %s on %s was not written: %s", reason, about.key, error.message)
+
+
+async def _claims(connections: Readers, node: NodeView, endpoint: str, source: PolicySource) -> bool:
+    """Whether it has the device. One whose configuration can't be used may be meant to have it."""
     try:
-        config = await configuration_for(connections, node.view, None, Need(), source=source)
+        config = await configuration_for(connections, node, None, Need(), source=source)
         return bool(config.errors) or endpoint in compile_config(config).endpoints
     except PolicyError:
         return True

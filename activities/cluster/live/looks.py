@@ -21,7 +21,7 @@ from activities.cluster.api.leases import LeaseView, cluster_lease_problem
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.live.control_planes import TakenMember, objection_now
-from activities.cluster.live.device_claims import device_claims
+from activities.cluster.live.device_claims import device_claims, tell_both
 from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
@@ -268,7 +268,11 @@ class LastLook:
         if not request.destructive or request.configured is None:
             return ""
         trusted = (*self._source.templates, *((request.need.check.namespace,) if request.need.check is not None else ()))
-        return await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source)
+        claim = await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source)
+        if claim is None:
+            return ""
+        await tell_both(self._connection, replace(claim.other.ref, name=pinned.node), pinned.uid, claim)
+        return claim.words
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""

@@ -27,7 +27,7 @@ from policy.preservation.held import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
-from simulator.resources import LEASES, NODES
+from simulator.resources import EVENTS, LEASES, NODES
 from tests.cluster.acts.world import (
     CHECK_REF,
     CHECKS,
@@ -508,6 +508,9 @@ async def test_a_device_that_another_nodes_configuration_names_is_used_for_neith
     result = await look(licensed, configured=Configured())
     assert result.verdict is verdict, result.reason
     assert (f"{ENDPOINT} is configured as the device of Node/{NODE} and of Node/node-8" in result.reason) is (verdict is VETOED)
+    told = [each for each in (await licensed.others.list(EVENTS.path()))["items"] if each["reason"] == "FenceDeviceShared"]
+    about = {(each["involvedObject"]["name"], each["message"]) for each in told}
+    assert about == ({(NODE, result.reason), ("node-8", result.reason)} if verdict is VETOED else set())
 
 
 async def test_one_whose_configuration_can_not_be_used_may_be_meant_to_have_the_device(licensed: World) -> None:
