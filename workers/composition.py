@@ -138,6 +138,7 @@ async def _cluster_serving(
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
+    from activities.checkedclaims import CheckedClaims
     from activities.cluster.acts.evidence import ClusterEvidence
     from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
@@ -195,6 +196,7 @@ async def _cluster_serving(
         source=settings.policy_source(),
         takeover=settings.scan.takeover,
         identities=identities,
+        checked=CheckedClaims(client),
     )
     return Serving(
         queue=cluster_queue(name),

@@ -272,6 +272,8 @@ class Remembered:
         self._answered = {node: dict(endpoints) for node, endpoints in memory.answered.items()}
         self._silent = set(memory.silent)
         self._shared = set(memory.shared)
+        self.claimed = memory.shared
+        """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
 
     def last_success(self, node: str, endpoint: str) -> datetime | None:
         """None where none is known."""
@@ -299,7 +301,8 @@ class Remembered:
     def hear_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
         """Which devices are shared since. One that is shared no more is forgotten, and told again if it comes back."""
         notices = claims.notices()
-        self._shared &= {(each.node, each.endpoint) for each in notices}
+        self.claimed = tuple((each.node, each.endpoint) for each in notices)
+        self._shared &= set(self.claimed)
         return [each for each in notices if (each.node, each.endpoint) not in self._shared]
 
     def told(self, notice: DeviceNotice) -> None:

@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.checkedclaims import CheckedClaims
 from activities.contracts.device_check import (
     READ_AT_ONCE,
     DeviceReadingActivities,
@@ -283,6 +284,9 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(
     async with checking(env, devices) as check:
         await check.start()
         report = await check.rounds(3)
+        shared = await CheckedClaims(env.client).shared(check.cluster)
+    (device,) = devices.nodes[last].devices
+    assert shared == {device.device.endpoint: {"node-00", last}}  # which looks go by
     assert [(each.node, each.reason.value) for each in devices.told] == [
         ("node-00", "FenceDeviceShared"),
         (last, "FenceDeviceShared"),

@@ -283,6 +283,11 @@ class DeviceCheck:
         """The last check of all devices, None before this run has made one."""
         return self._report
 
+    @workflow.query
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """Node and device of each that several nodes are configured to have, as the last check of all devices has found."""
+        return self._remembered.claimed
+
     # Small things ---------------------------------------------------------------------------------------------------
 
     def _check_identity(self, request: DeviceCheckInput) -> None:

@@ -18,7 +18,7 @@ from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.identities import Identities
-from activities.cluster.live.looks import LastLook, PermitBook
+from activities.cluster.live.looks import CheckedDevices, LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
 from activities.cluster.live.nodelease import release_node_lease
 from activities.cluster.live.plans import plan_for
@@ -67,11 +67,19 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
         identities: Identities | None = None,
+        checked: CheckedDevices | None = None,
     ) -> None:
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
         self._licences = licences
         self._last_look = LastLook(
-            connection, permits, machines=machines, clock=clock, source=source, takeover=takeover, identities=identities
+            connection,
+            permits,
+            machines=machines,
+            clock=clock,
+            source=source,
+            takeover=takeover,
+            identities=identities,
+            checked=checked,
         )
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock)
 

@@ -1,14 +1,14 @@
 """Who else is configured to be fenced by a node's devices: asked before they are used for anything that destroys (S39).
 
 A device that is written beside two nodes switches off the wrong one of them. Read are the few objects that name nodes; only
-whom they name for the very device is resolved. What names nobody (ConfigMaps, which are read by name; a node's name within a
-value) the hourly check finds, which resolves all nodes.
+whom they name for the very device is resolved. What names nobody (ConfigMaps, which are read by name; selectors; a node's name
+within a value) the check of fence devices finds, which resolves all nodes every hour: whom it has found is resolved, too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from temporalio.exceptions import ApplicationError
@@ -44,17 +44,24 @@ class Claim:
 
 
 async def device_claims(
-    connections: Readers, node: str, endpoints: Collection[str], trusted: Collection[str], source: PolicySource
+    connections: Readers,
+    node: str,
+    endpoints: Collection[str],
+    trusted: Collection[str],
+    source: PolicySource,
+    *,
+    checked: Mapping[str, Collection[str]],
 ) -> Claim | None:
-    """None: nobody else is to be fenced by one of these devices. trusted: namespaces whose templates count."""
+    """None: nobody else is to be fenced by one of these devices. trusted: namespaces whose templates count. checked: which nodes
+    the last check of all devices has found to have one together."""
     if not endpoints:
         return None
     templates = await all_of(connections.nodes, FENCING_TEMPLATES.path())
     counting = [each for each in templates if each["metadata"]["namespace"] in trusted]
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
-    if len(objects) < 2:
-        return None  # what one object says of two nodes is refused when it is read
-    named = named_beside(objects, endpoints, node)
+    # What one object says of two nodes is refused when it is read.
+    named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}
+    named |= {other: endpoint for endpoint in endpoints for other in checked.get(endpoint, ()) if other != node}
     for other in sorted(named)[:MOST_ASKED]:
         found = await find_node(connections.nodes, other)
         if found is not None and await _claims(connections, found.view, named[other], source):

@@ -10,7 +10,7 @@ Where all says go, the rest of a control plane is looked at as well before a mem
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -71,6 +71,13 @@ class PermitBook(Protocol):
 
     async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
         """Whether that incident holds a permit for the node now, and the reason in words. Raises where nobody can tell."""
+
+
+class CheckedDevices(Protocol):
+    """Whoever has resolved the devices of all nodes lately."""
+
+    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+        """Which nodes have one together, by the device. Raises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +149,10 @@ class LastLook:
         source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
         identities: Identities | None = None,
+        checked: CheckedDevices | None = None,
     ) -> None:
         """takeover: what another controller has taken up is acted on all the same."""
+        self._checked = checked
         self._source = source
         self._identities = identities or Identities(connection)
         self._connection = connection
@@ -268,7 +277,8 @@ class LastLook:
         if not request.destructive or request.configured is None:
             return ""
         trusted = (*self._source.templates, *((request.need.check.namespace,) if request.need.check is not None else ()))
-        claim = await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source)
+        checked = await self._checked.shared(request.target.cluster) if self._checked is not None else {}
+        claim = await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source, checked=checked)
         if claim is None:
             return ""
         await tell_both(self._connection, replace(claim.other.ref, name=pinned.node), pinned.uid, claim)

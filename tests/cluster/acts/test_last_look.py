@@ -6,7 +6,7 @@ What each reason weighs for which act is `tests/policy/episode/test_gate.py`; he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -511,6 +511,45 @@ async def test_a_device_that_another_nodes_configuration_names_is_used_for_neith
     told = [each for each in (await licensed.others.list(EVENTS.path()))["items"] if each["reason"] == "FenceDeviceShared"]
     about = {(each["involvedObject"]["name"], each["message"]) for each in told}
     assert about == ({(NODE, result.reason), ("node-8", result.reason)} if verdict is VETOED else set())
+
+
+@pytest.mark.parametrize(
+    ("ip", "verdict"), [("{{ .NodeName }}", VETOED), ("bmc-{{ .NodeName }}", GO)], ids=["as was found", "mended since"]
+)
+async def test_a_device_that_names_nobody_is_used_for_neither_once_the_check_of_all_has_found_it(
+    licensed: World, ip: str, verdict: LookVerdict
+) -> None:
+    """S39: a selector and a node's name within a value are resolved for those whom the check of all devices has found."""
+    await licensed.add_node("node-8", labels={"rack": "8"}, provider_id="metal://rack-3/8")
+    no_worker = {"metadata": {"labels": {"node-role.kubernetes.io/worker": None}}}  # the check's template would go first
+    await licensed.others.patch(NODES.path("node-8"), no_worker)
+    secret = {"name": "bmc-credentials", "namespace": "nodewarden"}
+    spec = {
+        "nodeSelector": {"matchLabels": {"rack": "8"}},
+        "power": [{"driver": "ipmi", "parameters": {"ip": ip}, "secretRef": secret}],
+    }
+    body = {"apiVersion": TEMPLATES.api_version, "kind": "FenceConfig", "metadata": {"name": "rack-8"}, "spec": spec}
+    await licensed.others.create("/apis/nodewarden.io/v1alpha1/fenceconfigs", body)
+    await licensed.add_template()
+    power = [{"driver": "ipmi", "nodeParameters": {NODE: {"ip": "node-8"}}, "secretRef": {"name": "bmc-credentials"}}]
+    await licensed.others.patch(BLADES, {"spec": {"template": {"spec": {"power": power}}}})
+    target = await licensed.pinned()
+    target = replace(target, pinned=replace(target.pinned, endpoints=(OF_BOTH,), levels=((OF_BOTH,),)))
+    looks_itself = LastLook(licensed.connection, licensed.permits, clock=licensed.clock, checked=Checked())
+    result = await looks_itself.look(await licensed.look(target, need=CHECK_NEED, configured=Configured()))
+    assert result.verdict is verdict, result.reason
+    assert ("and of Node/node-8: find out" in result.reason) is (verdict is VETOED)
+
+
+OF_BOTH = "ipmi://node-8:623"
+
+
+class Checked:
+    """What the check of fence devices has found."""
+
+    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+        assert cluster == CLUSTER
+        return {OF_BOTH: {NODE, "node-8", "node-that-is-no-more"}}
 
 
 async def test_one_whose_configuration_can_not_be_used_may_be_meant_to_have_the_device(licensed: World) -> None:

@@ -1,0 +1,63 @@
+"""Which devices the check of fence devices has found to be configured for several nodes, asked of it by looks (S39).
+
+It resolves all nodes, every hour; a look could not. What it says is where to look, not what is so: whoever asks resolves those
+nodes himself. It is asked once a minute and process, however many nodes are looked at, and where it can't be asked, what it
+said last is all that is known: it can only say no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError
+
+from policy.episode.ids import device_check_id
+
+ASKED_AGAIN_SECONDS = 60.0
+QUERY_TIMEOUT = timedelta(seconds=2)
+
+log = logging.getLogger(__name__)
+
+
+class CheckedClaims:
+    """Of the clusters that this process serves."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: defaultdict[str, _Known] = defaultdict(_Known)
+
+    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+        """The nodes that have it, by the device."""
+        known, now = self._known[cluster], asyncio.get_running_loop().time()
+        async with known.asking:
+            if now >= known.asked_again:
+                known.asked_again = now + ASKED_AGAIN_SECONDS
+                known.nodes = await self._ask(cluster) or known.nodes
+        return known.nodes
+
+    async def _ask(self, cluster: str) -> dict[str, set[str]] | None:
+        check = self._client.get_workflow_handle(device_check_id(cluster))
+        try:
+            pairs = await check.query("shared", result_type=tuple[tuple[str, str], ...], rpc_timeout=QUERY_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError) as error:
+            log.debug("the check of the fence devices of %s can't be asked which are shared: %s", cluster, error)
+            return None
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for node, endpoint in pairs:
+            found[endpoint].add(node)
+        return found
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of one cluster. asked_again: from then on, by the loop's clock."""
+
+    nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    asked_again: float = 0.0
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
