@@ -24,6 +24,7 @@ DOCUMENTS = (
     'Cluster API book "Configure a MachineHealthCheck"',
     "Node health check enhancement",
     "The fixed frame",
+    "Who is believed",
 )
 HOW_TO_READ = "How to read it"
 UNFINISHED = "Remediation in full"
