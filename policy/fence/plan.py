@@ -6,7 +6,7 @@ turns them into this) and is kept for the whole of it, so that an edit of a temp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -172,6 +172,11 @@ class PlannedMethod:
 
 CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)
 UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
+
+
+def sealed_anew(device: PowerDevice, configured: Iterable[PowerDevice]) -> PowerDevice:
+    """The one among these that is equal to it in all but its seal; the device as it is, where none is (S9, S42)."""
+    return next((each for each in configured if each == device), device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -178,6 +179,26 @@ async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowE
         await run.resume("the BMC answers again")
         await run.result(Outcome.RECOVERED)
     assert (world.count("off"), world.count("on"), world.count("ask-permit")) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("mended", [True, False], ids=["as it was pinned", "another device"])
+async def test_an_episode_whose_key_was_lost_is_resumed_with_the_key_that_there_is(
+    env: WorkflowEnvironment, mended: bool
+) -> None:
+    """S42: after off, from where on the devices that were begun with are those that finish (S9)."""
+    world = World()
+    async with fencing(env, world, at="event NodePoweredOff") as run:
+        world.key = "new"
+        run.go_on()
+        await run.parked()
+        changed = {} if mended else {"parameters": {"ip": "10.0.0.66"}}
+        world.plan = world.plan.with_devices(lambda device: replace(device, seal=world.key, **changed))
+        await run.resume("the keys are there again")
+        if not mended:
+            await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "has signed it" in status.problem)
+            await run.abort()
+        await run.result(Outcome.RECOVERED if mended else Outcome.ABORTED)
+    assert (world.count("off"), world.count("on")) == (1, 1 if mended else 0)
 
 
 async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: WorkflowEnvironment) -> None:

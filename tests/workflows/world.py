@@ -79,6 +79,8 @@ class World:
     uid: str = "uid-1"
     provider_id: str = "sim://7"
     boot_id: str = "boot-1"
+    key: str = ""
+    """What the seals of devices are made with by now."""
     pods: int = 3
     cut_pods: int = 2
     cut_pods_stay: int = 0
@@ -739,6 +741,8 @@ class ScriptedTarget:
     def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
         if not is_licensed(request, act):
             self.world.broken.append(f"S42: {act} without a licence of a look, but {request.licence!r}")
+        if request.device.seal != self.world.key:
+            raise failure(ErrorType.INVALID_CONFIG, f"{request.device.endpoint}: nobody of this deployment has signed it")
 
     async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint

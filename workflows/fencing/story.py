@@ -29,7 +29,8 @@ from policy.episode.identity import same_machine
 from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.fence.config import FenceStep
-from policy.fence.plan import FencingPlan
+from policy.fence.device_check import devices_of
+from policy.fence.plan import FencingPlan, sealed_anew
 from workflows.episode.closing import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
@@ -295,16 +296,19 @@ class FencingStory:
         His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.freeing.done
-        if begun or case.isolation.left or case.isolation.has_detached:
-            return ""
+        begun = begun or bool(case.isolation.left) or case.isolation.has_detached
         try:
             pin = await self._pin()
         except ActivityError as error:
-            return "" if word else error_message(error)
+            return "" if word or begun else error_message(error)
+        if begun:
+            self._seal_anew(pin)
+            return ""
         before = case.pinned_node.pinned
         if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
             return f"another machine has taken the name {before.node}"
         if word and set(before.endpoints) == set(pin.pinned.endpoints):
+            self._seal_anew(pin)
             return ""
         power, before_it = PowerProgress(), case.progress.power
         power.said_before_word, power.proof, power.kept = before_it.said_before_word, before_it.proof, before_it.kept
@@ -315,6 +319,17 @@ class FencingStory:
         except Interrupt as interrupt:
             return interrupt.reason
         return ""
+
+    def _seal_anew(self, pin: PinResult) -> None:
+        """The key that had sealed the devices may be lost. Those that are configured now as they were pinned are sealed by the
+        one that there is (S42); any other one stays as it is, and is refused."""
+        progress, configured = self.case.progress, [each.device for each in devices_of(pin.plan)]
+        plan = progress.pin.plan.with_devices(lambda device: sealed_anew(device, configured))
+        progress.pin = replace(progress.pin, plan=plan)
+        progress.power.proven = tuple(sealed_anew(each, configured) for each in progress.power.proven)
+        if (detached_from := progress.isolation.detached_from) is not None:
+            progress.isolation.detached_from = sealed_anew(detached_from, configured)
+        self._open(progress)
 
     async def _is_registered_anew(self) -> bool:
         """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards
