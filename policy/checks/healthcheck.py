@@ -55,11 +55,11 @@ class HealthCheck:
     Of min_healthy, max_unhealthy and unhealthy_range at most one holds a check back; which fields a dialect fills is said in its
     reader. startup_timeout: how long a Machine may be without a Node, None where that is never too long. cluster_name: only the
     Machines of that workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is taken
-    back; negative waits for a person (medik8s). external_strategy: OpenShift's old way of annotating a Machine for its
-    bare-metal operator. storm: how far the storm was when the object's status was last written. escalation: strategies in their
-    order, as the annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a replacement that fails
-    is remediated in its turn; None where the check says nothing of that. max_in_flight: how many of its targets at once.
-    autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
+    back; negative waits for a person (medik8s). rungs: in their order. external_strategy: OpenShift's old way of annotating a
+    Machine for its bare-metal operator. storm: how far the storm was when the object's status was last written. escalation:
+    strategies in their order, as the annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a
+    replacement that fails is remediated in its turn; None where the check says nothing of that. max_in_flight: how many of its
+    targets at once. autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
     """
 
     ref: ObjectRef

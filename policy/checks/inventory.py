@@ -62,8 +62,8 @@ class StrangeNodes:
     def __iter__(self) -> Iterator[Mistake]:
         """What to tell on each of them."""
         for target in list(self._targets.values()):
-            if (node := target.node) is None:
-                continue
+            node = target.node
+            assert node is not None, "the target of a Node has one"
             if target.contested:
                 words = f"{target.contested}; until then nothing is done to either"
                 yield Mistake(about=node.ref, uid=node.uid, reason="IdentityContested", words=(words,))

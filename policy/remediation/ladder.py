@@ -144,7 +144,7 @@ def _wanted(check: HealthCheck | None, body: Body, named: tuple[EscalationStep, 
     if check is None:
         return (EscalationStep(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value),)
     if check.rungs:
-        return tuple(step_of(rung) for rung in sorted(check.rungs, key=lambda rung: rung.order))
+        return tuple(map(step_of, check.rungs))
     return (_dialects_own(check, body),)
 
 

@@ -191,8 +191,7 @@ async def covers(connections: Readers, check: HealthCheck, node: NodeView) -> bo
 
 
 def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
-    rungs = sorted(check.rungs, key=lambda rung: rung.order)
-    return next((rung.template for rung in rungs if is_fencing_template(rung.template)), None)
+    return next((rung.template for rung in check.rungs if is_fencing_template(rung.template)), None)
 
 
 async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: Collection[str]) -> JsonObject:

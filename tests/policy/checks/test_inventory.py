@@ -121,7 +121,21 @@ def test_two_nodes_with_one_identity_are_both_contested_until_one_is_gone_or_say
     inventory.remove_node("b")
     assert (list(inventory.strange), inventory.nodes["a"].contested) == ([], "")
     assert versions == sorted(set(versions))
-    assert inventory.strange.version > versions[-1]
+    last = inventory.strange.version
+    assert last > versions[-1]
+    inventory.remove_node("c")
+    assert inventory.strange.version == last
+
+
+def test_a_heartbeat_touches_nobody_and_its_version_is_kept() -> None:
+    """Every kubelet writes one every few minutes, whatever its Node says."""
+    inventory = filled(a_node("n", resource_version="1"), a_machine(node_name="n", resource_version="1"))
+    assert inventory.put_node(a_node("n", resource_version="2")) == []
+    assert inventory.put_machine(a_machine(node_name="n", resource_version="2")) == []
+    node, machine = inventory.nodes["n"].node, inventory.machines[a_machine().key].machine
+    assert node is not None
+    assert machine is not None
+    assert (node.resource_version, machine.resource_version) == ("2", "2")
 
 
 def test_a_fleet_with_one_number_costs_no_walk_for_each_of_its_nodes() -> None:

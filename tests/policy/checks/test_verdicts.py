@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.verdicts import DELETING, EXCLUDED, Health, Standing, Verdict
+from policy.checks.verdicts import DELETING, EXCLUDED, Health, Standing, Verdict, offences
 from policy.episode.needs import Need, NeedKind, need_gone
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged
@@ -60,6 +60,12 @@ def test_of_two_expired_conditions_the_one_that_expired_first_is_the_reason() ->
     verdict = judged(two_conditions(), with_conditions(("second", "True", 100), ("first", "True", 50)), NOW)
     assert (verdict.reason, verdict.since) == ("secondTrue", ago(100))
     assert verdict.message == "second is True since 2026-03-01T11:58:20Z, longer than 20s"
+
+
+def test_offences_are_told_in_the_order_of_the_list_and_not_of_the_node() -> None:
+    found = (Condition(type="second", status="True"), Condition(type="first", status="True"))
+    listed = {("first", "True"): timedelta(seconds=10), ("second", "True"): timedelta(seconds=20)}
+    assert [each.condition.type for each in offences(found, listed)] == ["first", "second"]
 
 
 def test_a_condition_that_does_not_say_since_when_is_never_enough_for_unhealthy() -> None:

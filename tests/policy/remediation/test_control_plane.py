@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
@@ -246,6 +247,14 @@ def owned(listed: list[MachineView], annotations: dict[str, str] | None = None, 
     return members_from_machines(
         listed, Fields(spec, subject="cp"), annotations or {}, initialized=True, subject="KubeadmControlPlane/cp"
     )
+
+
+@pytest.mark.parametrize(("replicas", "read"), [(0, True), (2**31 - 1, True), (-1, False), (2**31, False)])
+def test_how_many_members_are_wanted_is_what_the_api_takes_for_a_number(replicas: int, *, read: bool) -> None:
+    with nullcontext() if read else pytest.raises(PolicyError, match="replicas"):
+        view = owned(machines("n1"), replicas=replicas)
+        assert view is not None
+        assert view.replicas == replicas
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,11 @@ def endpoint(agent: str, **parameters: str) -> str:
     return takes.endpoint({name.replace("__", "-"): value for name, value in parameters.items()})
 
 
+def test_which_agents_tell_machines_apart_by_plugs() -> None:
+    """S4, S10: the plug of one that does is never taken for its address."""
+    assert [fence_agents.has_plugs(agent) for agent in ("fence_apc", "fence_ipmilan")] == [True, False]
+
+
 # What an agent says of itself ---------------------------------------------------------------------------------------------
 
 
