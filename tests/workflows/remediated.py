@@ -89,6 +89,8 @@ class Remediated:
     of_machines: bool = False
     """Its check judges Machines: one that goes is left alone by it, one that is gone is selected no more."""
     has_machine: bool = True
+    sought_by: list[ObjectRef | None] = field(default_factory=list)
+    """By which templates volumes were looked for."""
     owner: str = "MachineSet/workers"
     healthy_delay: timedelta = timedelta(0)
     refused: str = ""
@@ -266,8 +268,9 @@ class ScriptedRemediation:
             world.removing.append(request.removes)
         return replace(result, verdict=verdict)
 
-    def find_volumes(self, _request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
+    def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
         self.world.acts.append("find-volumes")
+        self.world.sought_by.append(request.template)
         assert self.world.found is not None
         return self.world.found
 

@@ -19,6 +19,7 @@ from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
 from policy.remediation.strategies import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode, detaching
+from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
@@ -176,6 +177,14 @@ def test_a_machine_whose_volumes_nobody_knows_is_the_next_step_s() -> None:
     result = remediated(world, Outcome.REPLACED)
     assert touched(world) == []
     assert any("a cloud whose volumes are known" in entry.detail for entry in result.record if entry.outcome == "failed")
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("VolumeDetachmentTemplate", True), ("FencingTemplate", False)])
+def test_only_a_template_of_its_own_says_which_volumes_have_failed(kind: str, *, counts: bool) -> None:
+    template = ObjectRef(api_version="nodewarden.io/v1alpha1", kind=kind, name="volumes", namespace="nodewarden")
+    world = Remediated(ladder=(replace(DETACH, template=template), DELETE), node=instance(), found=failed())
+    remediated(world, Outcome.RECOVERED)
+    assert world.sought_by == [template if counts else None]
 
 
 def test_a_template_that_is_not_there_is_the_next_step_s() -> None:

@@ -303,6 +303,24 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: Work
         assert "void" in {entry.outcome for entry in await run.record()}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"boot_id": "boot-2"}, {"boot_id": "boot-2"}), ({"present": False}, {"present": True})],
+    ids=["it had booted before the word", "its Node is there again"],
+)
+async def test_a_word_for_off_is_of_the_boot_that_was_there_when_it_was_given(
+    env: WorkflowEnvironment, before: dict[str, object], after: dict[str, object]
+) -> None:
+    """S8: of a Node that was gone, the boot that was pinned."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        await run.sees(**before)
+        world.gates["ask-permit"] = asyncio.Event()
+        await run.acknowledge("pulled the plug")
+        await run.sees(**after)
+        assert "void" not in {entry.outcome for entry in await run.record()}
+
+
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
     """S6, S8: an empty boot id is no other boot: it is not known which it is."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)

@@ -169,6 +169,14 @@ async def test_a_node_that_is_not_there_is_missing_and_nothing_is_begun(env: Wor
     assert result.missing
 
 
+@pytest.mark.parametrize("ready", [True, False])
+async def test_the_scanner_is_told_whether_the_node_answers(env: WorkflowEnvironment, ready: bool) -> None:
+    """S15: one that does not is no member that the others could lose."""
+    ends = {"ends": Outcome.REFUSED, "says": "short circuit"}
+    world, _ = await told(env, answers=[SHORT_CIRCUIT], given={"permit_granted": False}, ready=ready, **ends)
+    assert [permit.ready for permit in world.permits] == [ready]
+
+
 async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowEnvironment) -> None:
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""

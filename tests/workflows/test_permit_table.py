@@ -55,6 +55,16 @@ SAID: dict[str, tuple[tuple[Permit, ...], EpisodeDescription, dict[str, PermitSt
         {"node-1": OPEN},
     ),
     "only the episode's own parking parks a line": ((MINE,), described("node-1", permit=False, parked=True), {"node-1": PARKED}),
+    "a reservation whose episode is open is no reservation any more": (
+        (replace(MINE, holding=PermitState.RESERVED),),
+        described("node-1"),
+        {"node-1": OPEN},
+    ),
+    "S14: only its own word takes a line out of where it was parked": (
+        (line("node-1", PARKED),),
+        described("node-1"),
+        {"node-1": PARKED},
+    ),
     "S14: unknown is not another one": ((MINE,), described("node-1", ""), {"node-1": OPEN}),
     "what was asked before a grant says nothing about it": (
         (replace(MINE, granted_at=NOW),),

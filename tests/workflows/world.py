@@ -21,7 +21,7 @@ from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.messages import GivenUpReading, Pinned, Reading, VolumeReading
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
@@ -79,6 +79,8 @@ class World:
     uid: str = "uid-1"
     provider_id: str = "sim://7"
     boot_id: str = "boot-1"
+    permits: list[PermitRequest] = field(default_factory=list)
+    """Who asked the scanner for one, and what he said of the node."""
     key: str = ""
     """What the seals of devices are made with by now."""
     pods: int = 3
@@ -759,6 +761,7 @@ class ScriptedTarget:
 
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
+        self.world.permits.append(request.permit)
         answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
         self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
