@@ -120,6 +120,20 @@ STORIES: dict[str, dict[str, Any]] = {
     "S6: what a worker declined has not begun; the need is gone before the next try, and nothing is freed any more": story(
         plan=plan(power_on=False), free_errors=[DECLINED], glances=[GO, GONE], ends=Outcome.FENCED_OFF, freed=[]
     ),
+    "S6: nor a deletion": story(
+        plan=plan(power_on=False, taint_honoured=False),
+        free_errors=[DECLINED],
+        glances=[GO, GONE],
+        ends=Outcome.FENCED_OFF,
+        freed=[],
+    ),
+    "S6, S35: a deletion that may have begun is finished, though the need is gone before the next try": story(
+        plan=plan(power_on=False, taint_honoured=False),
+        free_errors=[failure(ErrorType.UNREACHABLE, "no answer")],
+        glances=[GO, GONE, GONE],
+        ends=Outcome.FENCED_OFF,
+        freed=["delete-workload"],
+    ),
     "S44: what holds up a machine that is off is told as it is, not as if it had never been touched": story(
         free_errors=[HELD],
         ends=None,
