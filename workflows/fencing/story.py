@@ -297,6 +297,8 @@ class FencingStory:
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.freeing.done
         begun = begun or bool(case.isolation.left) or case.isolation.has_detached
+        if begun and not self._is_hopeless:
+            return ""
         try:
             pin = await self._pin()
         except ActivityError as error:
@@ -319,6 +321,12 @@ class FencingStory:
         except Interrupt as interrupt:
             return interrupt.reason
         return ""
+
+    @property
+    def _is_hopeless(self) -> bool:
+        """Whether a device or its configuration is why a person was asked: its seal may be what is not believed."""
+        turn = self.case.progress.turn
+        return turn is not None and issubclass(INTERRUPTS[turn.interrupt], Hopeless)
 
     def _seal_anew(self, pin: PinResult) -> None:
         """The key that had sealed the devices may be lost. Those that are configured now as they were pinned are sealed by the

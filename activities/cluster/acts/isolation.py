@@ -65,7 +65,7 @@ from policy.fence.own import EFFECTS
 from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
 from policy.objects.marks import Mark, is_marked
-from policy.objects.nodes import OUR_TAINT
+from policy.objects.nodes import MARK_LABEL, OUR_TAINT
 
 
 class ClusterIsolation(OfOneCluster, IsolationActivities):
@@ -198,9 +198,11 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
             found = readable_mark(node.view)
-            if found is not None and not is_ours(found, target):
+            # With a mark that we have taken away, or a person, its label went; not with one that a kubelet has changed, who can't
+            # have us leave what we have added, nor take away what we have not (S28, S41).
+            changed = found is None and MARK_LABEL in node.view.labels
+            if not changed and (found is None or not is_ours(found, target)):
                 return taint_beside_mark(node, found, ours=request.tainted)
-            # Whoever may write annotations can't have us leave what we have added, nor take away what we have not (S28, S41).
             found = found or claim(None, target, now, still_there(node, request.added))
             ours = replace(found, out_of_service=found.out_of_service or request.tainted)
             ours = replace(ours, cordoned=False) if request.keep_cordon else ours

@@ -20,7 +20,7 @@ from activities.contracts.remediation import RememberRequest
 from activities.contracts.target import AnswerRequest, PathRequest, TaintRequest, Target, TellRequest
 from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
-from policy.objects.nodes import Taint
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Taint
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.objects import JsonObject
@@ -284,7 +284,7 @@ async def test_a_request_for_another_cluster_touches_nothing(begun: World, write
 async def test_a_node_that_is_not_ours_any_more_is_left_as_it_is(begun: World, write: Write, holder: str) -> None:
     """S13, S28, S33: whoever was frozen in the middle meets the mark of the next episode, or none, and puts none back."""
     if holder == "nobody":
-        await begun.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
+        await begun.change_node({"metadata": {"annotations": {MARK_ANNOTATION: None}, "labels": {MARK_LABEL: None}}})
     else:
         await begun.put_mark(replace(our_mark(cordoned=True), incident="incident-2", workflow_id="episode/other/node-7"))
     if write.act is _marks and holder == "nobody":
