@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from policy.fence.own import EFFECTS, ParameterKind
-from policy.objects.marks import TERMINATING_ANNOTATION
+from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.held import (
     CONDITION,
@@ -48,7 +48,7 @@ OURS = {
     "spec": ("unschedulable", "taints"),
     "metadata": ("annotations", "labels", "managedFields", "resourceVersion"),
     "annotations": ANNOTATIONS,
-    "labels": (MARK_LABEL,),
+    "labels": (MARK_LABEL, TERMINATING_LABEL),
     "status": ("conditions",),
 }
 """What may change of each part: some of it is looked at further, or is the server's own bookkeeping."""
@@ -62,7 +62,7 @@ def node_patches(taints: Collection[str]) -> AdmissionPolicy:
     return AdmissionPolicy(
         name="nodewarden-node-patches",
         why="What nodewarden may change of a Node, which RBAC cannot say: printed by `nodewarden deploy admission`. Its"
-        " cordon, its taints, its annotations and label, and the condition of what is preserved. Everything else of the"
+        " cordon, its taints, its annotations and labels, and the condition of what is preserved. Everything else of the"
         " Node stays as it was, or the patch is refused. The method `taint` of a fence configuration needs its key named:"
         " `nodewarden deploy admission --taints example.com/sick`. Needs Kubernetes 1.30.",
         rule={"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes", "nodes/status"]},

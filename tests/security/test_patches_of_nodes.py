@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT
 from policy.preservation.held import TAINT
 from policy.values.errors import PolicyError
@@ -52,6 +53,10 @@ ALLOWED: dict[str, tuple[str, dict[str, Any]]] = {
     "the taint of what is kept": ("", {"spec": {"taints": [THEIRS, {"key": TAINT, "effect": "NoSchedule"}]}}),
     "the taint of a fence configuration": ("", {"spec": {"taints": [THEIRS, SICK]}}),
     "a mark": ("", {"metadata": {"annotations": {MARK_ANNOTATION: "{}"}, "labels": {MARK_LABEL: "0"}}}),
+    "the claim of a deletion": (
+        "",
+        {"metadata": {"annotations": {TERMINATING_ANNOTATION: "x"}, "labels": {TERMINATING_LABEL: "0"}}},
+    ),
     "the condition of what is kept": (STATUS, {"status": {"conditions": [READY, {"type": "Preserved", "status": "True"}]}}),
 }
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -141,7 +146,8 @@ async def clients(
 
 async def restore(person: ApiClient) -> None:
     """The Node as `a_node` has it, whatever was written since."""
-    metadata = {"annotations": {MARK_ANNOTATION: None}, "labels": {MARK_LABEL: None}}
+    annotations, labels = (MARK_ANNOTATION, TERMINATING_ANNOTATION), (MARK_LABEL, TERMINATING_LABEL)
+    metadata = {"annotations": dict.fromkeys(annotations), "labels": dict.fromkeys(labels)}
     await person.patch(NODES.path(NODE), {"metadata": metadata, "spec": {"unschedulable": None, "taints": [THEIRS]}})
     await person.patch(f"{NODES.path(NODE)}/status", {"status": a_node()["status"]})
 
