@@ -149,6 +149,7 @@ async def _cluster_serving(
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
     from activities.cluster.acts.scan import ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
+    from activities.cluster.acts.words import ClusterWords
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.watch.view import ClusterView
@@ -202,6 +203,7 @@ async def _cluster_serving(
             scan,
             target,
             ClusterRepetitions(name, connection, fences=fences),
+            ClusterWords(name, connection, required=settings.worker.words == "verified"),
             devices,
             ClusterIsolation(
                 name,

@@ -15,6 +15,8 @@ PLURALS = {
     "RoleBinding": "rolebindings",
     "Deployment": "deployments",
     "PodDisruptionBudget": "poddisruptionbudgets",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     "CustomResourceDefinition": "customresourcedefinitions",
     "NetworkPolicy": "networkpolicies",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",

@@ -23,6 +23,7 @@ from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook
 from activities.cluster.report.nodefences import NodeFences
@@ -49,11 +50,14 @@ from activities.contracts.target import (
     TellRequest,
     UntaintRequest,
 )
+from activities.contracts.words import VerifyRequest
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
+from policy.episode.words import NAMESPACE as NAMESPACE_OF_WORDS
+from policy.episode.words import ActionName, Spoken, Verb
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
@@ -92,6 +96,7 @@ CRDS = (
     "deploy/crds/nodefences.ha.k8s.io.yaml",
     "deploy/crds/preservationpolicies.nodewarden.io.yaml",
     "deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml",
+    "deploy/crds/nodeactions.nodewarden.io.yaml",
 )
 OTHERS = (
     ("SelfNodeRemediation", "self-node-remediation.medik8s.io", "v1alpha1"),
@@ -135,7 +140,7 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[ApiServer]:
                 *(kept.definition(kind) for kind in ("Machine", "MachineSet", "MachineDeployment")),
                 *documents(*CRDS),
                 *rights,
-                *documents("deploy/worker.yaml"),
+                *documents("deploy/people.yaml", "deploy/worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
             await _furnish(person)
@@ -524,6 +529,18 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
+async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
+    """A person's word, which Kubernetes attests."""
+    spoken = Spoken(action=Verb.HOLD, node=SICK, reason="looks at it")
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
+        body = {"metadata": {"name": "hold"}, "spec": spoken.spec("admin")}
+        made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)
+    action = ActionName(name="hold", uid=made["metadata"]["uid"])
+    asked = VerifyRequest(cluster=CLUSTER, spoken=spoken, action=action, use="one")
+    heard = await ActivityEnvironment().run(ClusterWords(CLUSTER, worker).verify, asked)
+    assert "in force" in heard.problem  # since a moment only
+
+
 def _shipped_settings() -> dict[str, str]:
     return next(each["data"] for each in documents("deploy/worker.yaml") if each["kind"] == "ConfigMap")
 
@@ -536,6 +553,7 @@ async def _whole_story(worker: ClusterConnection, power: ClusterConnection, api:
         await _episode(worker)
         await _look_at_a_member(worker, api)
         await _keep(worker, api)
+    await _hear(worker, api)
     places = (CredentialRef(name="bmc", namespace="nodewarden"), _LINE)
     device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters={"ip": "10.0.0.7"}, credentials=places)
     credentials = await WorkerCredentials(ClusterObjects({CLUSTER: power})).read(CLUSTER, device)
