@@ -17,7 +17,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
-from policy.episode.words import NAMESPACE, ActionName, Spoken
+from policy.episode.words import NAMESPACE, SAID_LABEL, ActionName, Spoken
 from starter.errors import RefusedError
 from workflows.kit.messages import Word
 
@@ -74,7 +74,7 @@ async def _made(connection: ClusterConnection, spoken: Spoken) -> Attested:
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,
         "kind": NODE_ACTIONS.kind,
-        "metadata": {"generateName": f"{spoken.action.value}-"},
+        "metadata": {"generateName": f"{spoken.action.value}-", "labels": {SAID_LABEL: "true"}},
         "spec": spoken.spec(name),
     }
     metadata = (await connection.create(NODE_ACTIONS.path(namespace=NAMESPACE), wanted))["metadata"]

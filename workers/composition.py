@@ -154,6 +154,7 @@ async def _cluster_serving(
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.watch.view import ClusterView
     from activities.cluster.watch.view_limits import ViewLimits
+    from activities.herald import Herald
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
 
@@ -183,6 +184,7 @@ async def _cluster_serving(
             ),
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
+            herald=Herald(client, task_queue=WORKFLOW_QUEUE),
         )
     )
     identities = Identities(connection, scan.view)

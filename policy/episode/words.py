@@ -25,6 +25,9 @@ SETTLED = timedelta(seconds=15)
 NAMESPACE = "nodewarden"
 """Where NodeActions are read; elsewhere they say nothing."""
 
+SAID_LABEL = "nodewarden.io/said"
+"""On those that a command line has made, and says itself."""
+
 LONGEST_NAME = 253
 
 

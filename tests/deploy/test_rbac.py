@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -26,6 +27,7 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook
+from activities.cluster.report.actions import ActionKeeping
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
@@ -529,6 +531,13 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
+class Silent:
+    """Passes no word on."""
+
+    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by nobody")
+
+
 async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     """A person's word, which Kubernetes attests."""
     spoken = Spoken(action=Verb.HOLD, node=SICK, reason="looks at it")
@@ -537,8 +546,17 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
         made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)
     action = ActionName(name="hold", uid=made["metadata"]["uid"])
     asked = VerifyRequest(cluster=CLUSTER, spoken=spoken, action=action, use="one")
+    found = {"hold": made}
+    ended = asyncio.Event()
+    keeping = ActionKeeping(CLUSTER, worker, found, Silent(), on_change=ended.set)
+    keeping.attend()
+    await ended.wait()
     heard = await ActivityEnvironment().run(ClusterWords(CLUSTER, worker).verify, asked)
     assert "in force" in heard.problem  # since a moment only
+    ended.clear()
+    keeping = ActionKeeping(CLUSTER, worker, found, Silent(), kept_for=timedelta(seconds=-60), on_change=ended.set)
+    keeping.attend()
+    await ended.wait()
 
 
 def _shipped_settings() -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,16 +23,13 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.words import Verification, VerifyRequest
-from policy.episode import attesting
-from policy.episode.attesting import GROUP, PLURAL, POLICY, VERSION, doubt
+from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.words import NAMESPACE, SETTLED, WITHIN, ActionName, Spoken, Verb
-from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
-from simulator.resources import Resource
 from starter.errors import RefusedError
 from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.node_actions import ACTIONS, LONG_AGO, PEOPLE, Object, api_with_actions, made, shipped
 from tests.system.harness import System
 from tests.system.questions import in_phase, standing
 from tests.system.real_api import assets
@@ -40,18 +37,7 @@ from tests.system.temporal_server import TemporalServer
 from tests.system.test_api_restarts import SERVICE_ACCOUNTS, under_shipped_rights
 from workflows.kit.messages import PersonRequest
 
-ACTIONS = Resource(api_version=f"{GROUP}/{VERSION}", kind="NodeAction", plural=PLURAL)
-PEOPLE = documents("deploy/people.yaml")
 NODE, REASON = "node-2", "a drill"
-LONG_AGO = "2026-01-01T00:00:00Z"
-
-Object = dict[str, Any]
-
-
-def shipped(kind: str, **changes: Any) -> Object:
-    """The policy or its binding, of old; changes: of its spec."""
-    (found,) = [each for each in PEOPLE if each["kind"] == kind]
-    return found | {"metadata": {"name": POLICY, "creationTimestamp": LONG_AGO}, "spec": found["spec"] | changes}
 
 
 RULE = shipped("ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"][0]
@@ -118,29 +104,10 @@ class Stage:
         return dict(found.get("status") or {})
 
 
-async def made(client: ApiClient, spec: Mapping[str, Any], **metadata: Any) -> ActionName:
-    """As kubectl would make it."""
-    kind = {"apiVersion": ACTIONS.api_version, "kind": ACTIONS.kind}
-    document = kind | {"metadata": {"generateName": f"{spec['action']}-"} | metadata, "spec": dict(spec)}
-    created = await client.create(ACTIONS.path(namespace=NAMESPACE), document)
-    return ActionName(name=created["metadata"]["name"], uid=created["metadata"]["uid"])
-
-
 @asynccontextmanager
 async def acting(*, enforced: bool = True) -> AsyncIterator[Stage]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(attesting, "SETTLED", timedelta(0))
-        async with (
-            ApiServer(tokens={"administrator": "admin"}) as server,
-            ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person,
-            ClusterConnection.to(server.url, token="administrator") as connection,
-        ):
-            await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-            for document in documents("deploy/crds/nodeactions.nodewarden.io.yaml"):
-                await person.create(path_of(document), document)
-            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") if enforced else ():
-                await person.create(path_of(shipped(kind)), shipped(kind))
-            yield Stage(person, connection)
+    async with api_with_actions(enforced=enforced) as (person, connection):
+        yield Stage(person, connection)
 
 
 async def test_an_object_attests_its_makers_word_to_one_use_however_often_that_asks() -> None:
@@ -252,6 +219,41 @@ async def test_one_that_kubernetes_attests_is_heard_once(system: System) -> None
         await handle.execute_update("resume", resume)
     status = await episode.status()
     assert (status.kind, "held by admin" in status.doing) == (Kind.FENCING, True)
+
+
+async def answered(system: System, action: ActionName) -> Object:
+    """Its status, once it has been carried out or refused."""
+
+    async def status() -> Object:
+        found = await system.client.get(ACTIONS.path(action.name, namespace=NAMESPACE))
+        return dict(found.get("status") or {})
+
+    async def is_answered() -> bool:
+        return (await status()).get("phase") in {"Done", "Refused"}
+
+    await system.until(is_answered, f"{action.name} is answered", seconds=20)
+    return await status()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+async def test_with_kubectl_alone_people_speak_and_are_answered_in_the_object(system: System) -> None:
+    """In the name that Kubernetes attests, and at most once (S33); a refusal is theirs as well (S44)."""
+    (resume, nobody, fence) = [
+        await made(system.client, said_by_admin(verb, node))
+        for verb, node in ((Verb.RESUME, NODE), (Verb.ABORT, "node-9"), (Verb.FENCE, "node-3"))
+    ]
+    done = await answered(system, resume)
+    assert (done["phase"], "goes on" in done["message"]) == ("Done", True)
+    refused = await answered(system, nobody)
+    assert (refused["phase"], refused["message"]) == ("Refused", "there is no open episode of node-9")
+    begun = await answered(system, fence)
+    assert (begun["phase"], "Fencing of node-3 has begun" in begun["message"]) == ("Done", True)
+    status = await in_phase(system, "node-3", Phase.QUEUED)
+    assert status.requester == "admin, verified by Kubernetes"
+    record = await system.warden.episode(system.cluster_name, NODE).record()
+    resumed = [entry.detail for entry in record if entry.act == "resume"]
+    assert resumed == [f"by admin, verified by Kubernetes: {REASON}"]
 
 
 # What the API server sees to --------------------------------------------------------------------------------------------

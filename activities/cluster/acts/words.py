@@ -6,8 +6,6 @@ in force (`policy/episode/attesting.py`). It says what was said to us; it is you
 
 from __future__ import annotations
 
-import asyncio
-
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -15,11 +13,11 @@ from activities.clocks import Clock
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
-from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES, NODE_ACTIONS
+from activities.cluster.api.paths import NODE_ACTIONS
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.attesting import doubt_of
 from activities.contracts.words import Verification, VerifyRequest, WordActivities
 from activities.errors import ErrorType, failure
-from policy.episode.attesting import POLICY, doubt
 from policy.episode.words import NAMESPACE, WITHIN, ActionName, difference, spoken_of
 from policy.values.moments import moment_of, written
 
@@ -49,7 +47,7 @@ class ClusterWords(WordActivities):
             except ObjectNotFound:
                 raise _refused(request.action, "there is none") from None
             self._expect(request, found)
-            problem = await self._doubt(found)
+            problem = await doubt_of(self._connection, found)
             if problem and self._required:
                 raise _refused(request.action, problem)
             await self._note_use(request, found)
@@ -72,25 +70,6 @@ class ClusterWords(WordActivities):
             raise _refused(request.action, "it has been used already")
         if made is None or not (abs(self._clock() - made) <= WITHIN):
             raise _refused(request.action, f"it is from {metadata.get('creationTimestamp')}, and too old: say it once more")
-
-    async def _doubt(self, found: JsonObject) -> str:
-        made = moment_of(found["metadata"]["creationTimestamp"])
-        assert made is not None
-        try:
-            policy, binding = await asyncio.gather(
-                *(self._read(each.path(POLICY)) for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS))
-            )
-        except ApplicationError as error:
-            if error.type != ErrorType.FORBIDDEN:
-                raise
-            return f"whether the API server checks names can't be seen: {error.message}"
-        return doubt(policy, binding, made)
-
-    async def _read(self, path: str) -> JsonObject | None:
-        try:
-            return await self._connection.get(path)
-        except ObjectNotFound:
-            return None
 
     async def _note_use(self, request: VerifyRequest, found: JsonObject) -> None:
         if _status(found).get("usedBy") == request.use:
