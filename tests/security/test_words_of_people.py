@@ -25,7 +25,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase
-from policy.episode.words import NAMESPACE, SETTLED, WITHIN, ActionName, Spoken, Verb
+from policy.episode.words import NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, Spoken, Verb
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.errors import RefusedError
 from tests.deploy.manifests import path_of
@@ -207,7 +207,8 @@ async def test_a_word_that_nobody_attests_is_refused_to_the_person(system: Syste
 async def test_one_that_kubernetes_attests_is_heard_once(system: System) -> None:
     episode = system.warden.episode(system.cluster_name, NODE)
     handle = system.warden.client.get_workflow_handle(episode.workflow_id)
-    hold = PersonRequest(who="whoever", reason=REASON, action=await made(system.client, said_by_admin(Verb.HOLD, NODE)))
+    action = await made(system.client, said_by_admin(Verb.HOLD, NODE), labels={SAID_LABEL: "true"})
+    hold = PersonRequest(who="whoever", reason=REASON, action=action)
     await handle.execute_update("hold", hold)
     await in_phase(system, NODE, Phase.RUNNING, doing="held by admin, verified by Kubernetes (for whoever)")
     for update, why in (("hold", "used already"), ("resume", "its action is another")):
@@ -343,7 +344,8 @@ class TestTheServer:
         record = await episode.record()
         assert f"by {known_as('ada')}, verified by Kubernetes: to resume" in [entry.detail for entry in record]
         history = await system.warden.client.get_workflow_handle(episode.workflow_id).fetch_history()
-        assert ("resume-" in history.to_json(), address.token in history.to_json()) == (True, False)
+        whole = b"".join(event.SerializeToString() for event in history.events)
+        assert (b"resume-" in whole, address.token.encode() in whole) == (True, False)
 
 
 async def says_done(system: System, what: str) -> str:
