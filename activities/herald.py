@@ -35,8 +35,8 @@ UPDATES = {
     Verb.RELEASE: "release",
     Verb.EXTEND: "extend",
     Verb.ISOLATE: "isolate",
-    Verb.STOP_SCAN: "stop",
 }
+OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "unpause"}
 
 
 class Herald:
@@ -49,28 +49,29 @@ class Herald:
     async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where nobody has answered."""
         try:
-            if spoken.action in UPDATES:
+            if spoken.action in UPDATES or spoken.action in OF_THE_SCANNER:
                 return await self._tell(cluster, spoken, action, who)
             return await self._begin(cluster, spoken, action, who)
         except WorkflowUpdateFailedError as error:
             raise _refused(str(getattr(error.cause, "message", "") or error.cause)) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
-                what = "scanner" if spoken.action is Verb.STOP_SCAN else f"open episode of {spoken.node}"
+                what = "scanner" if spoken.action in OF_THE_SCANNER else f"open episode of {spoken.node}"
                 raise _refused(f"there is no {what}") from error
             raise failure(ErrorType.UNREACHABLE, f"nobody has answered yet: {error}") from error
 
     async def _tell(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
-        stops = spoken.action is Verb.STOP_SCAN
-        workflow = self._client.get_workflow_handle(scanner_id(cluster) if stops else episode_id(cluster, spoken.node))
+        update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]
+        workflow_id = episode_id(cluster, spoken.node) if spoken.action in UPDATES else scanner_id(cluster)
         word: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
         if spoken.action is Verb.ABORT:
             word["power_on"] = spoken.power_on
         if spoken.action is Verb.EXTEND:
-            word |= {"until": spoken.until, "hold": spoken.hold}
-        answer: str = await workflow.execute_update(
-            UPDATES[spoken.action], word, id=action.uid, result_type=str, rpc_timeout=PATIENCE
-        )
+            word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
+        if spoken.action is Verb.PAUSE:
+            word["until"] = spoken.until
+        workflow = self._client.get_workflow_handle(workflow_id)
+        answer: str = await workflow.execute_update(update, word, id=action.uid, result_type=str, rpc_timeout=PATIENCE)
         return answer
 
     async def _begin(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
@@ -106,7 +107,7 @@ def _fencing(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
 
 
 def _remediation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
-    return RemediationInput(**given, need=_wish(given), strategies=spoken.strategies)
+    return RemediationInput(**given, need=_wish(given), strategies=spoken.strategies, skip_impossible=spoken.skip_impossible)
 
 
 def _preservation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
