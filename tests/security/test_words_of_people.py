@@ -22,6 +22,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.report.actions import TRY_AGAIN_SECONDS
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase
@@ -99,6 +100,10 @@ class Stage:
             words.verify, VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use)
         )
 
+    async def answer(self, action: ActionName, phase: str) -> None:
+        path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
+        await self._person.patch(path, {"status": {"phase": phase}})
+
     async def status(self, action: ActionName) -> Object:
         found = await self._person.get(ACTIONS.path(action.name, namespace=NAMESPACE))
         return dict(found.get("status") or {})
@@ -119,6 +124,16 @@ async def test_an_object_attests_its_makers_word_to_one_use_however_often_that_a
         assert (await stage.status(action))["usedBy"] == "one"
         with pytest.raises(ApplicationError, match="used already"):
             await stage.verify(action, use="another")
+
+
+async def test_what_was_answered_meanwhile_stays_answered() -> None:
+    """S33: an object that is answered again would be carried out again."""
+    async with acting() as stage:
+        action = await stage.action()
+        await stage.answer(action, "Done")
+        await stage.verify(action)
+        status = await stage.status(action)
+    assert (status["phase"], status["usedBy"]) == ("Done", "one")
 
 
 @pytest.mark.parametrize(
@@ -225,15 +240,15 @@ async def test_one_that_kubernetes_attests_is_heard_once(system: System) -> None
 async def answered(system: System, action: ActionName) -> Object:
     """Its status, once it has been carried out or refused."""
 
-    async def status() -> Object:
+    async def told() -> Object:
         found = await system.client.get(ACTIONS.path(action.name, namespace=NAMESPACE))
         return dict(found.get("status") or {})
 
     async def is_answered() -> bool:
-        return (await status()).get("phase") in {"Done", "Refused"}
+        return (await told()).get("phase") in {"Done", "Refused"}
 
     await system.until(is_answered, f"{action.name} is answered", seconds=20)
-    return await status()
+    return await told()
 
 
 @pytest.mark.system
@@ -250,8 +265,13 @@ async def test_with_kubectl_alone_people_speak_and_are_answered_in_the_object(sy
     assert (refused["phase"], refused["message"]) == ("Refused", "there is no open episode of node-9")
     begun = await answered(system, fence)
     assert (begun["phase"], "Fencing of node-3 has begun" in begun["message"]) == ("Done", True)
-    status = await in_phase(system, "node-3", Phase.QUEUED)
-    assert status.requester == "admin, verified by Kubernetes"
+
+    ended = await system.warden.episode(system.cluster_name, "node-3").result()
+    asked = [entry.detail for entry in ended.record if entry.act == "request"]
+    assert (ended.outcome, asked) == (Outcome.RECOVERED, [f"by admin, verified by Kubernetes: {REASON}"])
+    await asyncio.sleep(2 * TRY_AGAIN_SECONDS)
+    (again,) = [each for each in (await system.warden.of_node(system.cluster_name, "node-3")).ended if each.record]
+    assert again.incident == ended.incident
     record = await system.warden.episode(system.cluster_name, NODE).record()
     resumed = [entry.detail for entry in record if entry.act == "resume"]
     assert resumed == [f"by admin, verified by Kubernetes: {REASON}"]

@@ -227,7 +227,9 @@ async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) 
     world = World(ignores_off=True, answers=[SHORT_CIRCUIT] * 3)
     async with fencing(env, world, parks=True) as run:
         await run.resume("the BMC is mended")
-        await run.until(lambda status: "ada's word is kept until there is a permit: NodeHealthCheck" in status.problem)
+        await run.until(
+            lambda status: "the word of ada, not verified is kept until there is a permit: NodeHealthCheck" in status.problem
+        )
         await run.hold("wait, look first")
         asked = world.count("ask-permit")
         await let_pass(env, run.handle, timedelta(hours=1))

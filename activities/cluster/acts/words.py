@@ -75,7 +75,8 @@ class ClusterWords(WordActivities):
         if _status(found).get("usedBy") == request.use:
             return
         workflow_id = activity.info().workflow_id or ""
-        status = {"phase": HEARD, "workflow": workflow_id, "usedBy": request.use, "at": written(self._clock())}
+        used = {"workflow": workflow_id, "usedBy": request.use, "at": written(self._clock())}
+        status = {"phase": HEARD} | _status(found) | used  # an answer may stand there: that an episode has begun
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": found["metadata"]["uid"]},
             {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},

@@ -23,12 +23,14 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.attesting import doubt_of
 from activities.cluster.report.attending import Attending
 from activities.errors import ErrorType, error_type
-from policy.episode.words import NAMESPACE, SAID_LABEL, WITHIN, ActionName, Spoken, spoken_of
+from policy.episode.words import NAMESPACE, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, spoken_of
 from policy.values.moments import moment_of, written
 
 log = logging.getLogger(__name__)
 
 DONE, REFUSED = "Done", "Refused"
+BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
+"""Said again after their episode has ended, they would begin another one, if only to be refused."""
 AT_ONCE = 8
 TRY_AGAIN_SECONDS = 5.0
 KEPT_FOR = timedelta(days=1)
@@ -110,6 +112,8 @@ class ActionKeeping(Attending):
         if problem := await doubt_of(self._connection, found):
             return REFUSED, problem
         spec: dict[str, Any] = found.get("spec") or {}
+        if (heard := found.get("status") or {}).get("usedBy") and spec.get("action") in BEGINNINGS:
+            return DONE, f"{heard.get('workflow')} has begun"
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
         try:
             return DONE, await self._herald.say(self._cluster, spoken_of(spec), action, str(spec.get("requestedBy", "")))
