@@ -19,8 +19,6 @@ PLURALS = {
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     "CustomResourceDefinition": "customresourcedefinitions",
     "NetworkPolicy": "networkpolicies",
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 

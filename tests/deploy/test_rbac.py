@@ -667,6 +667,8 @@ def test_each_feature_brings_rights_of_its_own_and_only_its_own_are_missing_with
     assert writing == {
         ("nodes", "patch"),
         ("secrets", "update"),
+        ("nodeactions", "delete"),
+        ("nodeactions/status", "patch"),
         *(("events", verb) for verb in ("create", "patch")),
         *(("leases", verb) for verb in ("create", "update", "delete")),
     }
