@@ -188,7 +188,7 @@ async def system(
             await running.client.create(path_of(document), document)
         began = asyncio.get_running_loop().time()
         await running.start_worker()
-        await running.apply_policy(plan={"waitBeforePower": "60s"}, check={"minHealthy": 1})
+        await running.apply_policy(plan={"waitBeforePower": "10m"}, check={"minHealthy": 1})
         await running.start_scanner()
         await asyncio.sleep(max(0.0, began + SETTLED.total_seconds() + 1 - asyncio.get_running_loop().time()))
         yield running
@@ -255,23 +255,21 @@ async def answered(system: System, action: ActionName) -> Object:
 @pytest.mark.timeout(120)
 async def test_with_kubectl_alone_people_speak_and_are_answered_in_the_object(system: System) -> None:
     """In the name that Kubernetes attests, and at most once (S33); a refusal is theirs as well (S44)."""
-    (resume, nobody, fence) = [
+    (resume, nobody, preserve) = [
         await made(system.client, said_by_admin(verb, node))
-        for verb, node in ((Verb.RESUME, NODE), (Verb.ABORT, "node-9"), (Verb.FENCE, "node-3"))
+        for verb, node in ((Verb.RESUME, NODE), (Verb.ABORT, "node-9"), (Verb.PRESERVE, "node-4"))
     ]
     done = await answered(system, resume)
     assert (done["phase"], "goes on" in done["message"]) == ("Done", True)
     refused = await answered(system, nobody)
     assert (refused["phase"], refused["message"]) == ("Refused", "there is no open episode of node-9")
-    begun = await answered(system, fence)
-    assert (begun["phase"], "Fencing of node-3 has begun" in begun["message"]) == ("Done", True)
-
-    ended = await system.warden.episode(system.cluster_name, "node-3").result()
-    asked = [entry.detail for entry in ended.record if entry.act == "request"]
-    assert (ended.outcome, asked) == (Outcome.RECOVERED, [f"by admin, verified by Kubernetes: {REASON}"])
+    begun = await answered(system, preserve)
+    assert (begun["phase"], "Preservation of node-4 has begun" in begun["message"]) == ("Done", True)
+    kept = system.warden.episode(system.cluster_name, "node-4")
     await asyncio.sleep(2 * TRY_AGAIN_SECONDS)
-    (again,) = [each for each in (await system.warden.of_node(system.cluster_name, "node-3")).ended if each.record]
-    assert again.incident == ended.incident
+    assert (await kept.status()).requester == "admin, verified by Kubernetes"
+    asked = [entry.detail for entry in await kept.record() if entry.act == "request"]
+    assert asked == [f"by admin, verified by Kubernetes: {REASON}"]
     record = await system.warden.episode(system.cluster_name, NODE).record()
     resumed = [entry.detail for entry in record if entry.act == "resume"]
     assert resumed == [f"by admin, verified by Kubernetes: {REASON}"]
