@@ -11,6 +11,7 @@ import hashlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,13 +35,14 @@ from starter.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.preservations import PreservedNodes, open_preservations
 from starter.scanners import ScannerHandle, StartedScanner
+from starter.speaking import Speaker, attested
 from starter.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from workers.connect import TemporalUnreachableError, connect
 from workers.embedded import running_endpoint
 from workers.identity import holder
 from workers.settings import Settings, load
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
-from workflows.kit.messages import ScannerStatus
+from workflows.kit.messages import ScannerStatus, Word
 
 CHECK_EVERY = timedelta(hours=1)
 SHOWN_ENDED = 10
@@ -51,8 +53,10 @@ QUOTE = "'"
 class Nodewarden:
     """Episodes and scanners of one Temporal namespace. Make one with `connect`, or round a client that has our converter."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, speaker: Speaker | None = None) -> None:
+        """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called."""
         self.client = client
+        self._speaker = speaker
         self._ended: dict[str, EpisodeResult] = {}
 
     @classmethod
@@ -63,6 +67,7 @@ class Nodewarden:
         *,
         address: str = "",
         namespace: str = "",
+        speaker: Speaker | None = None,
     ) -> AsyncIterator[Nodewarden]:
         """Connect to the Temporal of the arguments, else of the settings, else to the embedded one that `nodewarden up` runs."""
         settings = settings or load()
@@ -70,7 +75,8 @@ class Nodewarden:
         found = address or temporal.address or _embedded_address(settings)
         temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})
         try:
-            yield cls(await connect(temporal, clusters=settings.connections, patience=temporal.patience))
+            connected = await connect(temporal, clusters=settings.connections, patience=temporal.patience)
+            yield cls(connected, speaker=speaker)
         finally:
             await asyncio.sleep(0.2)  # lets the bridge's threads end: an interpreter that exits at once after can crash
 
@@ -89,17 +95,15 @@ class Nodewarden:
         Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
         """
         incident = incident or uuid.uuid4().hex[:12]
-        digest = _digest(Kind.FENCING, reason, requester, template.key if template else "")
         request = FencingInput(
             cluster=cluster,
             node=node,
             reason=reason,
             requester=requester,
             incident=incident,
-            need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester),
             template=template,
         )
-        return await self._start(Kind.FENCING, request, digest=digest)
+        return await self._start(Kind.FENCING, request, how=template.key if template else "")
 
     async def remediate(
         self,
@@ -128,12 +132,11 @@ class Nodewarden:
             reason=reason,
             requester=requester,
             incident=incident or uuid.uuid4().hex[:12],
-            need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester),
             strategies=tuple(strategies),
             skip_impossible=skip_impossible,
         )
-        digest = _digest(Kind.REMEDIATION, reason, requester, ", ".join(strategies) + (", skips" if skip_impossible else ""))
-        return await self._start(Kind.REMEDIATION, request, digest=digest)
+        how = ", ".join(strategies) + (", skips" if skip_impossible else "")
+        return await self._start(Kind.REMEDIATION, request, how=how)
 
     async def preserve(
         self,
@@ -163,7 +166,7 @@ class Nodewarden:
             isolate=isolate,
             holder=await holder(self.client),
         )
-        episode = await self._start(Kind.PRESERVATION, request, digest=_digest(Kind.PRESERVATION, reason, requester))
+        episode = await self._start(Kind.PRESERVATION, request)
         if episode.joined and isolate:
             await episode.isolate(who=requester, reason=reason)
         return episode
@@ -191,9 +194,15 @@ class Nodewarden:
         return await open_preservations(self.client, cluster)
 
     async def _start(
-        self, kind: Kind, request: FencingInput | PreservationInput | RemediationInput, *, digest: str
+        self, kind: Kind, request: FencingInput | PreservationInput | RemediationInput, *, how: str = ""
     ) -> EpisodeHandle:
-        cluster, node, reason, requester = request.cluster, request.node, request.reason, request.requester
+        cluster, node, reason = request.cluster, request.node, request.reason
+        word = await attested(self._speaker, cluster, Word(who=request.requester, reason=reason), request.spoken())
+        requester = word.who
+        request = replace(request, requester=requester, action=word.action)
+        if not isinstance(request, PreservationInput):
+            request = replace(request, need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester))
+        digest = _digest(kind, reason, requester, how)
         try:
             started: WorkflowHandle[Any, Any] = await self.client.start_workflow(
                 kind.value,
@@ -210,7 +219,7 @@ class Nodewarden:
             return await self._join(kind, cluster, node, incident=request.incident, digest=digest, because=error)
         except RPCError as error:
             raise unanswered(error, what=f"episode of {node}") from error
-        return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=started.result_run_id or "")
+        return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=started.result_run_id or "", speaker=self._speaker)
 
     async def _join(
         self, kind: Kind, cluster: str, node: str, *, incident: str, digest: str, because: Exception
@@ -223,7 +232,8 @@ class Nodewarden:
             raise unanswered(error, what=f"episode of {node}") from error
         kept = kind is Kind.PRESERVATION and described.workflow_type == kind.value
         if kept or memo.get("incident") == incident or memo.get("request") == digest:
-            return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=described.run_id or "", joined=True)
+            run_id = described.run_id or ""
+            return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=run_id, joined=True, speaker=self._speaker)
         try:
             name = named(await self.episode(cluster, node).status())
         except RequestError:
@@ -232,7 +242,7 @@ class Nodewarden:
 
     def episode(self, cluster: str, node: str) -> EpisodeHandle:
         """The episode of a node, open or ended; whether there is one shows when it is asked."""
-        return EpisodeHandle(self.client, cluster=cluster, node=node)
+        return EpisodeHandle(self.client, cluster=cluster, node=node, speaker=self._speaker)
 
     async def abort(self, cluster: str, node: str, *, who: str, reason: str, power_on: bool = False) -> str:
         """See `EpisodeHandle.abort`."""
@@ -263,7 +273,7 @@ class Nodewarden:
 
     def scanner(self, cluster: str) -> ScannerHandle:
         """The scanner of a cluster; whether one runs shows when it is asked."""
-        return ScannerHandle(self.client, cluster)
+        return ScannerHandle(self.client, cluster, speaker=self._speaker)
 
     async def start_scanner(
         self,

@@ -21,12 +21,15 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
+from policy.episode.words import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from starter.speaking import Speaker, attested
 from starter.stuck import task_failure
+from workflows.kit import options
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest, Word
 
-ANSWER_WITHIN = timedelta(seconds=10)
+ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
 DECIDED_WITHIN = timedelta(seconds=5)
 ASK_AGAIN = timedelta(milliseconds=100)
 
@@ -38,7 +41,18 @@ T = TypeVar("T")
 class EpisodeHandle:
     """The episode of one node. `joined`: `fence` found an equal request running and started nothing."""
 
-    def __init__(self, client: Client, *, cluster: str, node: str, run_id: str = "", joined: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        cluster: str,
+        node: str,
+        run_id: str = "",
+        joined: bool = False,
+        speaker: Speaker | None = None,
+    ) -> None:
+        """speaker: who says what is said to it; None: nobody attests that, and `who` is required."""
+        self._speaker = speaker
         self.cluster = cluster
         self.node = node
         self.joined = joined
@@ -111,7 +125,7 @@ class EpisodeHandle:
     async def release(self, *, who: str, reason: str) -> str:
         """End the preservation now. Raises RefusedError where the node is held for something else."""
         await self._expect_preservation()
-        return await self._tell("release", PersonRequest(who=who, reason=reason))
+        return await self._tell("release", Verb.RELEASE, PersonRequest(who=who, reason=reason))
 
     async def extend(
         self, *, who: str, reason: str, until: datetime | None = None, hold: timedelta | None = None, shorten: bool = False
@@ -120,14 +134,15 @@ class EpisodeHandle:
         moment is earlier than the present end without `shorten`, or the node is held for something else.
         """
         await self._expect_preservation()
-        return await self._tell("extend", ExtendRequest(who=who, reason=reason, until=until, hold=hold, shorten=shorten))
+        request = ExtendRequest(who=who, reason=reason, until=until, hold=hold, shorten=shorten)
+        return await self._tell("extend", Verb.EXTEND, request, until=until, hold=hold, shorten=shorten)
 
     async def isolate(self, *, who: str, reason: str) -> str:
         """Have a preserved machine cut off from its volumes and its network while it is kept as failed. Raises RefusedError where
         the node is held for something else.
         """
         await self._expect_preservation()
-        return await self._tell("isolate", PersonRequest(who=who, reason=reason))
+        return await self._tell("isolate", Verb.ISOLATE, PersonRequest(who=who, reason=reason))
 
     async def _expect_preservation(self) -> None:
         status = await self.status()
@@ -136,22 +151,26 @@ class EpisodeHandle:
 
     async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
         """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
-        return await self._tell("abort", AbortRequest(who=who, reason=reason, power_on=power_on))
+        request = AbortRequest(who=who, reason=reason, power_on=power_on)
+        return await self._tell("abort", Verb.ABORT, request, power_on=power_on)
 
     async def ack_off(self, *, who: str, reason: str) -> str:
         """Vouch that the machine is off (S8): the only substitute for reading it."""
-        return await self._tell("acknowledge_off", AcknowledgeRequest(who=who, reason=reason))
+        return await self._tell("acknowledge_off", Verb.ACK_OFF, AcknowledgeRequest(who=who, reason=reason))
 
     async def hold(self, *, who: str, reason: str) -> str:
         """Nothing destructive until `resume`."""
-        return await self._tell("hold", PersonRequest(who=who, reason=reason))
+        return await self._tell("hold", Verb.HOLD, PersonRequest(who=who, reason=reason))
 
     async def resume(self, *, who: str, reason: str) -> str:
         """End a hold, or let a parked episode try again."""
-        return await self._tell("resume", PersonRequest(who=who, reason=reason))
+        return await self._tell("resume", Verb.RESUME, PersonRequest(who=who, reason=reason))
 
-    async def _tell(self, update: str, request: object) -> str:
-        return await tell(self._client, self.workflow_id, update, request, str, what=self._what, run_id=self.run_id)
+    async def _tell(self, update: str, action: Verb, word: Word, **said: Any) -> str:
+        """said: what the word says besides."""
+        spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
+        word = await attested(self._speaker, self.cluster, word, spoken)
+        return await tell(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
 
 
 def named(status: EpisodeStatus) -> str:

@@ -13,15 +13,17 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
+from policy.episode.words import Spoken, Verb
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
 from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
+from starter.speaking import Speaker, attested
 from starter.stuck import task_failure
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
-from workflows.kit.messages import PauseRequest, PersonRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest
+from workflows.kit.messages import PauseRequest, PersonRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest, Word
 
 SCANNER = "HealthScanner"
 STOPS_WITHIN = timedelta(seconds=20)
@@ -41,7 +43,8 @@ class StartedScanner:
 class ScannerHandle:
     """Where there is no scanner, asking and telling raise MissingError."""
 
-    def __init__(self, client: Client, cluster: str) -> None:
+    def __init__(self, client: Client, cluster: str, *, speaker: Speaker | None = None) -> None:
+        self._speaker = speaker
         self.cluster = cluster
         self.workflow_id = scanner_id(cluster)
         self._client = client
@@ -68,19 +71,21 @@ class ScannerHandle:
 
     async def stop(self, *, who: str, reason: str) -> str:
         """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
-        return await self._told("stop", StopRequest(who=who, reason=reason))
+        return await self._told("stop", Verb.STOP_SCAN, StopRequest(who=who, reason=reason))
 
-    async def _told(self, update: str, request: object) -> str:
-        return await tell(self._client, self.workflow_id, update, request, str, what=self._what)
+    async def _told(self, update: str, verb: Verb, word: Word, *, until: datetime | None = None) -> str:
+        spoken = Spoken(action=verb, node="", reason=word.reason, until=until)
+        word = await attested(self._speaker, self.cluster, word, spoken)
+        return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
 
     async def pause(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Begin nothing new and do nothing destructive, until then or until `unpause`. What is off is still freed and switched on
         again."""
-        return await self._told("pause", PauseRequest(who=who, reason=reason, until=until))
+        return await self._told("pause", Verb.PAUSE, PauseRequest(who=who, reason=reason, until=until), until=until)
 
     async def unpause(self, *, who: str, reason: str) -> str:
         """End a pause; whoever waits is served."""
-        return await self._told("unpause", PersonRequest(who=who, reason=reason))
+        return await self._told("unpause", Verb.UNPAUSE, PersonRequest(who=who, reason=reason))
 
     async def status(self) -> ScannerStatus:
         """What it knows. Raises MissingError, with who stopped it, where none runs, SilentError where no worker answers."""

@@ -96,7 +96,7 @@ def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
     if proof is None:
         return ""
     if proof.acknowledgement is not None:
-        return f"off acknowledged by {proof.acknowledgement.who}"
+        return f"off acknowledged by {proof.acknowledgement.by}"
     read = max((reading.at for reading in proof.readings), default=None)
     devices = f" on {len(proof.readings)} devices" if len(proof.readings) > 1 else ""
     return f"off proven{devices}, read {clock(read)}" if read else ""

@@ -150,10 +150,12 @@ async def _cluster_serving(
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
     from activities.cluster.acts.scan import ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
+    from activities.cluster.acts.words import ClusterWords
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.watch.view import ClusterView
     from activities.cluster.watch.view_limits import ViewLimits
+    from activities.herald import Herald
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
 
@@ -183,6 +185,7 @@ async def _cluster_serving(
             ),
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
+            herald=Herald(client, task_queue=WORKFLOW_QUEUE),
         )
     )
     identities = Identities(connection, scan.view)
@@ -204,6 +207,7 @@ async def _cluster_serving(
             scan,
             target,
             ClusterRepetitions(name, connection, fences=fences),
+            ClusterWords(name, connection, required=settings.worker.words == "verified"),
             devices,
             ClusterIsolation(
                 name,

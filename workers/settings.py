@@ -331,6 +331,9 @@ class WorkerSettings(_Section):
         default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
     )
     signing_keys_secret: str = Field(default="", pattern=_SECRET, description=_SAME_ELSEWHERE)
+    words: Literal["any", "verified"] = Field(
+        default="any", description="verified: what a person says is refused where Kubernetes does not attest who he is"
+    )
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
     )

@@ -26,6 +26,7 @@ from workers.liveness import Liveness
 from workers.settings import WorkerSettings
 from workers.timekeeping import Timekeeping
 from workers.together import alongside
+from workers.words import Words
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +90,9 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         # Workflows have Temporal's time, and so has what only talks to Temporal.
-        interceptors=[Liveness()] if serving.workflows else [Liveness(), Timekeeping()],
+        interceptors=[Liveness(), Words(required=settings.words == "verified")]
+        if serving.workflows
+        else [Liveness(), Timekeeping()],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

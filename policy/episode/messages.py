@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.episode.needs import Need
+from policy.episode.needs import Need, NeedKind
+from policy.episode.words import ActionName, Said, Spoken, Verb, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
 from policy.remediation.escalation import EscalationStep as Rung
@@ -25,7 +26,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EpisodeInput:
+class EpisodeInput:
     """What every kind of episode is begun with. holder: how the cluster Lease names us; "" until the scanner's permit says so."""
 
     cluster: str = ""  # both have defaults so that an input without them fails the workflow clearly, instead of wedging it
@@ -34,10 +35,21 @@ class _EpisodeInput:
     requester: str = ""
     incident: str = ""
     holder: str = ""
+    action: ActionName | None = None
+    """The object by which Kubernetes attests the requester; None: he only says so himself."""
+
+    @property
+    def by_a_person(self) -> bool:
+        """Whether it says that a person wants it: a need that a program has is looked at live, and a person's can't be."""
+        raise NotImplementedError
+
+    def spoken(self) -> Spoken:
+        """What a NodeAction has to say, to be the requester's word."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FencingInput(_EpisodeInput):
+class FencingInput(EpisodeInput):
     """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
@@ -49,9 +61,19 @@ class FencingInput(_EpisodeInput):
     permit_granted: bool = False
     node_uid: str = ""
 
+    @property
+    def by_a_person(self) -> bool:
+        """Also where no need is given."""
+        return self.need is None or self.need.kind is NeedKind.PERSON
+
+    def spoken(self) -> Spoken:
+        """With the template, where one is named."""
+        template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
+        return Spoken(action=Verb.FENCE, node=self.node, reason=self.reason, template=template)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationInput(_EpisodeInput):
+class PreservationInput(EpisodeInput):
     """Input of the `Preservation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as if somebody had annotated it; False
@@ -66,6 +88,15 @@ class PreservationInput(_EpisodeInput):
     isolate: bool = False
     unhealthy: str = ""
 
+    @property
+    def by_a_person(self) -> bool:
+        """Not where the objects say so already, or a pool has room."""
+        return self.keep and not self.automatic
+
+    def spoken(self) -> Spoken:
+        """With how long, and how."""
+        return Spoken(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationNews:
@@ -79,7 +110,7 @@ class PreservationNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemediationInput(_EpisodeInput):
+class RemediationInput(EpisodeInput):
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
@@ -104,6 +135,21 @@ class RemediationInput(_EpisodeInput):
     memory: str | None = None
     adopts: str = ""
     permit_granted: bool = False
+
+    @property
+    def by_a_person(self) -> bool:
+        """Also where no need is given."""
+        return self.need is None or self.need.kind is NeedKind.PERSON
+
+    def spoken(self) -> Spoken:
+        """With the steps, where some are named."""
+        return Spoken(
+            action=Verb.REMEDIATE,
+            node=self.node,
+            reason=self.reason,
+            strategies=self.strategies,
+            skip_impossible=self.skip_impossible,
+        )
 
 
 class Phase(StrEnum):
@@ -180,10 +226,9 @@ class GivenUpReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
-    """A person's word that the machine is off: the only substitute for reading it (S8). All three are required."""
+class Acknowledgement(Said):
+    """A person's word that the machine is off: the only substitute for reading it (S8). Who, why and when are required."""
 
-    who: str
     why: str
     at: datetime
 
@@ -244,7 +289,8 @@ class RecordEntry:
 class EpisodeStatus:
     """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else "".
 
-    requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
+    requester: who asked for it, and of a person how that was
+    verified; "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
     a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
     comes of it, "" while none is waited for.
@@ -274,6 +320,7 @@ class EpisodeStatus:
     provider_id: str = ""
     kernel_dead: KernelDead | None = None
     requester: str = ""
+    requester_verified: Verified = Verified.NO
     preserved_until: datetime | None = None
     rung: str = ""
     rung_until: datetime | None = None

@@ -16,7 +16,6 @@ from starter.commands.session import (
     Session,
     WhoOption,
     given,
-    me,
     run,
     say,
     session_of,
@@ -41,7 +40,7 @@ def abort(
     """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.abort(who=who or me(), reason=given("--reason", reason), power_on=power_on)
+        return await episode.abort(who=who, reason=given("--reason", reason), power_on=power_on)
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
 
@@ -75,7 +74,7 @@ def hold(
     """Let the episode of NODE do nothing destructive until `resume`."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.hold(who=who or me(), reason=given("--reason", reason))
+        return await episode.hold(who=who, reason=given("--reason", reason))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
 
@@ -92,7 +91,7 @@ def resume(
     """End a hold of the episode of NODE, or let one that waits for a person try again."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.resume(who=who or me(), reason=given("--reason", reason))
+        return await episode.resume(who=who, reason=given("--reason", reason))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
 

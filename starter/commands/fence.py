@@ -20,7 +20,6 @@ from starter.commands.session import (
     ReasonOption,
     WhoOption,
     given,
-    me,
     run,
     session_of,
 )
@@ -60,7 +59,7 @@ def begin(
         named = _template(template)
         async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
-            episode = await warden.fence(name, node, reason=given("--reason", reason), requester=who or me(), template=named)
+            episode = await warden.fence(name, node, reason=given("--reason", reason), requester=who, template=named)
             if wait:
                 return await see_through(session, episode, FENCING)
             return await tell_the_decision(session, episode, FENCING)

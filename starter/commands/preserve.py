@@ -24,7 +24,6 @@ from starter.commands.session import (
     complain,
     duration_of,
     given,
-    me,
     moment_of,
     run,
     say_begun,
@@ -71,7 +70,7 @@ def begin(
         async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
-            episode = await warden.preserve(name, node, reason=why, requester=who or me(), hold=wanted, isolate=isolate)
+            episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
             return await _tell_how_it_stands(session, episode)
 
     run(session, work)
@@ -98,7 +97,7 @@ def extend(
         if bool(until) is bool(hold):
             raise SettingsError("--until, --for: expected exactly one of them")
         return await episode.extend(
-            who=who or me(),
+            who=who,
             reason=given("--reason", reason),
             until=moment_of("--until", until) if until else None,
             hold=duration_of("--for", hold) if hold else None,
@@ -122,7 +121,7 @@ def release(
     """
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.release(who=who or me(), reason=given("--reason", reason))
+        return await episode.release(who=who, reason=given("--reason", reason))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
 

@@ -13,7 +13,7 @@ from starter.commands import remediate_plan
 from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
-from starter.commands.session import ClusterOption, Exit, OutputOption, ReasonOption, WhoOption, given, me, run, session_of
+from starter.commands.session import ClusterOption, Exit, OutputOption, ReasonOption, WhoOption, given, run, session_of
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -50,7 +50,7 @@ def begin(
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
             episode = await warden.remediate(
-                name, node, reason=why, requester=who or me(), strategies=strategies, skip_impossible=skip_impossible
+                name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible
             )
             if wait:
                 return await see_through(session, episode, REMEDIATION)

@@ -15,7 +15,6 @@ from starter.commands.session import (
     WhoOption,
     duration_of,
     given,
-    me,
     moment_of,
     run,
     say,
@@ -67,7 +66,7 @@ def stop(
 
     async def work() -> Exit | None:
         async with session.connected() as (warden, _, name):
-            answer = await warden.stop_scanner(name, who=who or me(), reason=given("--reason", reason))
+            answer = await warden.stop_scanner(name, who=who, reason=given("--reason", reason))
         say(session, answer, cluster=name, answer=answer)
         return None
 
@@ -99,7 +98,7 @@ def pause(
             raise SettingsError("--until, --for: expected one of them or none")
         ends = moment_of("--until", until) if until else datetime.now(UTC) + duration_of("--for", hold) if hold else None
         async with session.connected() as (warden, _, name):
-            answer = await warden.scanner(name).pause(who=who or me(), reason=given("--reason", reason), until=ends)
+            answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
         say(session, answer, cluster=name, answer=answer)
         return None
 
@@ -119,7 +118,7 @@ def unpause(
 
     async def work() -> Exit | None:
         async with session.connected() as (warden, _, name):
-            answer = await warden.scanner(name).unpause(who=who or me(), reason=given("--reason", reason))
+            answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason))
         say(session, answer, cluster=name, answer=answer)
         return None
 

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -23,6 +24,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from activities.cluster.api.connection import ClusterConnection
     from starter.client import Nodewarden
     from starter.episodes import EpisodeHandle
     from workers.clusters import ClusterSettings
@@ -106,11 +108,27 @@ class Session:
     async def connected(self) -> AsyncIterator[tuple[Nodewarden, Settings, str]]:
         """Temporal, as the settings have it, and the cluster that the request is about."""
         from starter.client import Nodewarden
+        from starter.speaking import Speaker
 
         settings = self.settings()
         name = self.one_cluster(settings)
-        async with Nodewarden.connect(settings) as warden:
+        speaker = Speaker(partial(self._own_connection, settings), otherwise=me(), complain=complain)
+        async with Nodewarden.connect(settings, speaker=speaker) as warden:
             yield warden, settings, name
+
+    @asynccontextmanager
+    async def _own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
+        """The caller's own way to a cluster; None where he has none."""
+        from workers.composition import open_connection
+        from workers.setting_sources import SettingsError
+
+        try:
+            opened = await open_connection(name, settings.connections()[name])
+        except (KeyError, SettingsError):
+            yield None
+            return
+        async with opened as connection:
+            yield connection
 
     async def expect_served(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """Before something is begun for a cluster: a name that neither the settings nor any worker knows is a slip of the pen."""
@@ -129,7 +147,7 @@ class Session:
 ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
 OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
 ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
-WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you on this host.")]
+WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policy.episode.attesting import POLICY
+from policy.episode.words import NAMESPACE as WORDS
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.values.object_names import FENCE_NAMESPACE
 from starter.deploy.features import Feature, Process
@@ -73,6 +75,11 @@ _NODE_EVENTS = Place(
     namespace="default",
     why="What was said of a Node lately (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
     " namespace are in `default`, and a list by field selector is the only way to ask for those of one Node.",
+)
+_WORDS = Place(
+    role="nodewarden-words",
+    namespace=WORDS,
+    why="What people say, as Kubernetes attests it: answered in its status, and taken away after a day.",
 )
 _KUBELET_LEASES = Place(
     role="nodewarden-kubelet-leases",
@@ -296,6 +303,13 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("list", "watch"),
     ),
     Right(
+        why="Whether the API server sees to it that nobody makes a NodeAction in another one's name.",
+        groups=("admissionregistration.k8s.io",),
+        resources=("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+        names=(POLICY,),
+        verbs=("get",),
+    ),
+    Right(
         why="What is told stands beside the object that it is about, in whatever namespace that lives; about nodes in `default`.",
         resources=("events",),
         verbs=("get", "create", "patch"),
@@ -347,6 +361,8 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(resources=("events",), verbs=("list",), place=_NODE_EVENTS),
     Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), place=_KUBELET_LEASES),
+    Right(groups=("nodewarden.io",), resources=("nodeactions",), verbs=(*_LOOK, "delete"), place=_WORDS),
+    Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_WORDS),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCING), processes=_POWER),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCE_CONFIGMAPS)),
     Right(resources=("secrets",), names=(SIGNING_KEYS, PAYLOAD_KEYS), verbs=("get", "update"), place=_SIGNING_KEYS),

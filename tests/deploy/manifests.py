@@ -15,10 +15,10 @@ PLURALS = {
     "RoleBinding": "rolebindings",
     "Deployment": "deployments",
     "PodDisruptionBudget": "poddisruptionbudgets",
-    "CustomResourceDefinition": "customresourcedefinitions",
-    "NetworkPolicy": "networkpolicies",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "NetworkPolicy": "networkpolicies",
 }
 
 

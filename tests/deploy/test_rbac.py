@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -23,8 +24,10 @@ from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook
+from activities.cluster.report.actions import ActionKeeping
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
@@ -49,11 +52,14 @@ from activities.contracts.target import (
     TellRequest,
     UntaintRequest,
 )
+from activities.contracts.words import VerifyRequest
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
+from policy.episode.words import NAMESPACE as NAMESPACE_OF_WORDS
+from policy.episode.words import ActionName, Spoken, Verb
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
@@ -92,6 +98,7 @@ CRDS = (
     "deploy/crds/nodefences.ha.k8s.io.yaml",
     "deploy/crds/preservationpolicies.nodewarden.io.yaml",
     "deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml",
+    "deploy/crds/nodeactions.nodewarden.io.yaml",
 )
 OTHERS = (
     ("SelfNodeRemediation", "self-node-remediation.medik8s.io", "v1alpha1"),
@@ -135,7 +142,7 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[ApiServer]:
                 *(kept.definition(kind) for kind in ("Machine", "MachineSet", "MachineDeployment")),
                 *documents(*CRDS),
                 *rights,
-                *documents("deploy/worker.yaml"),
+                *documents("deploy/people.yaml", "deploy/worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
             await _furnish(person)
@@ -524,6 +531,34 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
+class Silent:
+    """Passes no word on."""
+
+    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by nobody")
+
+
+async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
+    """A person's word, which Kubernetes attests."""
+    spoken = Spoken(action=Verb.HOLD, node=SICK, reason="looks at it")
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
+        body = {"metadata": {"name": "hold"}, "spec": spoken.spec("admin")}
+        made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)
+    action = ActionName(name="hold", uid=made["metadata"]["uid"])
+    asked = VerifyRequest(cluster=CLUSTER, spoken=spoken, action=action, use="one")
+    found = {"hold": made}
+    ended = asyncio.Event()
+    keeping = ActionKeeping(CLUSTER, worker, found, Silent(), on_change=ended.set)
+    keeping.attend()
+    await ended.wait()
+    heard = await ActivityEnvironment().run(ClusterWords(CLUSTER, worker).verify, asked)
+    assert "in force" in heard.problem  # since a moment only
+    ended.clear()
+    keeping = ActionKeeping(CLUSTER, worker, found, Silent(), kept_for=timedelta(seconds=-60), on_change=ended.set)
+    keeping.attend()
+    await ended.wait()
+
+
 def _shipped_settings() -> dict[str, str]:
     return next(each["data"] for each in documents("deploy/worker.yaml") if each["kind"] == "ConfigMap")
 
@@ -536,6 +571,7 @@ async def _whole_story(worker: ClusterConnection, power: ClusterConnection, api:
         await _episode(worker)
         await _look_at_a_member(worker, api)
         await _keep(worker, api)
+    await _hear(worker, api)
     places = (CredentialRef(name="bmc", namespace="nodewarden"), _LINE)
     device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters={"ip": "10.0.0.7"}, credentials=places)
     credentials = await WorkerCredentials(ClusterObjects({CLUSTER: power})).read(CLUSTER, device)
@@ -631,6 +667,8 @@ def test_each_feature_brings_rights_of_its_own_and_only_its_own_are_missing_with
     assert writing == {
         ("nodes", "patch"),
         ("secrets", "update"),
+        ("nodeactions", "delete"),
+        ("nodeactions/status", "patch"),
         *(("events", verb) for verb in ("create", "patch")),
         *(("leases", verb) for verb in ("create", "update", "delete")),
     }

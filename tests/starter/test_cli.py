@@ -300,11 +300,11 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, warden: N
     assert (await nodewarden("pause", "-c", cluster)).exit_code == 2
     said = "paused by amy until 2126-11-25T12:00:00Z: the switch is replaced (`nodewarden unpause` ends it)"
     words = ("--who", "amy", "--reason", "the switch is replaced", "--until", "2126-11-25T12:00:00Z")
-    assert (await nodewarden("pause", "-c", cluster, *words)).output == f"{cluster} is {said}\n"
+    assert (await nodewarden("pause", "-c", cluster, *words)).stdout == f"{cluster} is {said}\n"
     (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     for look in (("status",), ("scan", "status"), ("explain", "node-1")):
         assert said in " ".join((await nodewarden(*look, "-c", cluster)).output.split())
-    assert (await nodewarden("unpause", "-c", cluster, "--who", "bob")).output == f"{cluster} goes on, says bob\n"
+    assert (await nodewarden("unpause", "-c", cluster, "--who", "bob")).stdout == f"{cluster} goes on, says bob\n"
     assert "view live" in (await nodewarden("status", "-c", cluster)).output
 
 

@@ -22,6 +22,7 @@ from activities.contracts.preservation import *
 from activities.contracts.remediation import *
 from activities.contracts.scan import *
 from activities.contracts.target import *
+from activities.contracts.words import *
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 CONTRACTS = (
@@ -40,6 +41,7 @@ CONTRACTS = (
     PreservationStarts,
     EvidenceCollection,
     DeviceEvidenceActivities,
+    WordActivities,
 )
 
 
@@ -80,7 +82,10 @@ def queues_of(cluster: str) -> tuple[tuple[str, tuple[type, ...]], ...]:
     return (
         (WORKFLOW_QUEUE, (EpisodeActivities,)),
         (power_queue("default"), (PowerActivities, EvidenceActivities)),
-        (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities)),
+        (
+            cluster_queue(cluster),
+            (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities, WordActivities),
+        ),
     )
 
 

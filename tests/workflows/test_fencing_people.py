@@ -14,12 +14,13 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.words import ActionName, Verified
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing, told
-from tests.workflows.surroundings import let_pass
+from tests.workflows.surroundings import eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import AbortRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
 SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
@@ -27,7 +28,7 @@ SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealth
 
 async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
     """S35: every end runs its compensation."""
-    patient, ends = plan(wait_before_power=timedelta(days=3650)), {"ends": Outcome.ABORTED, "says": "ada (drill)"}
+    patient, ends = plan(wait_before_power=timedelta(days=3650)), {"ends": Outcome.ABORTED, "says": "ada, not verified (drill)"}
     at = {"at": "event NodeIsolated", "abort": "off"}
     _, result = await told(env, plan=patient, **at, **ends, did={"off": 0}, leaves={"cordoned": False})
     assert not result.left_off
@@ -255,7 +256,9 @@ async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) 
     world = World(ignores_off=True, answers=[SHORT_CIRCUIT] * 3)
     async with fencing(env, world, parks=True) as run:
         await run.resume("the BMC is mended")
-        await run.until(lambda status: "ada's word is kept until there is a permit: NodeHealthCheck" in status.problem)
+        await run.until(
+            lambda status: "the word of ada, not verified is kept until there is a permit: NodeHealthCheck" in status.problem
+        )
         await run.hold("wait, look first")
         asked = world.count("ask-permit")
         await let_pass(env, run.handle, timedelta(hours=1))
@@ -296,3 +299,89 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
         result = await run.result(Outcome.ABORTED)
     assert world.count("on") == 1
     assert "not all is freed" in result.message
+
+
+ACTION = ActionName(name="hold-x7", uid="u-1")
+
+
+async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_shown(env: WorkflowEnvironment) -> None:
+    """S42: the server's name, not the caller's; in status, record and proof. A new history knows it as well."""
+    world = World(ignores_off=True, speaker="ada@example.com")
+    async with fencing(env, world, parks=True) as run:
+        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada@example.com", reason="looks", action=ACTION))
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="eve", reason="go on", action=ACTION))
+        await run.parked()
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        word = AcknowledgeRequest(who="bob", reason="pulled the plug", action=ACTION)
+        await run.handle.execute_update(Fencing.acknowledge_off, word)
+        result = await run.result(Outcome.RECOVERED)
+    said = [entry.detail for entry in result.record]
+    assert "by ada@example.com, verified by Kubernetes: looks" in said
+    assert "by ada@example.com, verified by Kubernetes (for eve): go on" in said
+    proof = result.off_proof.acknowledgement
+    assert (proof.verified, proof.speaker, proof.who) == (Verified.KUBERNETES, "ada@example.com", "bob")
+    assert world.count("verify") == 3
+
+
+async def test_nothing_of_how_a_word_was_verified_is_believed_of_the_caller(env: WorkflowEnvironment) -> None:
+    """S42, S41: neither his fields nor his name say so; and who names no object costs no activity."""
+    world = World()
+    async with fencing(env, world, at="cordon") as run:
+        claims = {"who": "root", "reason": "x", "verified": "kubernetes", "speaker": "root"}
+        await run.handle.execute_update("hold", claims)
+        assert world.count("verify") == 0
+        await run.handle.execute_update("hold", claims | {"reason": "y", "action": {"name": "hold-x7", "uid": "u-1"}})
+        said = [entry.detail for entry in await run.record() if entry.act == "hold"]
+        assert said == ["by root, not verified: x", "by root, not verified: y"]
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.hold, PersonRequest(who="root, verified by Kubernetes", reason="x"))
+        assert "added to it by nodewarden alone" in str(refused.value.cause)
+        await run.resume("go")
+        await run.result(Outcome.RECOVERED)
+
+
+async def test_a_word_that_does_not_stand_is_refused_to_the_person_and_obeyed_in_nothing(env: WorkflowEnvironment) -> None:
+    """S42, S44. So is one that can't be said any more once that is known."""
+    world = World(verify_errors=[failure(ErrorType.NOT_LICENSED, "NodeAction/hold-x7: it has been used already")])
+    async with fencing(env, world, at="cordon") as run:
+        word = PersonRequest(who="ada", reason="looks", action=ACTION)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.hold, word)
+        assert "it has been used already" in str(refused.value.cause)
+        world.gates["verify"] = asyncio.Event()
+        late = asyncio.create_task(run.handle.execute_update(Fencing.hold, word))
+        await eventually(env, lambda: world.count("verify") == 2)
+        await run.abort()
+        world.gates["verify"].set()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await late
+        assert "this one was aborted by ada, not verified" in str(refused.value.cause)
+        result = await run.result(Outcome.ABORTED)
+    assert not [entry for entry in result.record if entry.act == "hold"]
+
+
+@pytest.mark.parametrize(
+    ("speaker", "shown"),
+    [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada, not verified")],
+)
+async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
+    speaker: str, shown: str, env: WorkflowEnvironment
+) -> None:
+    """S42. Who names no object says so himself, and costs nothing."""
+    person = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
+    for action in (ACTION, None):
+        world = World(need=person, speaker=speaker)
+        async with fencing(env, world, at="cordon", action=action, requester="ada", reason="drill") as run:
+            assert (await run.status()).requester == (shown if action else "ada, not verified")
+            result = await run.result(Outcome.RECOVERED)
+        assert (world.acts[0] == "verify", world.count("verify")) == ((True, 1) if action else (False, 0))
+        noted = [entry.detail for entry in result.record if entry.act == "request"]
+        assert noted == ([f"by {shown}: drill"] if action else [])
+
+
+async def test_an_episode_whose_wish_does_not_stand_ends_before_anything_is_looked_at(env: WorkflowEnvironment) -> None:
+    """S42: to the person, as refused."""
+    world = World(verify_errors=[failure(ErrorType.NOT_LICENSED, "it is too old")])
+    async with fencing(env, world, action=ACTION, requester="ada", reason="drill") as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (world.acts, "it is too old" in result.message) == (["verify"], True)

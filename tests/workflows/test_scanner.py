@@ -346,7 +346,7 @@ async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
         await scan.until(lambda status: status.scans >= 1)
         await scan.handle.execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
         result = await scan.handle.result()
-        assert (result.stopped_by, world.released) == ("ada", 1)
+        assert (result.stopped_by, world.released) == ("ada, not verified", 1)
 
 
 @pytest.mark.timeout(240)

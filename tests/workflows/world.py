@@ -176,6 +176,9 @@ class World:
     """What reached which device."""
     broken: list[str] = field(default_factory=list)
     pin_errors: list[ApplicationError] = field(default_factory=list)
+    verify_errors: list[ApplicationError] = field(default_factory=list)
+    speaker: str = ""
+    """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.ToldEvent] = field(default_factory=list)
     tell_errors: list[ApplicationError] = field(default_factory=list)
@@ -334,6 +337,11 @@ class ScriptedTarget:
         self.world = world
         self.looks = self.last_look
         """By which an act looks that looks first."""
+
+    async def verify(self, request: contract.VerifyRequest) -> contract.Verification:
+        await self.world.act("verify")
+        self.world.may_fail(self.world.verify_errors)
+        return contract.Verification(speaker=self.world.speaker, problem="" if self.world.speaker else "no policy")
 
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
         world, wanted = self.world, request.wanted

@@ -7,7 +7,9 @@ from dataclasses import replace
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind
-from workflows.episode.conversation import EpisodeConversation, by_a_person, opened
+from policy.episode.words import Verb
+from workflows.episode.conversation import EpisodeConversation, opened
+from workflows.episode.hearing import by_a_person
 from workflows.episode.state import FencingHistory, PublisherState
 from workflows.fencing.story import FencingStory
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest
@@ -37,13 +39,13 @@ class Fencing(EpisodeConversation):
         return self._story.wants_acknowledgement()
 
     @workflow.update
-    def acknowledge_off(self, request: AcknowledgeRequest) -> str:
+    async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
-        return self.episode.take_acknowledgement(request)
+        return self.episode.take_acknowledgement(await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off))
 
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         if not self.wants_acknowledgement():
             doing = f"{self.episode.phase.value}, {self.episode.doing}"
             raise ValueError(

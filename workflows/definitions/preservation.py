@@ -8,9 +8,11 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind, PreservationNews
+from policy.episode.words import Verb
 from policy.values.durations import format_duration
 from policy.values.moments import written
-from workflows.episode.conversation import EpisodeConversation, by_a_person, opened
+from workflows.episode.conversation import EpisodeConversation, opened
+from workflows.episode.hearing import by_a_person
 from workflows.episode.state import PreservationHistory
 from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.preservation.story import PreservationStory
@@ -22,7 +24,7 @@ class Preservation(EpisodeConversation):
 
     @workflow.init
     def __init__(self, request: PreservationHistory) -> None:
-        super().__init__(opened(Kind.PRESERVATION, request, requester=request.requester))
+        super().__init__(opened(Kind.PRESERVATION, request))
         self._story = PreservationStory(replace(request, state=None), self.episode)
 
     @workflow.run
@@ -39,33 +41,35 @@ class Preservation(EpisodeConversation):
         self._story.take_news(news)
 
     @workflow.update
-    def release(self, request: PersonRequest) -> str:
+    async def release(self, request: PersonRequest) -> str:
         """End the preservation now."""
-        return self._story.take_release(request)
+        return self._story.take_release(await self._heard(Verb.RELEASE, request, self._check_release))
 
     @release.validator
     def _check_release(self, request: PersonRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         self._still_open("release")
 
     @workflow.update
-    def isolate(self, request: PersonRequest) -> str:
+    async def isolate(self, request: PersonRequest) -> str:
         """Have it cut off from its volumes and its network while it is kept as failed."""
-        return self._story.take_isolation(request)
+        return self._story.take_isolation(await self._heard(Verb.ISOLATE, request, self._check_isolate))
 
     @isolate.validator
     def _check_isolate(self, request: PersonRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         self._goes_on("isolate")
 
     @workflow.update
-    def extend(self, request: ExtendRequest) -> str:
+    async def extend(self, request: ExtendRequest) -> str:
         """Let it end later: so much later, or at a moment."""
+        said = {"until": request.until, "hold": request.hold, "shorten": request.shorten}
+        request = await self._heard(Verb.EXTEND, request, self._check_extend, **said)
         return self._story.take_extension(request)
 
     @extend.validator
     def _check_extend(self, request: ExtendRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         self._goes_on("extend")
         if (request.until is None) is (request.hold is None):
             raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")

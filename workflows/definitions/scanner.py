@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -19,11 +20,12 @@ from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
+from policy.episode.words import Spoken, Verb
 from policy.objects.scopes import CLUSTER
 from policy.scan.pauses import Pause
 from policy.scan.report import ScanReport
 from policy.values.moments import written
-from workflows.episode.conversation import by_a_person
+from workflows.episode.hearing import Heard, by_a_person, heard
 from workflows.kit import options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
@@ -103,7 +105,7 @@ class HealthScanner:
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
-            stopped_by=self._stop.who,
+            stopped_by=self._stop.by,
             reason=self._stop.reason,
             scans=self._scans,
             opened=self._granting.opened,
@@ -263,7 +265,7 @@ class HealthScanner:
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
         """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
         if self._stop is not None:
-            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {self._stop.who}")
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {self._stop.by}")
         self._asking.append(request.node)
         try:
             if not self._can_answer(request) and self._scan is not None:
@@ -298,41 +300,47 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
+    async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], *, until: datetime | None = None) -> Heard:
+        spoken = Spoken(action=verb, node="", reason=word.reason, until=until)
+        return await heard(word, spoken, cluster=self._input.cluster, still=still)
+
     @workflow.update
-    def stop(self, request: StopRequest) -> str:
+    async def stop(self, request: StopRequest) -> str:
         """Stop scanning; open episodes pause before their next destructive act."""
-        self._take_stop(request)
+        self._take_stop(await self._verified(Verb.STOP_SCAN, request, self._check_stop))
         return f"the scanner of {self._input.cluster} stops"
 
     @stop.validator
     def _check_stop(self, request: StopRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
 
     @workflow.update
-    def pause(self, request: PauseRequest) -> str:
+    async def pause(self, request: PauseRequest) -> str:
         """Begin nothing new and do nothing destructive until a moment, or until `unpause`. What was begun and is off is still
         freed and switched on again."""
-        self._granting.pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
+        request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
+        self._granting.pause = Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until)
         self._hear()
         return f"{self._input.cluster} is {self._granting.pause}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         if request.until is not None and request.until <= workflow.now():
             raise ValueError(f"until: expected a moment that is still to come, got {written(request.until)}")
 
     @workflow.update
-    def unpause(self, request: PersonRequest) -> str:
+    async def unpause(self, request: PersonRequest) -> str:
         """End a pause: whoever waits is served."""
+        request = await self._verified(Verb.UNPAUSE, request, self._check_unpause)
         ended, self._granting.pause = self._granting.pause, None
         self._hear()
-        workflow.logger.info("%s ends a pause of %s: %s", request.who, self._input.cluster, request.reason)
+        workflow.logger.info("%s ends a pause of %s: %s", request.by, self._input.cluster, request.reason)
         return f"{self._input.cluster} goes on" if ended is not None else f"{self._input.cluster} was not paused"
 
     @unpause.validator
     def _check_unpause(self, request: PersonRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
 
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request

@@ -1,13 +1,14 @@
 """The shell round the story of an episode of any kind: its histories, and what can be said to it.
 
 It begins with a request, or with the state that an earlier history has left; a cancellation is an abort; where the story
-leaves its history the next one is given the whole state. Handlers only check and store (`workflows/episode/episode.py`); the
-story acts. A refused update leaves no trace in history.
+leaves its history the next one is given the whole state. Handlers only check, have verified who speaks (`hearing.py`), and store
+(`episode.py`); the story acts. An update that is refused at once leaves no trace in history.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,21 +17,17 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
 from policy.episode.advice import advice
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
+from policy.episode.words import Spoken, Verb
+from workflows.episode.closing import close
 from workflows.episode.episode import Episode
-from workflows.episode.state import EpisodeState, History
+from workflows.episode.hearing import Heard, by_a_person, heard, said_of
+from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import handing_over
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, PersonRequest
-
-
-def by_a_person(who: str, reason: str) -> None:
-    """A person's word needs a name and a reason; both go into the decision record."""
-    for name, value in (("who", who), ("reason", reason)):
-        if not value.strip():
-            raise ValueError(f"{name}: expected a name or a sentence, got nothing; it goes into the decision record")
 
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
@@ -44,6 +41,7 @@ def opened(kind: Kind, request: History, **given: Any) -> Episode:
             incident=request.incident or workflow.uuid4().hex[:12],
             started=workflow.now(),
             holder=request.holder,
+            requester=said_of(request).by if request.by_a_person and request.requester else request.requester,
             **({"reason": request.reason} | given),
         )
     )
@@ -71,7 +69,7 @@ class EpisodeConversation:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
         is undone before the end (S35)."""
         self._check_identity(request)
-        task = asyncio.create_task(self._until_all_is_said(story, goes_on=request.state is not None))
+        task = asyncio.create_task(self._until_all_is_said(story, request))
         while not task.done():
             try:
                 await asyncio.shield(task)
@@ -96,13 +94,30 @@ class EpisodeConversation:
         if request.state is not None and info.continued_run_id is None:
             raise _refused("expected nothing but a request: the state of an episode comes from its own earlier history")
 
-    async def _until_all_is_said(self, story: Story, *, goes_on: bool) -> EpisodeResult | NewHistory:
+    async def _learn_who_asks(self, request: History) -> str:
+        """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
+        if request.action is None:
+            return ""
+        try:
+            word = await heard(said_of(request), request.spoken(), cluster=request.cluster)
+        except ApplicationError as error:
+            return error.message
+        self.episode.requester, self.episode.requester_verified = word.by, word.verified
+        self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
+        return ""
+
+    async def _until_all_is_said(self, story: Story, request: History) -> EpisodeResult | NewHistory:
         """Return once people have been told what is new, and everybody who asked has his answer."""
         result: EpisodeResult | NewHistory
+        goes_on = request.state is not None
         try:
             if goes_on:
                 await self.episode.finish_rest()
-            result = await story.run()
+            refused = "" if goes_on else await self._learn_who_asks(request)
+            if refused:
+                result = await close(self.episode, End(outcome=Outcome.REFUSED, message=refused), None)
+            else:
+                result = await story.run()
         except NewHistory as goes:
             result = goes
         await self.episode.tell_the_rest()
@@ -129,9 +144,16 @@ class EpisodeConversation:
         """The scanner grants the permit that we queued for."""
         self.episode.hear_grant()
 
+    async def _heard(self, action: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
+        """See `hearing.heard`. said: what the word says besides."""
+        episode = self.episode
+        spoken = Spoken(action=action, node=episode.node, reason=word.reason, **said)
+        return await heard(word, spoken, cluster=episode.cluster, still=still)
+
     @workflow.update
-    def abort(self, request: AbortRequest) -> str:
+    async def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
+        request = await self._heard(Verb.ABORT, request, self._check_abort, power_on=request.power_on)
         return f"{self.episode.take_abort(request)}: {self.what_abort_means(request)}"
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
@@ -144,31 +166,29 @@ class EpisodeConversation:
 
     @abort.validator
     def _check_abort(self, request: AbortRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         self._still_open("abort")
 
     @workflow.update
-    def hold(self, request: PersonRequest) -> str:
+    async def hold(self, request: PersonRequest) -> str:
         """Nothing destructive until `resume`."""
-        return self.episode.take_hold(request)
+        return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold))
 
     @hold.validator
     def _check_hold(self, request: PersonRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         self._still_open("hold")
         if (abort := self.episode.abort_asked) is not None:
-            raise ValueError(
-                f"hold: expected an episode that goes on; this one was aborted by {abort.who}, which ends every hold"
-            )
+            raise ValueError(f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold")
 
     @workflow.update
-    def resume(self, request: PersonRequest) -> str:
+    async def resume(self, request: PersonRequest) -> str:
         """End a hold, or let a parked episode try again."""
-        return self.episode.take_resume(request)
+        return self.episode.take_resume(await self._heard(Verb.RESUME, request, self._check_resume))
 
     @resume.validator
     def _check_resume(self, request: PersonRequest) -> None:
-        by_a_person(request.who, request.reason)
+        by_a_person(request)
         waits = self.episode.phase is Phase.NEEDS_HUMAN or self.episode.acknowledgement is not None
         if self.episode.held is None and not waits:
             raise ValueError("resume: expected an episode that is held or needs a person; this one goes on by itself")

@@ -163,6 +163,7 @@ class Episode(EpisodeState):
             provider_id=self.pinned.provider_id if self.pinned else "",
             kernel_dead=self.kernel_dead,
             requester=self.requester,
+            requester_verified=self.requester_verified,
             preserved_until=self.preserved_until,
             rung=self.rung,
             rung_until=self.rung_until,
@@ -202,28 +203,30 @@ class Episode(EpisodeState):
         if word is None or not seen.present or seen.boot_id in {"", self.boot_of_word}:
             return
         self.acknowledgement = None
-        self.note("acknowledge-off", "void", f"{word.who} saw boot {self.boot_of_word} off, and the node shows {seen.boot_id}")
+        self.note("acknowledge-off", "void", f"{word.by} saw boot {self.boot_of_word} off, and the node shows {seen.boot_id}")
 
     def take_abort(self, request: AbortRequest) -> str:
         """A person stops the episode; a repeated abort may still add `power_on`."""
         self.abort_asked = request
-        self.note("abort", "asked", f"by {request.who}: {request.reason}" + (", power on" if request.power_on else ""))
+        self.note("abort", "asked", f"by {request.by}: {request.reason}" + (", power on" if request.power_on else ""))
         self.news += 1
         return f"abort of incident {self.incident} noted"
 
     def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
         """A person vouches that the machine is off (S8)."""
-        self.acknowledgement = Acknowledgement(who=request.who, why=request.reason, at=workflow.now())
+        self.acknowledgement = Acknowledgement(
+            who=request.who, verified=request.verified, speaker=request.speaker, why=request.reason, at=workflow.now()
+        )
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
-        self.note("acknowledge-off", "given", f"by {request.who}: {request.reason}")
+        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}")
         self.news += 1
-        return f"off of {self.node} acknowledged by {request.who}"
+        return f"off of {self.node} acknowledged by {request.by}"
 
     def take_hold(self, request: PersonRequest) -> str:
         """Nothing destructive until `resume`."""
         self.held = request
-        self.note("hold", "asked", f"by {request.who}: {request.reason}")
+        self.note("hold", "asked", f"by {request.by}: {request.reason}")
         self.news += 1
         return f"incident {self.incident} is held before its next destructive act"
 
@@ -232,9 +235,9 @@ class Episode(EpisodeState):
         self.held = None
         if (word := self.acknowledgement) is not None:
             self.acknowledgement = None
-            self.note("acknowledge-off", "taken back", f"{word.who}'s word, by {request.who}: {request.reason}")
+            self.note("acknowledge-off", "taken back", f"the word of {word.by}; by {request.by}: {request.reason}")
         self.resumed = request
-        self.note("resume", "asked", f"by {request.who}: {request.reason}")
+        self.note("resume", "asked", f"by {request.by}: {request.reason}")
         self.news += 1
         asks = self.phase is Phase.NEEDS_HUMAN
         return f"incident {self.incident} goes on" + (" as soon as the scanner gives it a permit" if asks else "")
@@ -346,7 +349,7 @@ class Episode(EpisodeState):
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""
         while (held := self.held) is not None and self.is_held:
-            self.enter(doing=f"held by {held.who}: {held.reason}")
+            self.enter(doing=f"held by {held.by}: {held.reason}")
             await self.rest(None, "held by a person")
 
     async def wait_out(self, act: str, what: str, error: ActivityError) -> bool:

@@ -131,7 +131,7 @@ class Preflight:
         given_back = False
         while True:
             if (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
+                raise AbortAsked(f"aborted by {abort.by} ({abort.reason})")
             if gone := self._gone():
                 raise NeedGone(gone)
             self._give_time_back()
@@ -143,7 +143,7 @@ class Preflight:
                 given_back = False
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
-            self._episode.enter(doing=f"held by {held.who}: {held.reason}")
+            self._episode.enter(doing=f"held by {held.by}: {held.reason}")
             if self._fencing is not None:
                 self._fencing.held_since = workflow.now()
             if self._episode.permit and self._idle():

@@ -34,6 +34,7 @@ from policy.episode.messages import (
     RestartProof,
 )
 from policy.episode.observation import Observation
+from policy.episode.words import Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
@@ -364,6 +365,7 @@ class EpisodeState:
     run_id: str = ""
     """Of the run that it began with, by which our mark knows it."""
     requester: str = ""
+    requester_verified: Verified = Verified.NO
     cause: str = ""
     zone: str = ""
     workloads: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ class Endings:
         if self._case.pinned_node.is_replaced():
             return self.replaced()
         if (abort := self._episode.abort_asked) is not None:
-            return await self.restored(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
+            return await self.restored(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}); the node is back")
         proven = "off was proven; " if self._episode.off_proof is not None else ""
         return await self.restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
 
@@ -94,7 +94,7 @@ class Endings:
     async def left_off(self, but: str = "") -> End:
         """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
         abort = self._episode.abort_asked
-        who = f"{abort.who} ({abort.reason})" if abort else "nobody"
+        who = f"{abort.by} ({abort.reason})" if abort else "nobody"
         proof = self._case.power.proof
         how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
         return await self.restored(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")

@@ -62,7 +62,7 @@ class Parking:
         while True:
             wait: timedelta | None = None
             if (abort := episode.abort_asked) is not None:
-                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.who} ({abort.reason}): {problem}")
+                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by} ({abort.reason}): {problem}")
                 self._progress.turn = turn
                 return partial(self._endings.aborted, turn.reason)
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
@@ -77,7 +77,7 @@ class Parking:
                 # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
                 # until it is obeyed, or taken back by a hold or an abort (S44).
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.problem = f"{problem}; {word.who}'s word is kept until there is a permit: {refused}"
+                episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             if episode.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")

@@ -161,7 +161,7 @@ class PowerManagement:
             return False
         self._power.accept(OffProof(commanded_at=None, acknowledgement=word))
         self._episode.acknowledgement = None
-        self._episode.note("off-proven", "acknowledged", f"by {word.who}: {word.why}")
+        self._episode.note("off-proven", "acknowledged", f"by {word.by}: {word.why}")
         return True
 
     async def _last_look_before_off(self) -> Licence:
@@ -201,4 +201,4 @@ class PowerManagement:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""
         abort = self._episode.abort_asked
         if abort is not None and self._case.leaves_off:
-            raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
+            raise AbortAsked(f"aborted by {abort.by} ({abort.reason})")

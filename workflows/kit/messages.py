@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.freeing_pace import Portion
 from policy.episode.permits import Permit, PermitRequest
+from policy.episode.words import ActionName, Said
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause
 from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
@@ -17,38 +18,37 @@ from policy.scan.report import ScanReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortRequest:
+class Word(Said):
+    """What a person says to a workflow. Both `who` and `reason` are required. action: the object by which Kubernetes attests it;
+    None: he only says so himself."""
+
+    reason: str
+    action: ActionName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortRequest(Word):
     """Stop the episode. Before off our marks are undone; after off consequences are finished and power is left off,
     unless `power_on`."""
 
-    who: str
-    reason: str
     power_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgeRequest:
-    """A person saw it off, and vouches for the power state (S8). Both fields are required."""
-
-    who: str
-    reason: str
+class AcknowledgeRequest(Word):
+    """A person saw it off, and vouches for the power state (S8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonRequest:
-    """A person's hold or resume."""
-
-    who: str
-    reason: str
+class PersonRequest(Word):
+    """A person's hold, resume, release, isolate or unpause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendRequest:
+class ExtendRequest(Word):
     """A new expiry of a preservation: a moment, or so much longer than now. Exactly one of the two. shorten: the moment may be
     earlier than the present one."""
 
-    who: str
-    reason: str
     until: datetime | None = None
     hold: timedelta | None = None
     shorten: bool = False
@@ -149,19 +149,14 @@ class ScannerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequest:
+class StopRequest(Word):
     """Stop scanning. Open episodes pause before their next destructive act, because the cluster Lease is given back."""
-
-    who: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRequest:
+class PauseRequest(Word):
     """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Repeated, the last one counts."""
 
-    who: str
-    reason: str
     until: datetime | None = None
 
 

@@ -36,6 +36,9 @@ LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 TOLD_WITHIN = timedelta(seconds=20)
 """What people are told by then, or not at all."""
 
+ANSWERED_WITHIN = timedelta(seconds=8)
+"""So long a person's word may take to be verified; `starter` waits a little longer for the answer."""
+
 LOST_WORKER = timedelta(seconds=4)
 """A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
 
@@ -102,6 +105,11 @@ def cluster_read(cluster: str) -> ActivityConfig:
         retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
         priority=URGENT,
     )
+
+
+def word(cluster: str) -> ActivityConfig:
+    """Verifying who has spoken: the person waits for the answer, and a worker that comes later has nobody to tell it to."""
+    return cluster_read(cluster) | {"start_to_close_timeout": timedelta(seconds=5), "schedule_to_close_timeout": ANSWERED_WITHIN}
 
 
 def cluster_write(cluster: str) -> ActivityConfig:

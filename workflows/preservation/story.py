@@ -211,7 +211,7 @@ class PreservationStory:
         """What has been asked for and is not on the objects yet."""
         abort = self.episode.abort_asked
         if abort is not None and not self._progress.wish.release:
-            self._progress.wish = replace(self._progress.wish, keep=False, release=f"aborted by {abort.who}: {abort.reason}")
+            self._progress.wish = replace(self._progress.wish, keep=False, release=f"aborted by {abort.by}: {abort.reason}")
         return self._progress.wish
 
     def _granted(self, wish: Wish) -> None:
@@ -268,7 +268,7 @@ class PreservationStory:
     def _heard(self) -> str:
         """What has been said since the last look, "" where nothing was."""
         abort = self.episode.abort_asked
-        return f"aborted by {abort.who}: {abort.reason}" if abort is not None else self._progress.spoken
+        return f"aborted by {abort.by}: {abort.reason}" if abort is not None else self._progress.spoken
 
     def _why_look_again(self) -> str:
         """Why what the last look said may not hold any more, "" while it does: nothing is done to the machine before another."""
@@ -331,7 +331,7 @@ class PreservationStory:
     async def _rest_while_held(self) -> None:
         """Nothing is evicted meanwhile. The end of the hold stays exact, and every word about it is heard."""
         held, expiry = self.episode.held, self._progress.hold.expiry if self._progress.hold is not None else None
-        self.episode.enter(doing=f"held by {held.who}: {held.reason}" if held is not None else "is held")
+        self.episode.enter(doing=f"held by {held.by}: {held.reason}" if held is not None else "is held")
         remaining = max(expiry - workflow.now(), NOT_YET) if expiry is not None else None
         await self.episode.rest(remaining, "held by a person")
 
@@ -423,9 +423,9 @@ class PreservationStory:
 
     def take_release(self, request: PersonRequest) -> str:
         """A person ends it now."""
-        self._progress.spoken = f"released by {request.who}: {request.reason}"
+        self._progress.spoken = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.spoken)
-        self.episode.note("release", "asked", f"by {request.who}: {request.reason}")
+        self.episode.note("release", "asked", f"by {request.by}: {request.reason}")
         self.episode.hear()
         return f"{self.episode.node} is released"
 
@@ -439,16 +439,16 @@ class PreservationStory:
         until = self.extended_to(request)
         self._progress.spoken = "its end has been moved"
         self._progress.wish = replace(self._progress.wish, until=until)
-        self.episode.note("extend", "asked", f"by {request.who}, until {written(until)}: {request.reason}")
+        self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}")
         self.episode.hear()
         return f"{self.episode.node} is preserved until {written(until)}"
 
     def take_isolation(self, request: PersonRequest) -> str:
         """A person wants it cut off once it has failed."""
-        self._progress.spoken = f"to be isolated, says {request.who}"
+        self._progress.spoken = f"to be isolated, says {request.by}"
         self._progress.wish = replace(self._progress.wish, isolate=True)
         self._apart.try_now()
-        self.episode.note("isolate", "asked", f"by {request.who}: {request.reason}")
+        self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}")
         self.episode.hear()
         return f"{self.episode.node} is cut off while it is kept as failed"
 
@@ -458,7 +458,7 @@ class PreservationStory:
         abort, end = self.episode.abort_asked, self._progress.end
         if end is not None:
             return f"{end.outcome.value}: {end.message}"
-        return self._progress.wish.release or (f"aborted by {abort.who}: {abort.reason}" if abort is not None else "")
+        return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")
 
     @property
     def unheard(self) -> bool:

@@ -146,7 +146,7 @@ class GivingUpStory:
             self.episode.note("delete-machine", "claim left", error_message(error))
             going = self._progress.unclear
         when = "though its deletion may have been asked for" if going else "and its deletion was not asked for"
-        return await self._end(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}), {when}")
+        return await self._end(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}), {when}")
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         request = self._request

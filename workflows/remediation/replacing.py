@@ -66,7 +66,7 @@ class ReplacingStep(WatchedStep):
             await self._while_there_is_a_way_back(found)
         if (abort := self._episode.abort_asked) is not None:
             though = ", though its deletion has been asked for" if self._goes else ""
-            raise AbortAsked(f"aborted by {abort.who} ({abort.reason}){though}")
+            raise AbortAsked(f"aborted by {abort.by} ({abort.reason}){though}")
         self._say(found)
         return None
 
@@ -132,7 +132,7 @@ class ReplacingStep(WatchedStep):
                 self._target.desk.tell(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.who} ({abort.reason}); {name} is gone, and {stands_in}")
+                raise AbortAsked(f"aborted by {abort.by} ({abort.reason}); {name} is gone, and {stands_in}")
             self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)

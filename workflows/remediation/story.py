@@ -286,7 +286,7 @@ class RemediationStory:
         pause = FIRST_PAUSE
         while True:
             if (abort := episode.abort_asked) is not None:
-                return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.who} ({abort.reason}): {problem}")
+                return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by} ({abort.reason}): {problem}")
             if ended := await self._over_by_itself():
                 return ended
             if episode.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
@@ -299,10 +299,10 @@ class RemediationStory:
                     break
                 if episode.permit:  # it was the mark that could not be left, and that does not pass by itself
                     episode.resumed = None
-                    await target.desk.ask_for_a_person(f"{problem}; {word.who}'s word came, but {refused}")
+                    await target.desk.ask_for_a_person(f"{problem}; the word of {word.by} came, but {refused}")
                     continue
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.problem = f"{problem}; {word.who}'s word is kept until there is a permit: {refused}"
+                episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
         target.failed.clear()

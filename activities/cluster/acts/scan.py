@@ -19,6 +19,7 @@ from temporalio import activity
 from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.report.actions import ActionKeeping, Speaks
 from activities.cluster.report.at_risk import RiskKeeping
 from activities.cluster.report.mistakes import MistakeKeeping
 from activities.cluster.report.nodefences import NodeFences
@@ -59,7 +60,8 @@ REMEMBERED = 16
 class ClusterScan(ScanActivities):
     """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it.
 
-    prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes.
+    prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes. herald: says what
+    NodeActions say; None: nobody does.
     """
 
     def __init__(
@@ -71,12 +73,16 @@ class ClusterScan(ScanActivities):
         clock: Callable[[], datetime] = utc_now,
         fences: NodeFences | None = None,
         prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
+        herald: Speaks | None = None,
     ) -> None:
         self._cluster = cluster
         self.view = view
         self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=self.view.poke)
         self._risks = RiskKeeping(cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
         self._mistakes = MistakeKeeping(self.view.mistaken, connection_of=self.view.connection_of, on_change=self.view.poke)
+        self._actions = (
+            ActionKeeping(cluster, view.connection, view.actions, herald, on_change=view.poke) if herald is not None else None
+        )
         self.publishing = Publishing(self.view, clock=clock)
         self._fences = fences
         self._prepare = prepare
@@ -95,6 +101,8 @@ class ClusterScan(ScanActivities):
         await self._lease.stop()
         await self._risks.close()
         await self._mistakes.close()
+        if self._actions is not None:
+            await self._actions.close()
         await self.publishing.close()
         for task in self._tasks.values():
             task.cancel()
@@ -160,6 +168,8 @@ class ClusterScan(ScanActivities):
             )
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
+            if self._actions is not None and lease.holder in {"", request.holder}:
+                attended = min(attended, self._actions.attend())
             # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
             if lease.held and request.in_flight is not None and request is self._latest:
                 attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals, request.halted))

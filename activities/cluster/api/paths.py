@@ -66,6 +66,22 @@ FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="Fencing
 VOLUME_DETACHMENTS = Resource(
     api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", plural="volumedetachmenttemplates"
 )
+SELF_REVIEWS = Resource(
+    api_version="authentication.k8s.io/v1", kind="SelfSubjectReview", plural="selfsubjectreviews", namespaced=False
+)
+NODE_ACTIONS = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeAction", plural="nodeactions")
+ADMISSION_POLICIES = Resource(
+    api_version="admissionregistration.k8s.io/v1",
+    kind="ValidatingAdmissionPolicy",
+    plural="validatingadmissionpolicies",
+    namespaced=False,
+)
+ADMISSION_BINDINGS = Resource(
+    api_version="admissionregistration.k8s.io/v1",
+    kind="ValidatingAdmissionPolicyBinding",
+    plural="validatingadmissionpolicybindings",
+    namespaced=False,
+)
 FENCE_AGENTS_REMEDIATIONS = Resource(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", plural="fenceagentsremediations"
 )

@@ -217,7 +217,8 @@ def _proof(status: EpisodeStatus) -> JsonObject:
     if (off := status.off_proof) is not None:
         proof["off"] = _commanded(off.commanded_at, [(each.endpoint, each) for each in off.readings])
         if (word := off.acknowledgement) is not None:
-            proof["off"]["acknowledgement"] = {"who": word.who, "why": _short(word.why), "at": _written(word.at)}
+            who = {"who": word.speaker or word.who, "verified": word.verified.value}
+            proof["off"]["acknowledgement"] = who | {"why": _short(word.why), "at": _written(word.at)}
     if status.path_proofs:
         proof["paths"] = [_commanded(each.commanded_at, _cut(each)) for each in status.path_proofs]
     if (restart := status.restart_proof) is not None:

@@ -27,6 +27,7 @@ from activities.cluster.api.paths import (
     CUSTOM_RESOURCE_DEFINITIONS,
     FENCE_AGENTS_REMEDIATIONS,
     LEASES,
+    NODE_ACTIONS,
     NODE_HEALTH_CHECKS,
     NODES,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
@@ -44,6 +45,7 @@ from policy.checks.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASE
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
+from policy.episode.words import NAMESPACE
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
@@ -137,6 +139,17 @@ class Watches:
             on_pool=partial(self._follow_machines, OPENSHIFT, CLUSTER_API),  # a pool may have the Machines of either
             limits=limits,
         )
+        self.actions: dict[str, JsonObject] = {}
+        """What people say by kubectl, by its key."""
+        self._actions = Reflector(
+            connection,
+            NODE_ACTIONS,
+            OBJECT_DECODING,
+            on_change=self._action_changed,
+            optional=True,
+            namespace=NAMESPACE,
+            limits=limits,
+        )
         servers = {id(each): each for each in (connection, self.machines)}.values()
         self._definitions = [
             Reflector(
@@ -171,6 +184,7 @@ class Watches:
     def _beside(self) -> Iterator[Following]:
         """What is followed and nothing waits for."""
         yield from self._definitions
+        yield self._actions
         if self.volumes is not None:
             yield self.volumes
         yield from self._remediations_elsewhere.values()
@@ -280,6 +294,13 @@ class Watches:
         for reflector in (*self, *self._beside()):
             if reflector.absent and reflector.follows(server, definition):
                 reflector.wake()
+
+    def _action_changed(self, key: str, found: JsonObject | None) -> None:
+        if found is None:
+            self.actions.pop(key, None)
+        else:
+            self.actions[key] = found
+        self._on_change()
 
     def _attachment_changed(self, name: str, node: str | None) -> None:
         if node is None:

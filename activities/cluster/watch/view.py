@@ -137,6 +137,11 @@ class ClusterView:
         return self._watches.requests.objects
 
     @property
+    def actions(self) -> Mapping[str, JsonObject]:
+        """What people say by kubectl, as last seen."""
+        return self._watches.actions
+
+    @property
     def asked(self) -> bool:
         """Whether something in the cluster asks us to look after nodes, or for one of them."""
         return bool(self.check_objects) or self._watches.requests.asking or self._book.asked

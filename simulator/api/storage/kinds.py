@@ -121,6 +121,13 @@ def _rbac(plural: str, kind: str, **more: Any) -> Resource:
     return Resource(group=group, version="v1", plural=plural, kind=kind, singular=kind.lower(), status=False, **more)
 
 
+def _admission(plural: str, kind: str) -> Resource:
+    """Kept, and not obeyed: there is no CEL here."""
+    group = "admissionregistration.k8s.io"
+    singular = kind.lower()
+    return Resource(group=group, version="v1", plural=plural, kind=kind, singular=singular, namespaced=False, status=False)
+
+
 _EVENT_FIELDS = (
     "involvedObject.kind",
     "involvedObject.namespace",
@@ -264,6 +271,8 @@ BUILT_IN: tuple[Resource, ...] = (
         generation=True,
         unconditional_update=False,
     ),
+    _admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+    _admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     _rbac("clusterroles", "ClusterRole", namespaced=False, body=("rules", "aggregationRule")),
     _rbac("clusterrolebindings", "ClusterRoleBinding", namespaced=False, body=("subjects", "roleRef")),
     _rbac("roles", "Role", body=("rules",)),

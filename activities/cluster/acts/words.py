@@ -1,0 +1,97 @@
+"""Who has spoken, as the cluster's API server attests it: a NodeAction that he made, read live and used once (S42, S33).
+
+The server has compared its name with who was asking, and has asked its own authorizer, where the policy of deploy/people.yaml is
+in force (`policy/episode/attesting.py`). It says what was said to us; it is young; nothing else has made use of it.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.clocks import Clock
+from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.editing import edit
+from activities.cluster.api.paths import NODE_ACTIONS
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.attesting import doubt_of
+from activities.contracts.words import Verification, VerifyRequest, WordActivities
+from activities.errors import ErrorType, failure
+from policy.episode.words import NAMESPACE, WITHIN, ActionName, difference, spoken_of
+from policy.values.moments import moment_of, written
+
+HEARD = "Heard"
+"""The phase of an object that a word has made use of."""
+
+
+class ClusterWords(WordActivities):
+    """Served by the workers of one cluster's queue. required: whether a word that is not verified is refused."""
+
+    def __init__(
+        self, cluster: str, connection: ClusterConnection, *, required: bool = False, clock: Clock | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._required = required
+        self._clock = clock or connection.now
+
+    @activity.defn(name="words.verify")
+    async def verify(self, request: VerifyRequest) -> Verification:
+        """The object's use is noted before anybody is told of it, in the version that was read: no two make use of it."""
+        require_cluster(request.cluster, self._cluster)
+
+        async def once() -> Verification:
+            try:
+                found = await self._connection.get(_path(request.action))
+            except ObjectNotFound:
+                raise _refused(request.action, "there is none") from None
+            self._expect(request, found)
+            problem = await doubt_of(self._connection, found)
+            if problem and self._required:
+                raise _refused(request.action, problem)
+            await self._note_use(request, found)
+            return Verification(problem=problem) if problem else Verification(speaker=str(found["spec"]["requestedBy"]))
+
+        return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
+
+    def _expect(self, request: VerifyRequest, found: JsonObject) -> None:
+        metadata, used = found["metadata"], _status(found).get("usedBy", "")
+        made = moment_of(metadata.get("creationTimestamp"))
+        if metadata.get("uid") != request.action.uid:
+            raise _refused(request.action, "it is another object of that name")
+        try:
+            differs = difference(request.spoken, spoken_of(found.get("spec") or {}))
+        except ValueError as error:
+            raise _refused(request.action, str(error)) from error
+        if differs:
+            raise _refused(request.action, f"its {differs} is another than what was said")
+        if used not in {"", request.use}:
+            raise _refused(request.action, "it has been used already")
+        if made is None or not (abs(self._clock() - made) <= WITHIN):
+            raise _refused(request.action, f"it is from {metadata.get('creationTimestamp')}, and too old: say it once more")
+
+    async def _note_use(self, request: VerifyRequest, found: JsonObject) -> None:
+        if _status(found).get("usedBy") == request.use:
+            return
+        workflow_id = activity.info().workflow_id or ""
+        used = {"workflow": workflow_id, "usedBy": request.use, "at": written(self._clock())}
+        status = {"phase": HEARD} | _status(found) | used  # an answer may stand there: that an episode has begun
+        operations = [
+            {"op": "test", "path": "/metadata/uid", "value": found["metadata"]["uid"]},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        await self._connection.patch_json(_path(request.action, status=True), operations)
+
+
+def _path(action: ActionName, *, status: bool = False) -> str:
+    return NODE_ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status" if status else "")
+
+
+def _status(found: JsonObject) -> JsonObject:
+    return found.get("status") or {}
+
+
+def _refused(action: ActionName, why: str) -> ApplicationError:
+    return failure(ErrorType.NOT_LICENSED, f"NodeAction/{action.name}: {why}")

@@ -1,0 +1,40 @@
+"""What a person says, and how it is verified that it was he (S42)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from temporalio import activity
+
+from policy.episode.words import ActionName, Spoken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """A word, and the NodeAction by which Kubernetes is to attest it. use: what makes use of the object; no other one may."""
+
+    cluster: str
+    spoken: Spoken
+    action: ActionName
+    use: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """speaker: the name by which Kubernetes knows who has spoken, "" where it can't be relied on, and the problem says why."""
+
+    speaker: str = ""
+    problem: str = ""
+
+
+class WordActivities(ABC):
+    """Served on `cluster.<name>`."""
+
+    @activity.defn(name="words.verify")
+    @abstractmethod
+    async def verify(self, request: VerifyRequest) -> Verification:
+        """Read the object live, and note on it that it has been used.
+
+        NotLicensed: it says another thing, is old, or was used; or it can't be relied on, where only verified words are heard.
+        """

@@ -1,0 +1,129 @@
+"""Says to a workflow what a NodeAction says, or begins the episode that it wants: for people who have kubectl and nothing else.
+
+The word names the object, as the command line's does, and the workflow has it verified (`activities/cluster/acts/words.py`). It
+counts once however often this is tried: an update bears the object's uid as its id, and only one use is made of an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.contracts import search
+from activities.errors import ErrorType, failure
+from policy.episode.ids import episode_id, scanner_id
+from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
+from policy.episode.needs import Need, NeedKind
+from policy.episode.words import ActionName, Spoken, Verb
+from policy.fence.specs import GROUP, VERSION
+from policy.fence.templates import KIND
+from policy.values.object_refs import ObjectRef
+
+PATIENCE = timedelta(seconds=12)
+
+UPDATES = {
+    Verb.ABORT: "abort",
+    Verb.ACK_OFF: "acknowledge_off",
+    Verb.HOLD: "hold",
+    Verb.RESUME: "resume",
+    Verb.RELEASE: "release",
+    Verb.EXTEND: "extend",
+    Verb.ISOLATE: "isolate",
+}
+OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "unpause"}
+
+
+class Herald:
+    """Speaks for the objects of the clusters that this process serves. task_queue: where episodes run."""
+
+    def __init__(self, client: Client, *, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+
+    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where nobody has answered."""
+        try:
+            if spoken.action in UPDATES or spoken.action in OF_THE_SCANNER:
+                return await self._tell(cluster, spoken, action, who)
+            return await self._begin(cluster, spoken, action, who)
+        except WorkflowUpdateFailedError as error:
+            raise _refused(str(getattr(error.cause, "message", "") or error.cause)) from error
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+                what = "scanner" if spoken.action in OF_THE_SCANNER else f"open episode of {spoken.node}"
+                raise _refused(f"there is no {what}") from error
+            raise failure(ErrorType.UNREACHABLE, f"nobody has answered yet: {error}") from error
+
+    async def _tell(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]
+        workflow_id = episode_id(cluster, spoken.node) if spoken.action in UPDATES else scanner_id(cluster)
+        word: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
+        if spoken.action is Verb.ABORT:
+            word["power_on"] = spoken.power_on
+        if spoken.action is Verb.EXTEND:
+            word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
+        if spoken.action is Verb.PAUSE:
+            word["until"] = spoken.until
+        workflow = self._client.get_workflow_handle(workflow_id)
+        answer: str = await workflow.execute_update(update, word, id=action.uid, result_type=str, rpc_timeout=PATIENCE)
+        return answer
+
+    async def _begin(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        kind, made = EPISODES[spoken.action]
+        incident = action.uid.replace("-", "")[:12]
+        common = {"cluster": cluster, "node": spoken.node, "reason": spoken.reason, "requester": who, "incident": incident}
+        workflow_id = episode_id(cluster, spoken.node)
+        try:
+            await self._client.start_workflow(
+                kind.value,
+                made(spoken, common | {"action": action}),
+                id=workflow_id,
+                task_queue=self._task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                static_summary=f"{spoken.node}: {spoken.reason}"[:200],
+                memo={"incident": incident},
+                search_attributes=search.of_episode(kind, cluster=cluster, node=spoken.node, reason=spoken.reason),
+                rpc_timeout=PATIENCE,
+            )
+        except WorkflowAlreadyStartedError as error:
+            open_one = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=PATIENCE)
+            holder = (await open_one.memo()).get("incident", "")
+            if holder != incident:
+                raise _refused(f"{spoken.node} is held by {open_one.workflow_type} {holder}") from error
+        return f"{kind.value} of {spoken.node} has begun, incident {incident}"
+
+
+def _fencing(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
+    namespace, _, name = spoken.template.partition("/")
+    named = ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
+    return FencingInput(**given, need=_wish(given), template=named if spoken.template else None)
+
+
+def _remediation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
+    return RemediationInput(**given, need=_wish(given), strategies=spoken.strategies, skip_impossible=spoken.skip_impossible)
+
+
+def _preservation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
+    return PreservationInput(**given, hold=spoken.hold, isolate=spoken.isolate)
+
+
+def _wish(given: dict[str, Any]) -> Need:
+    return Need(kind=NeedKind.PERSON, reason=given["reason"], requester=given["requester"])
+
+
+EPISODES: dict[Verb, tuple[Kind, Callable[[Spoken, dict[str, Any]], EpisodeInput]]] = {
+    Verb.FENCE: (Kind.FENCING, _fencing),
+    Verb.REMEDIATE: (Kind.REMEDIATION, _remediation),
+    Verb.PRESERVE: (Kind.PRESERVATION, _preservation),
+}
+
+
+def _refused(why: str) -> Exception:
+    return failure(ErrorType.NOT_LICENSED, why)

@@ -1,0 +1,155 @@
+"""What a person says to nodewarden, and how it is known that it was he (S42).
+
+Kubernetes can attest it: he makes a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with who is asking and
+asks its own authorizer whether he may (deploy/people.yaml), and the word names that object. No token travels. What the object has
+to say, for it to be his word, is here; whether it says so on a server that enforces it is `activities/cluster/acts/words.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from policy.values.durations import format_duration, parse_duration
+from policy.values.moments import moment_of, written
+
+WITHIN = timedelta(minutes=5)
+"""A NodeAction that is older says nothing any more: what it was about may be over."""
+
+SETTLED = timedelta(seconds=15)
+"""By then an API server enforces an admission policy that was made; what was made earlier, nobody may have checked."""
+
+NAMESPACE = "nodewarden"
+"""Where NodeActions are read; elsewhere they say nothing."""
+
+SAID_LABEL = "nodewarden.io/said"
+"""On those that a command line has made, and says itself."""
+
+LONGEST_NAME = 253
+
+
+class Verb(StrEnum):
+    """What can be said; the verbs that RBAC gives on `nodes.nodewarden.io`."""
+
+    ABORT = "abort"
+    ACK_OFF = "ack-off"
+    HOLD = "hold"
+    RESUME = "resume"
+    RELEASE = "release"
+    EXTEND = "extend"
+    ISOLATE = "isolate"
+    STOP_SCAN = "stop-scan"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    FENCE = "fence"
+    PRESERVE = "preserve"
+    REMEDIATE = "remediate"
+
+
+class Verified(StrEnum):
+    """How it is known who has spoken. no: it is what he says himself."""
+
+    NO = "no"
+    KUBERNETES = "kubernetes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionName:
+    """A NodeAction of our namespace. Its uid is no secret: whoever names another one's says what that one has said."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Whose word it is. who: as he says himself. speaker: the name by which Kubernetes knows him, "" where that is not verified.
+    Nothing of `verified` and `speaker` is believed of a caller."""
+
+    who: str
+    verified: Verified = Verified.NO
+    speaker: str = ""
+
+    @property
+    def by(self) -> str:
+        """For people, with how it was verified."""
+        if self.verified is Verified.NO:
+            return f"{self.who}, not verified"
+        known = f"{self.speaker}, verified by Kubernetes"
+        return known if self.who in {"", self.speaker} else f"{known} (for {self.who})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """All that a NodeAction says, but who. node: "" for what is about no single one. power_on, until, hold: of those that have
+    them. shorten: of `extend`. isolate: of `preserve`; strategies, template: of `remediate` and `fence`."""
+
+    action: Verb
+    node: str
+    reason: str
+    power_on: bool = False
+    until: datetime | None = None
+    hold: timedelta | None = None
+    shorten: bool = False
+    isolate: bool = False
+    strategies: tuple[str, ...] = ()
+    skip_impossible: bool = False
+    template: str = ""
+
+    def spec(self, requested_by: str) -> dict[str, Any]:
+        """Of the object: what is not said is left out."""
+        given = {
+            "node": self.node,
+            "powerOn": self.power_on,
+            "until": written(self.until) if self.until is not None else "",
+            "for": format_duration(self.hold) if self.hold is not None else "",
+            "shorten": self.shorten,
+            "isolate": self.isolate,
+            "strategies": list(self.strategies),
+            "skipImpossible": self.skip_impossible,
+            "template": self.template,
+        }
+        said = {key: value for key, value in given.items() if value}
+        return {"action": self.action.value, "requestedBy": requested_by, "reason": self.reason} | said
+
+
+def spoken_of(spec: Mapping[str, Any]) -> Spoken:
+    """What a NodeAction says. Raises ValueError that names the field."""
+    until, hold = spec.get("until"), spec.get("for")
+    if until and moment_of(until) is None:
+        raise ValueError(f"until: expected a moment such as 2026-11-24T09:30:00Z, got {until!r}")
+    return Spoken(
+        action=Verb(spec.get("action", "")),
+        node=str(spec.get("node", "")),
+        reason=str(spec.get("reason", "")),
+        power_on=spec.get("powerOn") is True,
+        until=moment_of(until) if until else None,
+        hold=parse_duration(str(hold)) if hold else None,
+        shorten=spec.get("shorten") is True,
+        isolate=spec.get("isolate") is True,
+        strategies=tuple(str(each) for each in spec.get("strategies") or ()),
+        skip_impossible=spec.get("skipImpossible") is True,
+        template=str(spec.get("template", "")),
+    )
+
+
+def difference(word: Spoken, found: Spoken) -> str:
+    """In what a NodeAction says another thing than the word that names it, "" where it says the same."""
+    said, wanted = found.spec(""), word.spec("")
+    fields = sorted(name for name in {*said, *wanted} if said.get(name) != wanted.get(name))
+    return fields[0] if fields else ""
+
+
+def name_problem(who: str) -> str:
+    """Why that can't be the name of who has spoken, "" where it can. It is shown with how it was verified, and says nothing of
+    that itself (S41)."""
+    if not who.strip():
+        return "expected a name or a sentence, got nothing; it goes into the decision record"
+    if len(who) > LONGEST_NAME or not who.isprintable():
+        return f"expected one line of at most {LONGEST_NAME} characters"
+    if "verified" in who.lower():
+        return "expected a name; how it was verified is added to it by nodewarden alone"
+    return ""

@@ -1,0 +1,81 @@
+"""Having Kubernetes attest who speaks (S42): a NodeAction, made with the caller's own kubeconfig where the cluster knows them.
+
+The object says everything that the word says; its name and uid travel with the word, and no token does. Whoever may not make one,
+or whose cluster has no such kind, says who he is himself, as before; whether that is heard is the worker's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.errors import ErrorType, error_type
+from policy.episode.words import NAMESPACE, SAID_LABEL, ActionName, Spoken
+from starter.errors import RefusedError
+from workflows.kit.messages import Word
+
+W = TypeVar("W", bound=Word)
+Opening = Callable[[str], AbstractAsyncContextManager[ClusterConnection | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attested:
+    """The object, and the name by which Kubernetes knows the caller."""
+
+    action: ActionName
+    name: str
+
+
+class Speaker:
+    """Whoever says something. opening: the caller's own connection to a cluster, None where he has none. otherwise: what he
+    calls himself where nothing better is known. complain: is told why nobody attests who he is, where somebody could have."""
+
+    def __init__(self, opening: Opening, *, otherwise: str, complain: Callable[[str], None]) -> None:
+        self.otherwise = otherwise
+        self._opening = opening
+        self._complain = complain
+
+    async def attest(self, cluster: str, spoken: Spoken) -> Attested | None:
+        """None: he only says so himself. Raises RefusedError where the cluster's admission says that he may not."""
+        async with self._opening(cluster) as connection:
+            if connection is None:
+                return None
+            try:
+                return await _made(connection, spoken)
+            except ObjectNotFound:
+                return None
+            except ApplicationError as error:
+                if error_type(error) is ErrorType.INVALID_CONFIG:
+                    raise RefusedError(error.message) from error
+                self._complain(f"who says it is not verified by Kubernetes: {error.message}")
+                return None
+
+
+async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoken) -> W:
+    """The word, naming the object that attests it where there is one, and somebody who says it. Raises RefusedError."""
+    if speaker is None:
+        return word
+    found = await speaker.attest(cluster, spoken)
+    if found is None:
+        return replace(word, who=word.who or speaker.otherwise)
+    return replace(word, who=word.who or found.name, action=found.action)
+
+
+async def _made(connection: ClusterConnection, spoken: Spoken) -> Attested:
+    review = await connection.create(SELF_REVIEWS.path(), {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
+    name = str(review["status"]["userInfo"]["username"])
+    wanted = {
+        "apiVersion": NODE_ACTIONS.api_version,
+        "kind": NODE_ACTIONS.kind,
+        "metadata": {"generateName": f"{spoken.action.value}-", "labels": {SAID_LABEL: "true"}},
+        "spec": spoken.spec(name),
+    }
+    metadata = (await connection.create(NODE_ACTIONS.path(namespace=NAMESPACE), wanted))["metadata"]
+    return Attested(action=ActionName(name=metadata["name"], uid=metadata["uid"]), name=name)

@@ -1,0 +1,119 @@
+"""NodeActions that kubectl has made: carried out beside the scan, once, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.report.actions import LOOK_AGAIN_SECONDS, ActionKeeping
+from activities.errors import ErrorType, failure
+from policy.episode.words import NAMESPACE, SAID_LABEL, ActionName, Spoken, Verb
+from simulator.client import ApiClient
+from tests.node_actions import ACTIONS, Object, api_with_actions, made
+
+SPOKEN = Spoken(action=Verb.EXTEND, node="node-2", reason="looks at it", hold=timedelta(hours=24))
+
+
+class Herald:
+    """Says nothing to anybody, and remembers it."""
+
+    def __init__(self, *answers: Exception | str) -> None:
+        self._answers = list(answers) or ["heard"]
+        self.said: list[tuple[Spoken, str]] = []
+
+    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        assert (cluster, action.uid != "") == ("prod", True)
+        self.said.append((spoken, who))
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def live(person: ApiClient) -> list[Object]:
+    return list((await person.get(ACTIONS.path(namespace=NAMESPACE)))["items"])
+
+
+async def attended(person: ApiClient, connection: ClusterConnection, herald: Herald, **given: Any) -> float:
+    """A keeper that is new, and done with what is there; in how many seconds it wants to be called again."""
+    ended = asyncio.Event()
+    found = {each["metadata"]["name"]: each for each in await live(person)}
+    keeping = ActionKeeping("prod", connection, found, herald, on_change=ended.set, **given)
+    wanted = keeping.attend()
+    if keeping.busy:
+        await ended.wait()
+        wanted = keeping.attend()
+        assert not keeping.busy, "it is left alone for a moment"
+    return wanted
+
+
+async def test_it_is_said_in_its_makers_name_and_answered_whoever_looks_later() -> None:
+    herald = Herald()
+    async with api_with_actions() as (person, connection):
+        await made(person, SPOKEN.spec("ada"))
+        await attended(person, connection, herald)
+        assert await attended(person, connection, herald) == LOOK_AGAIN_SECONDS
+        (found,) = await live(person)
+    assert herald.said == [(SPOKEN, "ada")]
+    assert (found["status"]["phase"], found["status"]["message"]) == ("Done", "heard")
+
+
+async def test_a_refusal_is_told_and_silence_is_asked_again() -> None:
+    herald = Herald(failure(ErrorType.UNREACHABLE, "silent"), failure(ErrorType.NOT_LICENSED, "no open episode"))
+    async with api_with_actions() as (person, connection):
+        await made(person, SPOKEN.spec("ada"))
+        assert 0 < await attended(person, connection, herald) <= 5
+        assert (await live(person))[0].get("status") is None
+        await attended(person, connection, herald)
+        (found,) = await live(person)
+    assert (found["status"]["phase"], found["status"]["message"]) == ("Refused", "no open episode")
+
+
+async def test_what_anybody_may_have_said_is_refused_unsaid() -> None:
+    """S42: who may make objects could not speak at all without them, whatever words are heard else."""
+    herald = Herald()
+    async with api_with_actions(enforced=False) as (person, connection):
+        await made(person, SPOKEN.spec("ada"))
+        await attended(person, connection, herald)
+        (found,) = await live(person)
+    assert (herald.said, found["status"]["phase"]) == ([], "Refused")
+    assert "does not check names" in found["status"]["message"]
+
+
+async def test_an_episode_that_has_begun_is_not_begun_again() -> None:
+    """S33: whoever has begun it may have died before he answered."""
+    herald = Herald()
+    async with api_with_actions() as (person, connection):
+        action = await made(person, Spoken(action=Verb.FENCE, node="node-2", reason="a drill").spec("ada"))
+        path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
+        await person.patch(path, {"status": {"phase": "Heard", "usedBy": "one", "workflow": "episode/prod/node-2"}})
+        await attended(person, connection, herald)
+        (found,) = await live(person)
+    assert (herald.said, found["status"]["phase"]) == ([], "Done")
+    assert found["status"]["message"] == "episode/prod/node-2 has begun"
+
+
+@pytest.mark.parametrize(("age", "left", "phase"), [("6m", 1, "Refused"), ("25h", 0, "")])
+async def test_an_old_one_is_refused_unsaid_and_a_day_later_taken_away(age: str, left: int, phase: str) -> None:
+    """S33: what nobody has carried out in time is carried out by nobody."""
+    herald = Herald()
+    async with api_with_actions() as (person, connection):
+        await made(person, SPOKEN.spec("ada"))
+        now, passed = connection.now, timedelta(minutes=6) if age == "6m" else timedelta(hours=25)
+        connection.now = lambda: now() + passed  # type: ignore[method-assign]
+        await attended(person, connection, herald)
+        found = await live(person)
+    assert (herald.said, len(found)) == ([], left)
+    assert not phase or (found[0]["status"]["phase"], "older" in found[0]["status"]["message"]) == (phase, True)
+
+
+async def test_what_a_command_line_has_made_it_says_itself() -> None:
+    herald = Herald()
+    async with api_with_actions() as (person, connection):
+        await made(person, SPOKEN.spec("ada"), labels={SAID_LABEL: "true"})
+        assert await attended(person, connection, herald) == LOOK_AGAIN_SECONDS
+    assert herald.said == []

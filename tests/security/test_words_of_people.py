@@ -1,0 +1,371 @@
+"""Who has spoken is what Kubernetes attests, or it is shown as not verified; where it has to be, the worker sees to it (S42).
+
+The attacker reaches Temporal, and may make NodeActions: in nobody's name but his own.
+
+On a real API server also that the server itself refuses another one's name and what its authorizer does not let him do, and the
+command line from end to end. The simulated one keeps the policy and does not enforce it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.acts.words import ClusterWords
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.report.actions import TRY_AGAIN_SECONDS
+from activities.contracts.words import Verification, VerifyRequest
+from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
+from policy.episode.messages import Kind, Outcome, Phase
+from policy.episode.words import NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, Spoken, Verb
+from simulator.client import ApiAddress, ApiClient, ApiError
+from starter.errors import RefusedError
+from tests.deploy.manifests import path_of
+from tests.node_actions import ACTIONS, LONG_AGO, PEOPLE, Object, api_with_actions, made, shipped
+from tests.system.harness import System
+from tests.system.questions import in_phase, standing
+from tests.system.real_api import assets
+from tests.system.temporal_server import TemporalServer
+from tests.system.test_api_restarts import SERVICE_ACCOUNTS, under_shipped_rights
+from workflows.kit.messages import PersonRequest
+
+NODE, REASON = "node-2", "a drill"
+
+
+RULE = shipped("ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"][0]
+VALIDATIONS = shipped("ValidatingAdmissionPolicy")["spec"]["validations"]
+
+
+def test_the_shipped_policy_is_believed_and_no_earlier_word() -> None:
+    policy, binding = shipped("ValidatingAdmissionPolicy"), shipped("ValidatingAdmissionPolicyBinding")
+    since = datetime.fromisoformat(LONG_AGO)
+    assert doubt(policy, binding, since + SETTLED) == ""
+    assert "before" in doubt(policy, binding, since + SETTLED - timedelta(seconds=1))
+    assert "has no ValidatingAdmissionPolicy" in doubt(None, binding, since + SETTLED)
+    assert "has no ValidatingAdmissionPolicy" in doubt(policy, None, since + SETTLED)
+
+
+@pytest.mark.parametrize(
+    ("of_policy", "of_binding"),
+    [
+        ({"failurePolicy": "Ignore"}, {}),
+        ({"matchConditions": [{"name": "never", "expression": "false"}]}, {}),
+        ({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}, {}),
+        ({"matchConstraints": {"resourceRules": [RULE | {"operations": ["UPDATE"]}]}}, {}),
+        ({"matchConstraints": {"resourceRules": [RULE | {"resourceNames": ["a"]}]}}, {}),
+        ({"matchConstraints": {"resourceRules": [RULE], "excludeResourceRules": [RULE]}}, {}),
+        ({"matchConstraints": {"resourceRules": [RULE], "objectSelector": {"matchLabels": {"a": "b"}}}}, {}),
+        ({"validations": VALIDATIONS[1:]}, {}),
+        ({"validations": VALIDATIONS[:1] + VALIDATIONS[2:]}, {}),
+        ({"validations": VALIDATIONS[:2]}, {}),
+        ({}, {"validationActions": ["Audit"]}),
+        ({}, {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}),
+        ({}, {"policyName": "another"}),
+    ],
+)
+def test_a_policy_that_holds_less_than_the_shipped_one_is_not_believed(of_policy: Object, of_binding: Object) -> None:
+    policy = shipped("ValidatingAdmissionPolicy", **of_policy)
+    binding = shipped("ValidatingAdmissionPolicyBinding", **of_binding)
+    assert "not as nodewarden ships it" in doubt(policy, binding, datetime.now(UTC))
+
+
+# One worker and one object ----------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A cluster with one NodeAction, and a worker that is asked about it."""
+
+    def __init__(self, person: ApiClient, connection: ClusterConnection) -> None:
+        self._person = person
+        self._connection = connection
+        self.spoken = Spoken(action=Verb.ABORT, node=NODE, reason=REASON)
+
+    async def action(self, **spec: Any) -> ActionName:
+        return await made(self._person, self.spoken.spec("ada") | spec)
+
+    async def verify(
+        self, action: ActionName, *, use: str = "one", required: bool = True, later: timedelta = timedelta(0)
+    ) -> Verification:
+        words = ClusterWords("prod", self._connection, required=required, clock=lambda: datetime.now(UTC) + later)
+        return await ActivityEnvironment().run(
+            words.verify, VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use)
+        )
+
+    async def answer(self, action: ActionName, phase: str) -> None:
+        path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
+        await self._person.patch(path, {"status": {"phase": phase}})
+
+    async def status(self, action: ActionName) -> Object:
+        found = await self._person.get(ACTIONS.path(action.name, namespace=NAMESPACE))
+        return dict(found.get("status") or {})
+
+
+@asynccontextmanager
+async def acting(*, enforced: bool = True) -> AsyncIterator[Stage]:
+    async with api_with_actions(enforced=enforced) as (person, connection):
+        yield Stage(person, connection)
+
+
+async def test_an_object_attests_its_makers_word_to_one_use_however_often_that_asks() -> None:
+    """S33: an activity whose answer was lost asks again; another one, or another update, is another use."""
+    async with acting() as stage:
+        action = await stage.action()
+        for _ in range(2):
+            assert await stage.verify(action) == Verification(speaker="ada")
+        assert (await stage.status(action))["usedBy"] == "one"
+        with pytest.raises(ApplicationError, match="used already"):
+            await stage.verify(action, use="another")
+
+
+async def test_what_was_answered_meanwhile_stays_answered() -> None:
+    """S33: an object that is answered again would be carried out again."""
+    async with acting() as stage:
+        action = await stage.action()
+        await stage.answer(action, "Done")
+        await stage.verify(action)
+        status = await stage.status(action)
+    assert (status["phase"], status["usedBy"]) == ("Done", "one")
+
+
+@pytest.mark.parametrize(
+    ("spec", "differs"),
+    [
+        ({"action": "hold"}, "action"),
+        ({"node": "node-3"}, "node"),
+        ({"reason": "another"}, "reason"),
+        ({"powerOn": True}, "powerOn"),
+    ],
+)
+async def test_an_object_attests_nothing_but_what_it_says(spec: Object, differs: str) -> None:
+    async with acting() as stage:
+        action = await stage.action(**spec)
+        with pytest.raises(ApplicationError, match=f"its {differs} is another"):
+            await stage.verify(action)
+        assert await stage.status(action) == {}
+
+
+async def test_nor_does_another_object_of_its_name_nor_an_old_one_nor_none() -> None:
+    async with acting() as stage:
+        action = await stage.action()
+        with pytest.raises(ApplicationError, match="another object"):
+            await stage.verify(ActionName(name=action.name, uid="of-another"))
+        with pytest.raises(ApplicationError, match="too old"):
+            await stage.verify(action, later=WITHIN + timedelta(seconds=2))
+        with pytest.raises(ApplicationError, match="there is none"):
+            await stage.verify(ActionName(name="none", uid=action.uid))
+        assert await stage.status(action) == {}
+
+
+async def test_without_the_policy_no_name_is_believed_and_where_it_is_needed_no_word_is_heard() -> None:
+    async with acting(enforced=False) as stage:
+        told = await stage.verify(await stage.action(), required=False)
+        assert (told.speaker, POLICY in told.problem) == ("", True)
+        with pytest.raises(ApplicationError, match=POLICY):
+            await stage.verify(await stage.action())
+
+
+# A whole system that hears verified words only --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+async def system(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    """Its administrator may do everything, and is called so; other people are service accounts."""
+    words = {"worker": {"words": "verified", "sticky_timeout": "500ms"}}
+    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, demo_workloads=False, settings=words) as running:
+        await under_shipped_rights(running)
+        for document in PEOPLE:
+            await running.client.create(path_of(document), document)
+        began = asyncio.get_running_loop().time()
+        await running.start_worker()
+        await running.apply_policy(plan={"waitBeforePower": "10m"}, check={"minHealthy": 1})
+        await running.start_scanner()
+        await asyncio.sleep(max(0.0, began + SETTLED.total_seconds() + 1 - asyncio.get_running_loop().time()))
+        yield running
+
+
+def said_by_admin(action: Verb, node: str, reason: str = REASON) -> Object:
+    return Spoken(action=action, node=node, reason=reason).spec("admin")
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+async def test_a_word_that_nobody_attests_is_refused_to_the_person(system: System) -> None:
+    """S44. An episode that a person wants ends before it has looked at anything."""
+    system.break_node(NODE, "kubelet-stops")
+    await in_phase(system, NODE, Phase.RUNNING)
+    episode = system.warden.episode(system.cluster_name, NODE)
+    for word in (episode.hold, episode.abort):
+        with pytest.raises(RefusedError, match="verified words only"):
+            await word(who="root", reason=REASON)
+    with pytest.raises(RefusedError, match="verified words only"):
+        await system.warden.stop_scanner(system.cluster_name, who="root", reason=REASON)
+    fencing = await system.warden.fence(system.cluster_name, "node-3", reason=REASON, requester="root")
+    preserving = await system.warden.preserve(system.cluster_name, "node-4", reason=REASON, requester="root")
+    for begun in (fencing, preserving):
+        ended = await begun.result()
+        assert (ended.outcome, "verified words only" in ended.message, ended.record) == (Outcome.REFUSED, True, ())
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+async def test_one_that_kubernetes_attests_is_heard_once(system: System) -> None:
+    episode = system.warden.episode(system.cluster_name, NODE)
+    handle = system.warden.client.get_workflow_handle(episode.workflow_id)
+    action = await made(system.client, said_by_admin(Verb.HOLD, NODE), labels={SAID_LABEL: "true"})
+    hold = PersonRequest(who="whoever", reason=REASON, action=action)
+    await handle.execute_update("hold", hold)
+    await in_phase(system, NODE, Phase.RUNNING, doing="held by admin, verified by Kubernetes (for whoever)")
+    for update, why in (("hold", "used already"), ("resume", "its action is another")):
+        with pytest.raises(Exception, match="Workflow update failed") as refused:
+            await handle.execute_update(update, hold)
+        assert why in str(refused.value.__cause__)
+    resume = PersonRequest(who="", reason=REASON, action=hold.action)
+    with pytest.raises(Exception, match="Workflow update failed"):
+        await handle.execute_update("resume", resume)
+    status = await episode.status()
+    assert (status.kind, "held by admin" in status.doing) == (Kind.FENCING, True)
+
+
+async def answered(system: System, action: ActionName) -> Object:
+    """Its status, once it has been carried out or refused."""
+
+    async def told() -> Object:
+        found = await system.client.get(ACTIONS.path(action.name, namespace=NAMESPACE))
+        return dict(found.get("status") or {})
+
+    async def is_answered() -> bool:
+        return (await told()).get("phase") in {"Done", "Refused"}
+
+    await system.until(is_answered, f"{action.name} is answered", seconds=20)
+    return await told()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+async def test_with_kubectl_alone_people_speak_and_are_answered_in_the_object(system: System) -> None:
+    """In the name that Kubernetes attests, and at most once (S33); a refusal is theirs as well (S44)."""
+    (resume, nobody, preserve) = [
+        await made(system.client, said_by_admin(verb, node))
+        for verb, node in ((Verb.RESUME, NODE), (Verb.ABORT, "node-9"), (Verb.PRESERVE, "node-4"))
+    ]
+    done = await answered(system, resume)
+    assert (done["phase"], "goes on" in done["message"]) == ("Done", True)
+    refused = await answered(system, nobody)
+    assert (refused["phase"], refused["message"]) == ("Refused", "there is no open episode of node-9")
+    begun = await answered(system, preserve)
+    assert (begun["phase"], "Preservation of node-4 has begun" in begun["message"]) == ("Done", True)
+    kept = system.warden.episode(system.cluster_name, "node-4")
+    await asyncio.sleep(2 * TRY_AGAIN_SECONDS)
+    assert (await kept.status()).requester == "admin, verified by Kubernetes"
+    asked = [entry.detail for entry in await kept.record() if entry.act == "request"]
+    assert asked == [f"by admin, verified by Kubernetes: {REASON}"]
+    record = await system.warden.episode(system.cluster_name, NODE).record()
+    resumed = [entry.detail for entry in record if entry.act == "resume"]
+    assert resumed == [f"by admin, verified by Kubernetes: {REASON}"]
+
+
+# What the API server sees to --------------------------------------------------------------------------------------------
+
+REAL = [
+    pytest.mark.system,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(assets() is None, reason="needs a real API server, with its admission and its authorizer"),
+]
+
+
+async def person(system: System, name: str, *, verbs: tuple[str, ...]) -> ApiAddress:
+    """A service account of that name that may make NodeActions, and has those verbs on node-2."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    await system.client.create(SERVICE_ACCOUNTS.path(namespace=NAMESPACE), account)
+    rules = [
+        {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["create", "get", "patch"]},
+        {"apiGroups": [GROUP], "resources": ["nodes"], "resourceNames": [NODE], "verbs": list(verbs)},
+    ]
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    for kind, body in (("ClusterRole", {"rules": rules}), ("ClusterRoleBinding", {"roleRef": role, "subjects": [subject]})):
+        document = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}} | body
+        await system.client.create(path_of(document), document)
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    made = await system.client.create(SERVICE_ACCOUNTS.path(name, namespace=NAMESPACE, subresource="token"), body)
+    api = system.real_api
+    assert api is not None
+    return ApiAddress(url=api.url, token=made["status"]["token"], certificate_authority=api.certificate_authority)
+
+
+def known_as(name: str) -> str:
+    return f"system:serviceaccount:{NAMESPACE}:{name}"
+
+
+class TestTheServer:
+    pytestmark = REAL
+
+    async def test_it_takes_no_other_name_no_action_without_its_right_and_no_change(self, system: System) -> None:
+        hold = Spoken(action=Verb.HOLD, node=NODE, reason=REASON)
+        async with ApiClient(await person(system, "eve", verbs=("hold",)), user_agent="kubectl") as eve:
+            for spec, why in (
+                (hold.spec("admin"), "who is asking"),
+                (Spoken(action=Verb.ABORT, node=NODE, reason=REASON).spec(known_as("eve")), "may not abort"),
+                (Spoken(action=Verb.HOLD, node="node-3", reason=REASON).spec(known_as("eve")), "may not hold node-3"),
+                (Spoken(action=Verb.STOP_SCAN, node="", reason=REASON).spec(known_as("eve")), "may not stop-scan"),
+            ):
+                with pytest.raises(ApiError, match=why):
+                    await made(eve, spec)
+            action = await made(eve, hold.spec(known_as("eve")))
+            for change in ({"requestedBy": "admin"}, {"node": "node-3"}):
+                with pytest.raises(ApiError, match="never changes"):
+                    await eve.patch(ACTIONS.path(action.name, namespace=NAMESPACE), {"spec": change})
+            status = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
+            with pytest.raises(ApiError) as refused:
+                await eve.patch(status, {"status": {"usedBy": ""}})
+            assert refused.value.status == 403
+
+    async def test_a_command_is_said_by_whom_kubernetes_knows(self, system: System) -> None:
+        """From the command line to the record, with nothing but a kubeconfig; no token gets into a history (S12)."""
+        address = await person(system, "ada", verbs=("hold", "resume"))
+        await in_phase(system, NODE, Phase.RUNNING)
+        kubeconfig = yaml.safe_load(system.cluster.kubeconfig_path.read_text())
+        kubeconfig["users"][0]["user"] = {"token": address.token}
+        hers = system.folder / "of-ada" / "kubeconfig"
+        hers.parent.mkdir()
+        hers.touch(mode=0o600)
+        hers.write_text(yaml.safe_dump(kubeconfig))
+        settings = yaml.safe_load(system.config.read_text())
+        settings["clusters"][system.cluster_name]["kubeconfig"] = str(hers)
+        config = hers.parent / "nodewarden.yaml"
+        config.write_text(yaml.safe_dump(settings))
+
+        async def says(command: str) -> tuple[int, str]:
+            arguments = ["-m", "starter.cli", "--config", str(config), command, NODE, "--reason", f"to {command}"]
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            )
+            output = (await process.communicate())[0].decode()
+            assert process.returncode is not None
+            return process.returncode, output
+
+        assert await says("resume") == (0, await says_done(system, "goes on"))
+        code, output = await says("abort")
+        assert (code, "may not abort node-2" in output) == (3, True)
+        episode = system.warden.episode(system.cluster_name, NODE)
+        record = await episode.record()
+        assert f"by {known_as('ada')}, verified by Kubernetes: to resume" in [entry.detail for entry in record]
+        history = await system.warden.client.get_workflow_handle(episode.workflow_id).fetch_history()
+        whole = b"".join(event.SerializeToString() for event in history.events)
+        assert (b"resume-" in whole, address.token.encode() in whole) == (True, False)
+
+
+async def says_done(system: System, what: str) -> str:
+    status = await system.warden.episode(system.cluster_name, NODE).status()
+    return f"incident {status.incident} {what}\n"

@@ -1,0 +1,73 @@
+"""How a person's word is heard: it needs a name and a reason, and where it names a NodeAction, Kubernetes says whose it is (S42).
+
+Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say, not
+the workflow's (`workers/words.py`, `activities/cluster/acts/words.py`). A word that names no object costs no activity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from activities.contracts.words import VerifyRequest, WordActivities
+from activities.errors import ErrorType, error_message
+from policy.episode.messages import EpisodeInput
+from policy.episode.words import Spoken, Verified, name_problem
+from workflows.kit import options
+from workflows.kit.messages import Word
+
+Heard = TypeVar("Heard", bound=Word)
+
+
+def by_a_person(word: Word) -> None:
+    """A person's word needs a name and a reason; both go into the decision record."""
+    if problem := name_problem(word.who):
+        raise ValueError(f"who: {problem}")
+    if not word.reason.strip():
+        raise ValueError("reason: expected a name or a sentence, got nothing; it goes into the decision record")
+
+
+def said_of(request: EpisodeInput) -> Word:
+    """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
+    return Word(
+        who=request.requester if not name_problem(request.requester) else "somebody", reason=request.reason, action=request.action
+    )
+
+
+async def heard(word: Heard, spoken: Spoken, *, cluster: str, still: Callable[[Heard], None] | None = None) -> Heard:
+    """The word, with how it was verified. still: raises ValueError where it can't be said (any more); asked once that is known.
+
+    Raises ApplicationError, which refuses it to the person.
+    """
+    if word.action is None:
+        return replace(word, verified=Verified.NO, speaker="")
+    update, info = workflow.current_update_info(), workflow.info()
+    request = VerifyRequest(
+        cluster=cluster,
+        spoken=spoken,
+        action=word.action,
+        use=f"{info.workflow_id} {info.run_id} {update.id if update is not None else ''}".strip(),
+    )
+    try:
+        verification = await workflow.execute_activity_method(
+            WordActivities.verify, request, **(options.word(cluster) | {"summary": f"verifies who says {spoken.action.value}"})
+        )
+    except ActivityError as error:
+        raise _refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error
+    try:
+        if still is not None:
+            still(word)
+    except ValueError as error:
+        raise _refused(str(error)) from error
+    if not verification.speaker:
+        workflow.logger.warning("who says %s is not verified: %s", spoken.action.value, verification.problem)
+        return replace(word, verified=Verified.NO, speaker="")
+    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker)
+
+
+def _refused(message: str) -> ApplicationError:
+    return ApplicationError(message, type=ErrorType.NOT_LICENSED.value, non_retryable=True)
