@@ -272,6 +272,7 @@ ELSEWHERE = {
     "policy/preservation/book.py": "the request itself, which preservation carries out",
     "policy/preservation/mistakes.py": "the request itself, which preservation carries out",
     "policy/preservation/requests.py": "the request itself, which preservation carries out",
+    "starter/deploy/node_patches.py": "which of our fields the API server lets us write",
 }
 """Who else may name them, and what for: nobody as a veto."""
 
