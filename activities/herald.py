@@ -68,7 +68,7 @@ class Herald:
             word["power_on"] = spoken.power_on
         if spoken.action is Verb.EXTEND:
             word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
-        if spoken.action is Verb.PAUSE:
+        if spoken.action in {Verb.PAUSE, Verb.HOLD}:
             word["until"] = spoken.until
         workflow = self._client.get_workflow_handle(workflow_id)
         answer: str = await workflow.execute_update(update, word, id=action.uid, result_type=str, rpc_timeout=PATIENCE)

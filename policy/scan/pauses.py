@@ -27,4 +27,4 @@ class Pause:
 
     def __str__(self) -> str:
         until = f"until {written(self.until)}" if self.until is not None else "until somebody ends it"
-        return f"paused by {self.who} {until}: {self.reason} (`nodewarden unpause` ends it)"
+        return f"paused by {self.who}, {until}: {self.reason} (`nodewarden unpause` ends it)"

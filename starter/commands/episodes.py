@@ -10,11 +10,14 @@ import typer
 from starter.commands.session import (
     ClusterOption,
     Exit,
+    ForOption,
     NodeArgument,
     OutputOption,
     ReasonOption,
     Session,
+    UntilOption,
     WhoOption,
+    ending,
     given,
     run,
     say,
@@ -66,15 +69,17 @@ def hold(
     context: typer.Context,
     node: NodeArgument,
     *,
+    duration: ForOption = "",
+    until: UntilOption = "",
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Let the episode of NODE do nothing destructive until `resume`."""
+    """Let the episode of NODE do nothing destructive until `resume`, or for a while."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.hold(who=who, reason=given("--reason", reason))
+        return await episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
 

@@ -9,13 +9,14 @@ import typer
 from starter.commands.session import (
     ClusterOption,
     Exit,
+    ForOption,
     Output,
     OutputOption,
     ReasonOption,
+    UntilOption,
     WhoOption,
-    duration_of,
+    ending,
     given,
-    moment_of,
     run,
     say,
     session_of,
@@ -77,8 +78,8 @@ def pause(
     context: typer.Context,
     *,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who wonders.")],
-    hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")] = "",
-    until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")] = "",
+    hold: ForOption = "",
+    until: UntilOption = "",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -90,13 +91,7 @@ def pause(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from datetime import UTC, datetime
-
-        from workers.setting_sources import SettingsError
-
-        if until and hold:
-            raise SettingsError("--until, --for: expected one of them or none")
-        ends = moment_of("--until", until) if until else datetime.now(UTC) + duration_of("--for", hold) if hold else None
+        ends = ending(hold, until)
         async with session.connected() as (warden, _, name):
             answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
         say(session, answer, cluster=name, answer=answer)

@@ -271,6 +271,21 @@ def moment_of(option: str, text: str) -> datetime:
     return found
 
 
+ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
+UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]
+
+
+def ending(hold: str, until: str) -> datetime | None:
+    """When what is asked for ends by itself; None: it does not. Raises SettingsError."""
+    from datetime import UTC
+
+    from workers.setting_sources import SettingsError
+
+    if until and hold:
+        raise SettingsError("--until, --for: expected one of them or none")
+    return moment_of("--until", until) if until else datetime.now(UTC) + duration_of("--for", hold) if hold else None
+
+
 def me() -> str:
     """Who asks, where nobody said."""
     try:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.workflows.surroundings import asked_until, eventually, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.fencing import Fencing
 from workflows.kit.ids import WORKFLOW_QUEUE
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldRequest, PersonRequest
 
 
 @dataclass
@@ -83,9 +83,9 @@ class Run:
         """A person has it go on."""
         await self.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason=reason))
 
-    async def hold(self, reason: str = "we look first") -> None:
+    async def hold(self, reason: str = "we look first", *, until: datetime | None = None) -> None:
         """A person holds it."""
-        await self.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason=reason))
+        await self.handle.execute_update(Fencing.hold, HoldRequest(who="ada", reason=reason, until=until))
 
     async def acknowledge(self, reason: str = "pulled the plug") -> None:
         """A person says that the machine is off."""

@@ -16,6 +16,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.episode.words import ActionName, Verified
 from policy.fence.power import PowerState
+from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
 from tests.workflows.surroundings import eventually, let_pass
 from tests.workflows.world import NODE, World, plan
@@ -103,6 +104,23 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
         await run.resume("go")
         await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") == 2
+
+
+async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:
+    """S20, S44: nothing before it, and nobody has to remember it; it is said until when."""
+    async with fencing(env, world := World(), at="cordon") as run:
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.hold("x", until=await env.get_current_time() - timedelta(seconds=1))
+        assert "until: expected a moment that is still to come" in str(refused.value.cause)
+        until = await env.get_current_time() + timedelta(minutes=20)
+        await run.hold("looking at it", until=until)
+        run.go_on()
+        status = await run.until(lambda status: status.doing.startswith("held by ada"))
+        assert (status.waiting_until, f", until {written(until)}: looking at it" in status.doing) == (until, True)
+        await let_pass(env, run.handle, timedelta(minutes=20))
+        result = await run.result(Outcome.RECOVERED)
+    assert next(entry.at for entry in result.record if entry.act == "power-off") >= until
+    assert world.count("off") == 1
 
 
 async def test_a_hold_after_off_keeps_the_permit(env: WorkflowEnvironment) -> None:

@@ -35,7 +35,7 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
     world = ScriptedCluster(report("node-1"))
     async with scanning(env, world, concurrency=5) as scan:
         await scan.has_opened(1)
-        assert "paused by ada until somebody ends it: the switch is being replaced" in await paused(scan)
+        assert "paused by ada, not verified, until somebody ends it: the switch is being replaced" in await paused(scan)
         world.show(report("node-1", "node-2"))
         status = await scan.until(lambda status: bool(status.refused))
         assert (status.refused[0].reason, WHY in status.refused[0].message) == ("Paused", True)
@@ -77,7 +77,7 @@ async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch:
             await eventually(env, lambda before=before: len(world.requests) > before)
         status = await scan.until(lambda status: status.pause is not None)
         assert status.pause is not None
-        assert (status.pause.who, world.opened) == ("ada", [])
+        assert (status.pause.who, world.opened) == ("ada, not verified", [])
 
 
 @pytest.mark.parametrize("changes", [{"who": " "}, {"reason": ""}, {"until": "2020-01-01T00:00:00+00:00"}])

@@ -24,8 +24,7 @@ from policy.episode.words import Spoken, Verb
 from policy.objects.scopes import CLUSTER
 from policy.scan.pauses import Pause
 from policy.scan.report import ScanReport
-from policy.values.moments import written
-from workflows.episode.hearing import Heard, by_a_person, heard
+from workflows.episode.hearing import Heard, by_a_person, heard, still_to_come
 from workflows.kit import options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
@@ -326,8 +325,7 @@ class HealthScanner:
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
         by_a_person(request)
-        if request.until is not None and request.until <= workflow.now():
-            raise ValueError(f"until: expected a moment that is still to come, got {written(request.until)}")
+        still_to_come(request.until)
 
     @workflow.update
     async def unpause(self, request: PersonRequest) -> str:

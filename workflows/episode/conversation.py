@@ -22,12 +22,12 @@ from policy.episode.observation import Observation
 from policy.episode.words import Spoken, Verb
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
-from workflows.episode.hearing import Heard, by_a_person, heard, said_of
+from workflows.episode.hearing import Heard, by_a_person, heard, said_of, still_to_come
 from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import handing_over
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, HoldRequest, PersonRequest
 
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
@@ -170,13 +170,14 @@ class EpisodeConversation:
         self._still_open("abort")
 
     @workflow.update
-    async def hold(self, request: PersonRequest) -> str:
-        """Nothing destructive until `resume`."""
-        return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold))
+    async def hold(self, request: HoldRequest) -> str:
+        """Nothing destructive until `resume`, or a moment."""
+        return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold, until=request.until))
 
     @hold.validator
-    def _check_hold(self, request: PersonRequest) -> None:
+    def _check_hold(self, request: HoldRequest) -> None:
         by_a_person(request)
+        still_to_come(request.until)
         self._still_open("hold")
         if (abort := self.episode.abort_asked) is not None:
             raise ValueError(f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold")

@@ -31,7 +31,7 @@ from workflows.kit import handing_over, measuring, options
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldRequest, PersonRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -223,7 +223,7 @@ class Episode(EpisodeState):
         self.news += 1
         return f"off of {self.node} acknowledged by {request.by}"
 
-    def take_hold(self, request: PersonRequest) -> str:
+    def take_hold(self, request: HoldRequest) -> str:
         """Nothing destructive until `resume`."""
         self.held = request
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
@@ -273,15 +273,19 @@ class Episode(EpisodeState):
         """
         self._tag()
         self.publish()
-        if self.not_beyond is not None:
-            left = max(self.not_beyond - workflow.now(), timedelta(0))
-            duration = left if duration is None else min(duration, left)
+        for end in (self.not_beyond, self.held.until if self.held is not None else None):
+            if end is not None:
+                left = max(end - workflow.now(), timedelta(0))
+                duration = left if duration is None else min(duration, left)
         if handing_over.roll_is_due(duration) and not self._has_news and self.may_leave():
             ends = workflow.now() + duration if duration is not None else None
             self.left_in = Rest(ends=ends, why=why)
             raise NewHistory
         await self._wait_for_news(duration, why)
         self.heard, self.unseen = self.news, False
+        if (held := self.held) is not None and held.until is not None and held.until <= workflow.now():
+            self.held = None
+            self.note("hold", "over", str(held))
 
     async def finish_rest(self) -> None:
         """The rest in which the last history was left, before the story goes on. News are left for whoever rests next, who knows
@@ -349,7 +353,7 @@ class Episode(EpisodeState):
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""
         while (held := self.held) is not None and self.is_held:
-            self.enter(doing=f"held by {held.by}: {held.reason}")
+            self.enter(doing=str(held), until=held.until)
             await self.rest(None, "held by a person")
 
     async def wait_out(self, act: str, what: str, error: ActivityError) -> bool:

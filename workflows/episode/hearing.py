@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from temporalio import workflow
@@ -29,6 +30,13 @@ def by_a_person(word: Word) -> None:
         raise ValueError(f"who: {problem}")
     if not word.reason.strip():
         raise ValueError("reason: expected a name or a sentence, got nothing; it goes into the decision record")
+
+
+def still_to_come(until: datetime | None) -> None:
+    """Raises ValueError for a moment that is over, or that could be another one elsewhere."""
+    if until is not None and (until.tzinfo is None or until <= workflow.now()):
+        expected = "expected a moment that is still to come, such as 2126-11-24T09:30:00Z"
+        raise ValueError(f"until: {expected}, got {until.isoformat()}")
 
 
 def said_of(request: EpisodeInput) -> Word:

@@ -143,7 +143,7 @@ class Preflight:
                 given_back = False
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
-            self._episode.enter(doing=f"held by {held.by}: {held.reason}")
+            self._episode.enter(doing=str(held), until=held.until)
             if self._fencing is not None:
                 self._fencing.held_since = workflow.now()
             if self._episode.permit and self._idle():

@@ -15,6 +15,7 @@ from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause
 from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
 from policy.scan.report import ScanReport
+from policy.values.moments import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,18 @@ class AcknowledgeRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRequest(Word):
-    """A person's hold, resume, release, isolate or unpause."""
+    """A person's resume, release, isolate or unpause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequest(Word):
+    """Nothing destructive until a moment, or until `resume`. Repeated, the last one counts."""
+
+    until: datetime | None = None
+
+    def __str__(self) -> str:
+        until = f", until {written(self.until)}" if self.until is not None else ""
+        return f"held by {self.by}{until}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -331,7 +331,7 @@ class PreservationStory:
     async def _rest_while_held(self) -> None:
         """Nothing is evicted meanwhile. The end of the hold stays exact, and every word about it is heard."""
         held, expiry = self.episode.held, self._progress.hold.expiry if self._progress.hold is not None else None
-        self.episode.enter(doing=f"held by {held.by}: {held.reason}" if held is not None else "is held")
+        self.episode.enter(doing=str(held) if held is not None else "is held")
         remaining = max(expiry - workflow.now(), NOT_YET) if expiry is not None else None
         await self.episode.rest(remaining, "held by a person")
 
