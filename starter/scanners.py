@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from policy.episode.words import Spoken, Verb
+from policy.scan.pauses import PAUSE_MEMO, Pause
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
 from starter.episodes import ask, tell, unanswered
@@ -55,13 +56,15 @@ class ScannerHandle:
         self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60), repeat_alarm: RepeatAlarm = DEFAULT_ALARM
     ) -> StartedScanner:
         """Start it; one that runs already is left as it is. One that is just stopping is waited for, and one that is stuck on
-        a history of another version is replaced: a scanner without carried state builds its table again from our marks.
+        a history of another version is replaced: a scanner without carried state builds its table again from our marks. A pause
+        that is in force goes on.
         """
         ours = await holder(self._client)
         wanted = ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait, repeat_alarm=repeat_alarm)
         for _ in range(2):
             try:
-                run_id = await self._start(wanted)
+                # S44: a pause is ended by its moment or a person, and not by another start.
+                run_id = await self._start(replace(wanted, pause=await self._last_pause()))
             except WorkflowAlreadyStartedError as error:
                 if not await self._makes_way():
                     return self._started(error.run_id, ours, started=False)
@@ -126,6 +129,7 @@ class ScannerHandle:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
+                memo={PAUSE_MEMO: wanted.pause} if wanted.pause is not None else None,
                 static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]
@@ -134,6 +138,16 @@ class ScannerHandle:
         except RPCError as error:
             raise unanswered(error, what=self._what) from error
         return started.result_run_id
+
+    async def _last_pause(self) -> Pause | None:
+        try:
+            last = await self._handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise unanswered(error, what=self._what) from error
+        pause: Pause | None = await last.memo_value(PAUSE_MEMO, default=None, type_hint=Pause)
+        return pause if pause is not None and pause.holds(datetime.now(UTC)) else None
 
     async def _makes_way(self) -> bool:
         """Whether the running one has gone. One that does not answer and is not known to be stuck counts as running."""

@@ -11,6 +11,9 @@ from datetime import datetime
 
 from policy.values.moments import written
 
+PAUSE_MEMO = "pause"
+"""Of a scanner's workflow: the pause that is in force, for the scanner that comes after it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:

@@ -27,7 +27,7 @@ from policy.episode.messages import (
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
-from policy.scan.pauses import Pause
+from policy.scan.pauses import PAUSE_MEMO, Pause
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -254,7 +254,7 @@ class ScannerStandIn:
         self._input = request
         self._stop: StopRequest | None = None
         self._started = workflow.now()
-        self._pause: Pause | None = None
+        self._pause = request.pause
 
     @workflow.run
     async def run(self, request: ScannerInput) -> ScannerResult:
@@ -303,11 +303,13 @@ class ScannerStandIn:
     @workflow.update
     def pause(self, request: PauseRequest) -> str:
         self._pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
+        workflow.upsert_memo({PAUSE_MEMO: self._pause})
         return f"{self._input.cluster} is {self._pause}"
 
     @workflow.update
     def unpause(self, request: PersonRequest) -> str:
         self._pause = None
+        workflow.upsert_memo({PAUSE_MEMO: None})
         return f"{self._input.cluster} goes on, says {request.who}"
 
     @workflow.update

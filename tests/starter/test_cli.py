@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from policy.episode.messages import Outcome
 from starter import episodes
@@ -292,7 +293,7 @@ async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: 
         assert "enough; `nodewarden scan start` starts it" in " ".join(found.output.split())
 
 
-async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, client: Client, warden: Nodewarden, cluster: str) -> None:
     """S44: who, why, until when and what ends it, instead of a view that is live."""
     await warden.start_scanner(cluster)
     refused = await nodewarden("pause", "-c", cluster, "--reason", "drill", "--for", "2h", "--until", "2126-11-25T12:00:00Z")
@@ -304,6 +305,12 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, warden: N
     (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     for look in (("status",), ("scan", "status"), ("explain", "node-1")):
         assert said in " ".join((await nodewarden(*look, "-c", cluster)).output.split())
+    # S44: neither new settings nor a scanner that was terminated end it.
+    await nodewarden("scan", "stop", "-c", cluster)
+    await nodewarden("scan", "start", "-c", cluster)
+    await client.get_workflow_handle(f"scanner/{cluster}").terminate("a test")
+    assert "started" in (await nodewarden("scan", "start", "-c", cluster)).output
+    assert said in " ".join((await nodewarden("status", "-c", cluster)).output.split())
     assert (await nodewarden("unpause", "-c", cluster, "--who", "bob")).stdout == f"{cluster} goes on, says bob\n"
     assert "view live" in (await nodewarden("status", "-c", cluster)).output
 

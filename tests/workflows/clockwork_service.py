@@ -206,6 +206,8 @@ def _told(execution: Execution) -> WorkflowExecutionInfo:
     told.type.name = execution.definition.name
     for name, value in execution.attributes.items():
         told.search_attributes.indexed_fields[name].CopyFrom(value)
+    for name, value in execution.memo.items():
+        told.memo.fields[name].CopyFrom(value)
     return told
 
 

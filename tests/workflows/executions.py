@@ -87,6 +87,7 @@ class Execution:
     continued: str = ""
     """The run that goes on with it."""
     attributes: dict[str, Payload] = field(default_factory=dict)
+    memo: dict[str, Payload] = field(default_factory=dict)
     """What it can be searched by."""
     suggests_rolling: bool = False
     deaf_until: datetime | None = None
@@ -284,7 +285,7 @@ class Execution:
             parent=None,
             root=None,
             priority=Priority.default,
-            raw_memo={},
+            raw_memo=self.memo,
             retry_policy=None,
             run_id=self.run_id,
             run_timeout=None,
@@ -355,6 +356,8 @@ class Execution:
                 self.clockwork.roll(self, anew.workflow_type, list(anew.arguments))
             case "upsert_workflow_search_attributes":
                 self.attributes.update(command.upsert_workflow_search_attributes.search_attributes.indexed_fields)
+            case "modify_workflow_properties":
+                self.memo.update(command.modify_workflow_properties.upserted_memo.fields)
             case other:
                 raise NotImplementedError(f"{self.workflow_id} asks for {other}")
 

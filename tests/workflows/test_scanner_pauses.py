@@ -9,6 +9,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
+from policy.scan.pauses import PAUSE_MEMO, Pause
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
@@ -87,6 +88,23 @@ async def test_a_pause_says_who_and_why_and_ends_in_the_future(env: WorkflowEnvi
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await scan.client_handle().execute_update("pause", {"who": "ada", "reason": "x"} | changes)
         assert next(iter(changes)) in str(refused.value.cause)
+
+
+async def test_a_pause_outlives_its_scanner(env: WorkflowEnvironment) -> None:
+    """S44: who starts the next one finds it in the memo of the last; that one begins nothing. Ended, it is gone from there."""
+    async with scanning(env, ScriptedCluster()) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await paused(scan)
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="bob", reason="new settings"))
+        await scan.handle.result()
+        left = await (await scan.handle.describe()).memo_value(PAUSE_MEMO, type_hint=Pause)
+        assert (left.who, left.reason) == ("ada, not verified", WHY)
+    async with scanning(env, world := ScriptedCluster(report("node-1")), pause=left) as scan:
+        await scan.until(lambda status: bool(status.refused))
+        assert world.opened == []
+        await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
+        await scan.has_opened(1)
+        assert await (await scan.client_handle().describe()).memo_value(PAUSE_MEMO, default=None) is None
 
 
 async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(env: WorkflowEnvironment) -> None:

@@ -22,7 +22,7 @@ from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.episode.words import Spoken, Verb
 from policy.objects.scopes import CLUSTER
-from policy.scan.pauses import Pause
+from policy.scan.pauses import PAUSE_MEMO, Pause
 from policy.scan.report import ScanReport
 from workflows.episode.hearing import Heard, by_a_person, heard, still_to_come
 from workflows.kit import options
@@ -62,7 +62,7 @@ class HealthScanner:
 
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
-        state = request.state or ScannerState(started=workflow.now())
+        state = request.state or ScannerState(started=workflow.now(), pause=request.pause)
         self._input = request
         self._beside = BackgroundTasks()
         self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
@@ -318,27 +318,34 @@ class HealthScanner:
         """Begin nothing new and do nothing destructive until a moment, or until `unpause`. What was begun and is off is still
         freed and switched on again."""
         request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
-        self._granting.pause = Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until)
-        self._hear()
+        self._take_pause(Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until))
         return f"{self._input.cluster} is {self._granting.pause}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
         by_a_person(request)
         still_to_come(request.until)
+        if self._stop is not None:
+            raise ValueError("pause: expected a scanner that goes on; this one is being stopped, and begins nothing")
 
     @workflow.update
     async def unpause(self, request: PersonRequest) -> str:
         """End a pause: whoever waits is served."""
         request = await self._verified(Verb.UNPAUSE, request, self._check_unpause)
-        ended, self._granting.pause = self._granting.pause, None
-        self._hear()
+        ended = self._granting.pause
+        self._take_pause(None)
         workflow.logger.info("%s ends a pause of %s: %s", request.by, self._input.cluster, request.reason)
         return f"{self._input.cluster} goes on" if ended is not None else f"{self._input.cluster} was not paused"
 
     @unpause.validator
     def _check_unpause(self, request: PersonRequest) -> None:
         by_a_person(request)
+
+    def _take_pause(self, pause: Pause | None) -> None:
+        """Kept in the memo as well, where the next scanner finds it, however this one has ended."""
+        self._granting.pause = pause
+        workflow.upsert_memo({PAUSE_MEMO: pause})
+        self._hear()
 
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request

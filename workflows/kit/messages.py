@@ -129,6 +129,7 @@ class ScannerInput:
 
     holder: how the cluster Lease names us (filled in by `starter`, else asked for once). concurrency: nodes of this
     cluster that may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are told as a repetition.
+    pause: in force from the beginning, as the last scanner was paused.
     """
 
     cluster: str = ""
@@ -137,6 +138,7 @@ class ScannerInput:
     wait: timedelta = timedelta(seconds=60)
     state: ScannerState | None = None
     repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
