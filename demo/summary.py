@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from demo.simulation import Gap
 from policy.episode.messages import EpisodeResult, Outcome
+from starter.record_table import Moment, moments_of, story
 
 STAGES = ("mark-unschedulable", "off-proven", "free-workloads", "power-on", "mark-schedulable")
 
@@ -90,25 +90,13 @@ def show(
 
 
 def _story(accident: Accident, result: EpisodeResult) -> RenderableType:
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    table.add_column(justify="right", style="cyan", no_wrap=True)
-    table.add_column()
-    table.add_column(overflow="fold")  # an endpoint may be longer than a line, and is never cut
-
-    def line(at: datetime, what: str, detail: str = "") -> None:
-        table.add_row(f"+{(at - accident.at).total_seconds():.1f} s", what, Text(detail, style="dim"))
-
-    line(accident.at, "broken", accident.how)
-    line(result.started, "episode opened", f"incident {result.incident}")
-    for entry in result.record:
-        if entry.act in STAGES:
-            line(entry.at, _words(entry.act), entry.detail)
-    line(result.ended, f"{result.outcome.value}", result.message)
+    moments = (
+        Moment(at=accident.at, what="broken", detail=accident.how),
+        Moment(at=result.started, what="episode opened", detail=f"incident {result.incident}"),
+        *moments_of(entry for entry in result.record if entry.act in STAGES),
+        Moment(at=result.ended, what=result.outcome.value, detail=result.message),
+    )
     title = Text.assemble(
         (accident.node, "bold"), f": {(result.ended - accident.at).total_seconds():.1f} s from accident to recovery"
     )
-    return Group(title, table)
-
-
-def _words(act: str) -> str:
-    return act.replace("-", " ")
+    return story(title, accident.at, moments)

@@ -18,6 +18,7 @@ from starter.commands import (
     evaluate,
     explain,
     fence,
+    history,
     preserve,
     remediate,
     scan,
@@ -62,6 +63,8 @@ app.add_typer(scan.app, name="scan")
 app.command("pause")(scan.pause)
 app.command("unpause")(scan.unpause)
 app.command("status")(status.status)
+app.command("history")(history.history)
+app.command("record")(history.record)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.add_typer(fence.app, name="fence")

@@ -18,13 +18,13 @@ from typing import Any
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowExecution, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
-from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
+from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport
 from policy.remediation.ladder import read_strategies
@@ -33,6 +33,7 @@ from policy.values.object_refs import ObjectRef
 from starter.device_checks import DeviceCheckHandle
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
+from starter.history import History
 from starter.preservations import PreservedNodes, open_preservations
 from starter.scanners import ScannerHandle, StartedScanner
 from starter.speaking import Speaker, attested
@@ -47,7 +48,6 @@ from workflows.kit.messages import ScannerStatus, Word
 CHECK_EVERY = timedelta(hours=1)
 SHOWN_ENDED = 10
 SHOWN_OPEN = 50
-QUOTE = "'"
 
 
 class Nodewarden:
@@ -56,8 +56,9 @@ class Nodewarden:
     def __init__(self, client: Client, *, speaker: Speaker | None = None) -> None:
         """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called."""
         self.client = client
+        self.history = History(client)
+        """Episodes that have ended, and the decision record of each."""
         self._speaker = speaker
-        self._ended: dict[str, EpisodeResult] = {}
 
     @classmethod
     @asynccontextmanager
@@ -318,7 +319,7 @@ class Nodewarden:
             scanner = await self.scanner_status(cluster)
         except RequestError as error:
             problem, silent = str(error), isinstance(error, SilentError)
-        open_runs, ended_runs = await asyncio.gather(self._listed(cluster, running=True), self._listed(cluster, running=False))
+        open_runs, ended = await asyncio.gather(self.history.open(cluster), self.history.completed(cluster, limit=SHOWN_ENDED))
         held = [permit.node for permit in scanner.permits] if scanner is not None else []
         # Thousands may be kept for days; whatever is being done to a node is shown before them.
         open_runs = sorted(open_runs, key=lambda run: run.workflow_type == Kind.PRESERVATION)
@@ -326,7 +327,6 @@ class Nodewarden:
         nodes = list(dict.fromkeys([*held, *listed]))
         shown = sorted(nodes[:SHOWN_OPEN])
         answers = await asyncio.gather(*(self._episode_status(cluster, node) for node in shown))
-        ended = await asyncio.gather(*(self._ended_result(run) for run in ended_runs))
         return ClusterStatus(
             cluster=cluster,
             at=datetime.now(UTC),
@@ -336,35 +336,19 @@ class Nodewarden:
             episodes=tuple(answer for answer in answers if isinstance(answer, EpisodeStatus)),
             silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
             left_out=len(nodes) - len(shown),
-            ended=tuple(each for each in ended if each is not None and each.outcome is not Outcome.REFUSED),
+            ended=tuple(each for each in ended if each.outcome is not Outcome.REFUSED),
         )
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         """The node's open episode, if there is one, and how its last ones ended."""
-        open_one, ended_runs = await asyncio.gather(
-            self._episode_status(cluster, node), self._listed(cluster, running=False, node=node)
+        open_one, ended = await asyncio.gather(
+            self._episode_status(cluster, node), self.history.completed(cluster, node=node, limit=SHOWN_ENDED)
         )
-        ended = await asyncio.gather(*(self._ended_result(run) for run in ended_runs))
         return NodeEpisodes(
             episode=open_one if isinstance(open_one, EpisodeStatus) else None,
             silent=open_one if isinstance(open_one, SilentEpisode) else None,
-            ended=tuple(result for result in ended if result is not None),
+            ended=ended,
         )
-
-    async def _listed(self, cluster: str, *, running: bool, node: str = "") -> Sequence[WorkflowExecution]:
-        """Episodes by visibility, which lags: good enough to look at, never to decide by."""
-        kinds = ", ".join(f"'{kind.value}'" for kind in Kind)
-        state = "= 'Running'" if running else "= 'Completed'"
-        # The name was checked to be safe where it came in (settings, or the caller's own); quotes would end the literal.
-        literal = cluster.replace(QUOTE, "")
-        query = f"WorkflowType IN ({kinds}) AND Cluster = '{literal}' AND ExecutionStatus {state}"
-        if node:
-            query += f" AND Node = '{node.replace(QUOTE, '')}'"
-        limit = 1000 if running else SHOWN_ENDED
-        try:
-            return [run async for run in self.client.list_workflows(query, limit=limit, rpc_timeout=ANSWER_WITHIN)]
-        except RPCError as error:
-            raise unanswered(error, what=f"episodes of {cluster}") from error
 
     async def _episode_status(self, cluster: str, node: str) -> EpisodeStatus | SilentEpisode | None:
         handle = self.episode(cluster, node)
@@ -374,18 +358,6 @@ class Nodewarden:
             return None  # ended since it was listed
         except RequestError as error:
             return SilentEpisode(node=node, workflow_id=handle.workflow_id, problem=str(error))
-
-    async def _ended_result(self, run: WorkflowExecution) -> EpisodeResult | None:
-        """Results never change, so each is fetched once."""
-        if run.run_id not in self._ended:
-            handle: WorkflowHandle[Any, EpisodeResult] = self.client.get_workflow_handle(
-                run.id, run_id=run.run_id, result_type=EpisodeResult
-            )
-            try:
-                self._ended[run.run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
-            except RPCError:
-                return None  # its history was removed between the two calls
-        return self._ended[run.run_id]
 
 
 def _embedded_address(settings: Settings) -> str:

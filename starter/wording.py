@@ -133,11 +133,16 @@ def kept(episode: EpisodeStatus) -> str:
 
 def ending(result: EpisodeResult) -> str:
     """How an episode ended, in a sentence."""
-    left = ""
-    if result.left_off:
-        on_a_word = result.off_proof is not None and result.off_proof.acknowledgement is not None
-        left = ", left as it is, off on a person's word" if on_a_word else ", left powered off"
+    left = f", {how}" if (how := left_off(result)) else ""
     return f"{result.outcome.value} after {span(result.ended - result.started)}{left}: {result.message}"
+
+
+def left_off(result: EpisodeResult) -> str:
+    """That its machine was left powered off, "" where it was not."""
+    if not result.left_off:
+        return ""
+    on_a_word = result.off_proof is not None and result.off_proof.acknowledgement is not None
+    return "left as it is, off on a person's word" if on_a_word else "left powered off"
 
 
 def halted(scanner: ScannerStatus) -> str:

@@ -5,6 +5,7 @@ The real stories are tested in tests/workflows and on the whole system; here it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -52,7 +53,7 @@ CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealt
 Asked = FencingInput | RemediationInput | PreservationInput
 
 
-def ended(request: Asked, outcome: Outcome, message: str, started: datetime) -> EpisodeResult:
+def ended(request: Asked, outcome: Outcome, message: str, started: datetime, record: Sequence[RecordEntry] = ()) -> EpisodeResult:
     return EpisodeResult(
         outcome=outcome,
         incident=request.incident,
@@ -62,6 +63,7 @@ def ended(request: Asked, outcome: Outcome, message: str, started: datetime) -> 
         started=started,
         ended=workflow.now(),
         missing=request.node.startswith("refused-nosuch"),
+        record=tuple(record),
     )
 
 
@@ -101,7 +103,7 @@ class FencingStandIn:
         await workflow.wait_condition(lambda: self._outcome is not None)
         await workflow.wait_condition(workflow.all_handlers_finished)
         assert self._outcome is not None
-        return ended(request, self._outcome, self._message, self._started)
+        return ended(request, self._outcome, self._message, self._started, self._record)
 
     @workflow.query
     def status(self) -> EpisodeStatus:
@@ -133,7 +135,7 @@ class FencingStandIn:
 
     @workflow.update
     def acknowledge_off(self, request: AcknowledgeRequest) -> str:
-        self._end(Outcome.RECOVERED, "acknowledge-off", f"by {request.who}: {request.reason}")
+        self._end(Outcome.RECOVERED, "off-proven", f"by {request.who}: {request.reason}")
         return "off acknowledged"
 
     @workflow.update

@@ -30,6 +30,8 @@ COMMANDS = (
     "scan stop",
     "scan status",
     "status",
+    "history",
+    "record",
     "evaluate",
     "explain",
     "fence",

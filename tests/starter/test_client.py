@@ -96,7 +96,7 @@ async def test_an_episode_can_be_asked_told_and_waited_for(warden: Nodewarden, c
     assert await warden.ack_off(cluster, "sick-1", who="amy", reason="pulled the plug") == "off acknowledged"
     assert (await episode.result()).message == "by amy: pulled the plug"
     assert not await episode.is_open()
-    assert [entry.act for entry in await episode.record()] == ["acknowledge-off"]
+    assert [entry.act for entry in await episode.record()] == ["off-proven"]
 
 
 async def test_power_on_after_an_abort_is_passed_on(warden: Nodewarden, cluster: str) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from rich.console import Console
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
@@ -19,6 +17,7 @@ from policy.scan.report import AtRisk, Candidate, NodeAtRisk
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
+from tests.starter.drawing import drawn as lines_of
 from workflows.kit.messages import Backoff, RefusedNode
 
 
@@ -33,10 +32,7 @@ def utc() -> Iterator[None]:
 
 
 def drawn(shown: ClusterStatus, *, width: int = 120, where: str = "", later: float = 0) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(render(shown, now=NOW + timedelta(seconds=later), where=where))
-    assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]
+    return lines_of(render(shown, now=NOW + timedelta(seconds=later), where=where), width=width)
 
 
 def test_everything_in_its_place() -> None:

@@ -1,0 +1,72 @@
+"""`nodewarden history` and `nodewarden record`: what episodes have done, as long as Temporal remembers it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands.session import ClusterOption, Exit, OutputOption, duration_of, run, session_of, show
+
+SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
+
+
+def history(
+    context: typer.Context,
+    *,
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's.")] = "",
+    since: SinceOption = "24h",
+    outcome: Annotated[
+        list[str] | None, typer.Option("--outcome", metavar="OUTCOME", help="Only those that ended so; may be repeated.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also requests that were refused, which never began.")] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Show the episodes that have ended, the newest first: how, when, how long they took, and why."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from dataclasses import replace
+        from datetime import UTC, datetime
+
+        from policy.episode.messages import Outcome
+        from starter.history import OUTCOMES
+        from starter.history_table import as_json, as_table
+        from workers.setting_sources import SettingsError
+
+        wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
+        if unknown := wanted - set(OUTCOMES):
+            raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+        ago = duration_of("--since", since)
+        async with session.connected() as (warden, _, name):
+            found = await warden.history.ended(name, node=node, since=datetime.now(UTC) - ago)
+        found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
+        show(session, lambda: as_json(found), lambda: as_table(found))
+        return Exit.OK
+
+    run(session, work)
+
+
+def record(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NODE|INCIDENT", help="A node, or the incident of an episode.")],
+    *,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Show what one episode saw, decided and did, and which moments proved that the machine was off.
+
+    Of a node it is the open episode, else the last one.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from starter.record_table import as_json, as_table
+
+        async with session.connected() as (warden, _, known):
+            found = await warden.history.record(known, name)
+        show(session, lambda: as_json(found), lambda: as_table(found))
+        return Exit.OK
+
+    run(session, work)

@@ -1,0 +1,15 @@
+"""What is printed, as plain text of a given width."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+
+def drawn(shown: RenderableType, *, width: int = 140) -> list[str]:
+    """The lines that are not empty."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]

@@ -1,0 +1,144 @@
+"""`nodewarden history` and `nodewarden record`: what has ended, and what one episode did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
+from policy.values.moments import written
+from starter.client import Nodewarden
+from starter.history import EpisodeRecord
+from starter.record_table import as_json, as_table
+from tests.starter.builders import NOW, ago, proof
+from tests.starter.drawing import drawn
+from tests.starter.keyboard import nodewarden
+
+PROVEN = (
+    f"Off was proven by ipmi://10.0.0.0:623, read off at {written(ago(60))}, "
+    f"after the off command of {written(ago(70))} had ended."
+)
+
+
+async def acknowledged(warden: Nodewarden, cluster: str, node: str) -> None:
+    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug")
+
+
+async def terminated(warden: Nodewarden, cluster: str, node: str) -> None:
+    await warden.episode(cluster, node).status()  # what is terminated before its first task has no record
+    await warden.client.get_workflow_handle(f"episode/{cluster}/{node}").terminate()
+
+
+async def refused(warden: Nodewarden, cluster: str, node: str) -> None:
+    """It ends by itself."""
+
+
+async def play(
+    warden: Nodewarden, cluster: str, *stories: tuple[str, Callable[[Nodewarden, str, str], Awaitable[None]]]
+) -> dict[str, str]:
+    """One episode after the other, each to its end; the incident of each node. Returns once visibility knows them all."""
+    incidents = dict[str, str]()
+    for node, end in stories:
+        await warden.fence(cluster, node, reason=f"{node} is slow", incident=f"i-{node}")
+        await end(warden, cluster, node)
+        incidents[node] = f"i-{node}"
+    async with asyncio.timeout(20):
+        while len((await warden.history.ended(cluster)).episodes) < len(stories):
+            await asyncio.sleep(0.1)
+    return incidents
+
+
+async def listed(cluster: str, *words: str) -> list[tuple[str, str]]:
+    found = json.loads((await nodewarden("history", "-c", cluster, "-o", "json", *words)).stdout)
+    return [(each["node"], each["outcome"]) for each in found["episodes"]]
+
+
+async def test_what_has_ended_is_listed_newest_first_and_refused_requests_only_when_asked_for(
+    keyboard: Path, warden: Nodewarden, cluster: str
+) -> None:
+    await play(warden, cluster, ("node-1", acknowledged), ("node-2", terminated), ("refused-1", refused))
+    assert await listed(cluster) == [("node-2", "terminated"), ("node-1", "recovered")]
+    assert await listed(cluster, "--all") == [("refused-1", "refused"), ("node-2", "terminated"), ("node-1", "recovered")]
+    assert await listed(cluster, "--outcome", "recovered", "--outcome", "refused") == [
+        ("refused-1", "refused"),
+        ("node-1", "recovered"),
+    ]
+    assert await listed(cluster, "--node", "node-1") == [("node-1", "recovered")]
+    told = " ".join((await nodewarden("history", "-c", cluster)).stdout.split())
+    assert "node-1 Fencing recovered" in told
+    assert "i-node-1: node-1 is slow; by amy: pulled the plug" in told
+
+
+async def test_nothing_older_than_since_is_shown(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await play(warden, cluster, ("node-1", acknowledged))
+    assert (await warden.history.ended(cluster, since=datetime.now(UTC) + timedelta(minutes=1))).episodes == ()
+    assert "no episode of" in (await nodewarden("history", "-c", f"{cluster}x")).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--outcome", "dead"), "nodewarden: --outcome: expected some of recovered, "),
+        (("--since", "yesterday"), "nodewarden: --since: expected a duration above 0"),
+    ],
+)
+async def test_what_nobody_can_mean_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
+    result = await nodewarden("history", "-c", cluster, *words)
+    assert (result.exit_code, result.stderr.startswith(said)) == (2, True), result.stderr
+
+
+async def test_a_record_is_found_by_node_and_by_incident_open_or_ended(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await play(warden, cluster, ("node-1", acknowledged), ("node-2", terminated), ("refused-1", refused))
+    by_node = json.loads((await nodewarden("record", "node-1", "-c", cluster, "-o", "json")).stdout)
+    assert (by_node["incident"], by_node["open"], by_node["why"]) == ("i-node-1", False, "node-1 is slow")
+    assert [(entry["act"], entry["provedOff"]) for entry in by_node["record"]] == [("off-proven", True)]
+    assert json.loads((await nodewarden("record", "i-node-1", "-c", cluster, "-o", "json")).stdout) == by_node
+    assert "incident i-node-2, terminated after" in (await nodewarden("record", "node-2", "-c", cluster)).stdout
+    await warden.fence(cluster, "node-1", reason="again", incident="i-again")
+    for name in ("node-1", "i-again"):
+        found = json.loads((await nodewarden("record", name, "-c", cluster, "-o", "json")).stdout)
+        assert (found["incident"], found["open"], found["outcome"]) == ("i-again", True, "running")
+    nobody = await nodewarden("record", "node-9", "-c", cluster)
+    assert (nobody.exit_code, nobody.stdout) == (4, "")
+
+
+def record_of(off_proof: OffProof | None, *entries: RecordEntry) -> EpisodeRecord:
+    return EpisodeRecord(
+        cluster="prod",
+        node="node-7",
+        kind=Kind.FENCING,
+        outcome="recovered",
+        message="it is back",
+        why="Ready is Unknown",
+        incident="i-1",
+        started=ago(130),
+        ended=NOW,
+        off_proof=off_proof,
+        entries=entries,
+    )
+
+
+def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None:
+    """S8 is told apart: a person's word is no reading."""
+    proved = RecordEntry(at=ago(60), step="power-management", act="off-proven", outcome="ok", detail="ipmi://10.0.0.0:623 off")
+    denied = RecordEntry(at=ago(90), step="power-management", act="last-look", outcome="wait", detail="the view is young")
+    record = record_of(proof(), denied, proved)
+    assert drawn(as_table(record), width=200) == [
+        "node-7: Fencing, incident i-1, recovered after 2m10s",
+        "because: Ready is Unknown",
+        "What happened",
+        "    +0.0 s    episode opened    2026-11-21T11:57:50Z",
+        "   +40.0 s    last look         wait: the view is young",
+        "   +70.0 s    off proven        ipmi://10.0.0.0:623 off",
+        "  +130.0 s    recovered         it is back",
+        PROVEN,
+    ]
+    assert [entry["provedOff"] for entry in as_json(record)["record"]] == [False, True]
+    word = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled it", at=ago(50)))
+    assert drawn(as_table(record_of(word)))[-1] == "Off on a person's word: amy at 2026-11-21T11:59:10Z: pulled it"
+    assert drawn(as_table(record_of(None)))[-1] == "Off was not proven."
