@@ -14,6 +14,7 @@ import typer
 from starter.commands import (
     codec,
     deploy,
+    doctor,
     episodes,
     evaluate,
     explain,
@@ -65,6 +66,7 @@ app.command("unpause")(scan.unpause)
 app.command("status")(status.status)
 app.command("history")(history.history)
 app.command("record")(history.record)
+app.command("doctor")(doctor.doctor)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.add_typer(fence.app, name="fence")

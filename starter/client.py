@@ -259,17 +259,22 @@ class Nodewarden:
 
     async def serves(self, cluster: str) -> bool:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""
+        return await self.polled(cluster_queue(cluster))
+
+    async def polled(self, queue: str, *, workflows: bool = False) -> bool:
+        """The same of a task queue; workflows: of those who ask it for workflows instead of activities."""
+        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         try:
             described = await self.client.workflow_service.describe_task_queue(
                 DescribeTaskQueueRequest(
                     namespace=self.client.namespace,
-                    task_queue=TaskQueue(name=cluster_queue(cluster)),
-                    task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+                    task_queue=TaskQueue(name=queue),
+                    task_queue_type=kind,
                 ),
                 timeout=ANSWER_WITHIN,
             )
         except RPCError as error:
-            raise unanswered(error, what=f"task queue of {cluster}") from error
+            raise unanswered(error, what=f"task queue {queue}") from error
         return bool(described.pollers)
 
     def scanner(self, cluster: str) -> ScannerHandle:

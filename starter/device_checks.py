@@ -30,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts import search
 from activities.errors import ErrorType, error_type
 from policy.fence.device_check import DeviceMemory, DeviceReport
-from starter.episodes import ANSWER_WITHIN, unanswered, why_silent
+from starter.episodes import ANSWER_WITHIN, ask, unanswered, why_silent
 from starter.errors import RequestError, SilentError
 from workflows.kit.ids import WORKFLOW_QUEUE, device_check_id
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
@@ -72,6 +72,13 @@ class DeviceCheckHandle:
                 if error.status not in _ENDING or attempt == ATTEMPTS:
                     raise unanswered(error, what=self._what) from error
         raise AssertionError("the last attempt returns or raises")
+
+    async def last_report(self) -> DeviceReport | None:
+        """What the last check of all devices has found, None before this run has made one. Raises MissingError where none
+        runs."""
+        answer: Any = DeviceReport | None
+        report: DeviceReport | None = await ask(self._client, self.workflow_id, "report", answer, what=self._what, only_open=True)
+        return report
 
     async def repeat(self, every: timedelta) -> None:
         """Have all devices checked by the clock. One that runs takes the interval over."""

@@ -12,7 +12,7 @@ import typer
 
 from policy.checks.overlaps import Overlap
 from starter.commands.evaluate import OverlapOption
-from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster, read_live
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import ClusterOption, Exit, OutputOption, Session, run, session_of, show
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
 async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCluster | None:
     from temporalio.exceptions import ApplicationError
 
+    from starter.live import read_live
     from workers.composition import open_cluster
 
     known = settings.connections().get(name)

@@ -1,4 +1,4 @@
-"""What the commands share that look at all of a cluster: from files, or by one reading of it."""
+"""What the commands share that look at all of a cluster from files; by one reading of it: `starter/live.py`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import typer
 from policy.checks.overlaps import Overlap
 
 if TYPE_CHECKING:
-    from activities.cluster.api.connection import ClusterConnection
     from activities.cluster.watch.offline import OfflineCluster
-    from workers.settings import Settings
 
 FilesOption = Annotated[
     list[str] | None,
@@ -52,17 +50,3 @@ def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) ->
             cluster.put(found.document, found.source)
     cluster.finish()
     return cluster
-
-
-async def read_live(settings: Settings, connection: ClusterConnection, machines: ClusterConnection | None) -> OfflineCluster:
-    """The cluster as its API shows it now, judged by these settings. Raises what the API refuses."""
-    from activities.cluster.watch.snapshot import take_snapshot
-
-    return await take_snapshot(
-        connection,
-        machines=machines,
-        overlap=settings.scan.overlap,
-        takeover=settings.scan.takeover,
-        source=settings.policy_source(),
-        retries=settings.remediation.retries(),
-    )

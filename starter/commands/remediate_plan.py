@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
-from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster, read_live
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import ClusterOption, Exit, OutputOption, Session, run, session_of, show
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ async def _read(session: Session, settings: Settings, node: str) -> tuple[Offlin
 
     from activities.cluster.acts.bodies import body_of
     from starter.errors import RequestError
+    from starter.live import read_live
     from workers.composition import open_cluster
 
     name, known = session.known_cluster(settings)

@@ -333,6 +333,7 @@ class DeviceCheckStandIn:
         self._every = request.every
         self._asking = 0
         self._asked = False
+        self._report: DeviceReport | None = None
 
     @workflow.run
     async def run(self, request: DeviceCheckInput) -> DeviceCheckResult:
@@ -368,7 +369,8 @@ class DeviceCheckStandIn:
             problem="ipmi://10.0.0.2:623: no answer from the BMC",
         )
         rows = tuple(row for row in (silent, well) if request.node in {"", row.node})
-        return report_of(self._input.cluster, rows, began=now, ended=now, nodes=len(rows), most=2)
+        self._report = report_of(self._input.cluster, rows, began=now, ended=now, nodes=len(rows), most=2)
+        return self._report
 
     @workflow.signal
     def repeat(self, every: timedelta) -> None:
@@ -381,3 +383,7 @@ class DeviceCheckStandIn:
     @workflow.query
     def every(self) -> timedelta | None:
         return self._every
+
+    @workflow.query
+    def report(self) -> DeviceReport | None:
+        return self._report

@@ -32,6 +32,7 @@ COMMANDS = (
     "status",
     "history",
     "record",
+    "doctor",
     "evaluate",
     "explain",
     "fence",

@@ -55,9 +55,11 @@ async def take_snapshot(
     now: datetime | None = None,
     source: PolicySource = DEFAULT_SOURCE,
     retries: RetryRules = DEFAULT_RETRIES,
+    leased: bool = True,
 ) -> OfflineCluster:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
-    is a mistake. Raises what the API refuses where not even Nodes can be listed."""
+    is a mistake. leased: also whom others hold by their node lease, which workers may not list. Raises what the API refuses where
+    not even Nodes can be listed."""
     nodes = await read_views(connection, NODES, NODE_DECODING)
     now = now or connection.now()  # the server's clock is known by its first answer
     cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
@@ -103,7 +105,7 @@ async def take_snapshot(
             there = elsewhere if dialect is Dialect.CLUSTER_API else connection
             for found in await _tried(cluster, there, resource, remediation_decoding(resource.api_version, resource.kind)):
                 cluster.ledger.put_remediation(found, now)
-    for lease in await _listed(cluster, connection, LEASES, namespace=NODE_LEASE_NAMESPACE) if dialects else ():
+    for lease in await _listed(cluster, connection, LEASES, namespace=NODE_LEASE_NAMESPACE) if dialects and leased else ():
         cluster.put(lease, LEASES.plural)
     for dialect in dialects & LEADER_LEASES.keys():
         leader = elsewhere if dialect is Dialect.CLUSTER_API else connection

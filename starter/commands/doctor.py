@@ -1,0 +1,38 @@
+"""`nodewarden doctor`: whether everything is there that a fencing will need, before one is needed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands.session import ClusterOption, Exit, OutputOption, run, session_of, show
+
+
+def doctor(
+    context: typer.Context,
+    *,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Make what of ours is missing: search attributes and definitions of kinds. Nothing else."),
+    ] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Look at Temporal, workers, scanner, rights, definitions, health checks, Secrets, devices, clocks, and who else is at work.
+
+    Each line says what to do. Nothing is changed without --fix. Exit code 1: there are problems.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from starter.doctor.examination import examine, has_problems
+        from starter.doctor.printing import as_json, as_table
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        found = await examine(settings, name, fix=fix)
+        show(session, lambda: as_json(name, found), lambda: as_table(found))
+        return Exit.FAILED if has_problems(found) else Exit.OK
+
+    run(session, work)

@@ -1,0 +1,110 @@
+"""All checks of an installation, side by side. One that fails is a finding of its own and hides no other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from temporalio.exceptions import ApplicationError
+
+from starter.client import Nodewarden
+from starter.doctor import cluster as surroundings
+from starter.doctor import temporal
+from starter.doctor.definitions import definitions
+from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
+from starter.doctor.health_checks import credentials, health_checks
+from starter.doctor.rights import rights
+from workers.composition import open_cluster
+from workers.connect import NamespaceMissingError, TemporalUnreachableError
+from workers.setting_sources import SettingsError
+from workers.settings import Settings
+
+CHECK_WITHIN = 60.0
+"""Seconds. One that takes longer is a finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What one check has found."""
+
+    check: str
+    findings: tuple[Finding, ...]
+
+
+async def examine(settings: Settings, cluster: str, *, fix: bool = False) -> tuple[Examined, ...]:
+    """Everything, in the order in which people would look. fix: mend what is ours and harmless."""
+    ours, theirs = await asyncio.gather(
+        _temporal(settings, cluster, fix=fix),
+        _kubernetes(settings, cluster, fix=fix),
+    )
+    return (*ours, *theirs)
+
+
+def has_problems(found: tuple[Examined, ...]) -> bool:
+    """Whether something will not be done."""
+    return any(each.level is Level.PROBLEM for examined in found for each in examined.findings)
+
+
+async def _temporal(settings: Settings, cluster: str, *, fix: bool) -> list[Examined]:
+    try:
+        async with Nodewarden.connect(settings) as warden:
+            reached = Examined(check="Temporal", findings=(ok(f"it answers, namespace {warden.client.namespace!r}"),))
+            checks: Checks = {
+                "search attributes": partial(temporal.search_attributes, warden, fix=fix),
+                "workers": partial(temporal.workers, warden, cluster, settings.sites),
+                "scanner": partial(temporal.scanner, warden, cluster),
+                "fence devices": partial(temporal.devices, warden, cluster),
+            }
+            return [reached, *await _all(checks)]
+    except (TemporalUnreachableError, NamespaceMissingError, SettingsError) as error:
+        return [
+            Examined(check="Temporal", findings=(problem(str(error), "nothing is begun without it; start it, or correct that"),))
+        ]
+
+
+async def _kubernetes(settings: Settings, cluster: str, *, fix: bool) -> list[Examined]:
+    known = settings.connections().get(cluster)
+    if known is None:
+        what = f"how the API of {cluster} is reached is not known here: nothing of it was looked at"
+        return [Examined(check="Kubernetes", findings=(warning(what, "name it under `clusters` in nodewarden.yaml"),))]
+    async with open_cluster(cluster, known) as (connection, machines):
+        reached = await _one("Kubernetes", partial(surroundings.reached, connection))
+        if any(each.level is Level.PROBLEM for each in reached.findings):
+            return [reached]
+        checks: Checks = {
+            "clocks": partial(surroundings.clocks, connection),
+            "rights": partial(rights, connection),
+            "definitions": partial(definitions, connection, fix=fix),
+            "health checks": partial(health_checks, settings, connection, machines),
+            "credentials": partial(credentials, connection, machines, settings.policy_source())
+            if settings.secrets_directory is None
+            else partial(_mounted, settings.secrets_directory),
+            "other controllers": partial(surroundings.operators, connection, takeover=settings.scan.takeover),
+            "forced detachment": partial(
+                surroundings.force_detach, connection, cluster=cluster, expected=known.force_detach_on_timeout
+            ),
+        }
+        return [reached, *await _all(checks)]
+
+
+async def _mounted(directory: Path) -> list[Finding]:
+    return [ok(f"power workers read them below {directory} (secrets_directory); `nodewarden fence check` uses them")]
+
+
+async def _all(checks: Checks) -> list[Examined]:
+    return list(await asyncio.gather(*(_one(name, check) for name, check in checks.items())))
+
+
+async def _one(name: str, check: Check) -> Examined:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN):
+            findings = await check()
+    except TimeoutError:
+        findings = [problem(f"no answer within {CHECK_WITHIN:.0f} s", "try again")]
+    except ApplicationError as error:
+        findings = [problem(error.message, "see what the API server says")]
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw in one check hides nothing that others have found
+        findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", "report it")]
+    return Examined(check=name, findings=tuple(findings))

@@ -1,0 +1,175 @@
+"""The health checks and fence configuration of a cluster: whether they can be used, before a node dies.
+
+The cluster is read once, as `nodewarden explain` reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.kinds import Kinds
+from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.paths import CONFIG_MAPS, NODES, SECRETS
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.plans import configuration_for
+from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.reading import read_views
+from activities.cluster.objects.reading_once import ReadOnce
+from activities.errors import ErrorType, error_type
+from policy.checks.fence_policies import PolicySource
+from policy.episode.needs import Need
+from policy.fence.compiling import compile_config
+from policy.fence.device_check import devices_of
+from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.objects.nodes import NodeView
+from policy.scan.evaluation import CheckEvaluation, evaluate
+from policy.values.counting import counted
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
+from starter.doctor.findings import Finding, ok, problem, warning
+from starter.evaluation import described
+from starter.live import read_live
+from workers.settings import Settings
+
+MOST_NODES = 200
+MOST_NAMED = 5
+AT_ONCE = 4
+PLAN = "`nodewarden fence plan NODE` says why"
+
+
+async def health_checks(settings: Settings, connection: ClusterConnection, machines: ClusterConnection | None) -> list[Finding]:
+    """Whether each can be used, selects somebody, and names templates that exist."""
+    cluster = await read_live(settings, connection, machines, leased=False)
+    found = [problem(described(each), "correct that object" if each.ref else "see `rights`") for each in cluster.mistakes]
+    checks = evaluate(cluster.ledger.known(cluster.now))
+    if not checks:
+        return [*found, warning("there is no health check: nothing is done but what people ask for", "write a NodeHealthCheck")]
+    kinds = Connections(nodes=Kinds(connection), machines=Kinds(machines or connection))
+    for check in checks:
+        key = check.check.ref.key
+        own = [warning(f"{key}: {each}", "correct its selector, or delete it") for each in check.warnings]
+        if not check.counts.total and not own:
+            own = [warning(f"{key} selects nobody", "correct its selector, or delete it")]
+        own += [each for template in _templates(check) for each in await _template(key, template, kinds, connection, machines)]
+        found += own or [ok(f"{key}: {counted(check.counts.total, 'target')}, its templates exist")]
+    return found
+
+
+def _templates(check: CheckEvaluation) -> list[ObjectRef]:
+    return list(dict.fromkeys(rung.template for rung in check.check.rungs))
+
+
+async def _template(
+    check: str,
+    template: ObjectRef,
+    kinds: Connections[Kinds],
+    connection: ClusterConnection,
+    machines: ClusterConnection | None,
+) -> list[Finding]:
+    place = Connections(nodes=connection, machines=machines or connection).of(template.api_version)
+    resource = await kinds.of(template.api_version).find(template.api_version, template.kind)
+    if resource is None:
+        what = f"RemediationTemplateNotFound: {check} names {template.key}, and no such kind is served"
+        return [problem(what, "install what brings that kind, or name another template")]
+    try:
+        await place.get(resource.path(template.name, namespace=template.namespace if resource.namespaced else ""))
+    except ObjectNotFound:
+        what = f"RemediationTemplateNotFound: {check} names {template.key}, which does not exist"
+        return [problem(what, "create it, or name another")]
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.FORBIDDEN:
+            raise
+        return [warning(f"{check} names {template.key}, which this account may not read: it may not exist", "grant `get` on it")]
+    return []
+
+
+@dataclass(slots=True)
+class _Named:
+    """What nodes' configurations name. devices: of each credential one that needs it."""
+
+    devices: dict[str, PowerDevice] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
+
+
+async def credentials(connection: ClusterConnection, machines: ClusterConnection | None, source: PolicySource) -> list[Finding]:
+    """Whether the Secrets that nodes would be fenced with exist, and have the keys that are named. Only names stay."""
+    nodes = await read_views(connection, NODES, NODE_DECODING)
+    named = await _named(connection, machines, nodes[:MOST_NODES], source)
+    found = [
+        warning(f"{node} has no fence configuration that can be used: {why}", PLAN)
+        for node, why in list(named.unusable.items())[:MOST_NAMED]
+    ]
+    if (more := len(named.unusable) - len(found)) > 0:
+        found.append(warning(f"neither have {counted(more, 'more node')}", PLAN))
+    objects: dict[str, frozenset[str] | Finding] = {}
+    for device in named.devices.values():
+        for reference in device.credentials:
+            if reference.kind in {CredentialKind.SECRET, CredentialKind.CONFIG_MAP} and _key(reference) not in objects:
+                objects[_key(reference)] = await _keys(connection, reference)
+    found += [each for each in objects.values() if isinstance(each, Finding)]
+    keys = {name: each for name, each in objects.items() if not isinstance(each, Finding)}
+    found += dict.fromkeys(each for device in named.devices.values() for each in _lacking(device, keys))
+    if len(nodes) > MOST_NODES:
+        found.append(
+            warning(f"of {len(nodes)} nodes the first {MOST_NODES} were looked at", "`nodewarden fence check` reads all")
+        )
+    return found or [ok(f"{counted(len(objects), 'object')} with credentials: there, with the keys that are needed")]
+
+
+async def _named(
+    connection: ClusterConnection, machines: ClusterConnection | None, nodes: list[NodeView], source: PolicySource
+) -> _Named:
+    reader = ReadOnce(connection)
+    readers = Connections(nodes=reader, machines=ReadOnce(machines) if machines is not None else reader)
+    gate, named = asyncio.Semaphore(AT_ONCE), _Named()
+
+    async def one(node: NodeView) -> None:
+        async with gate:
+            try:
+                config = await configuration_for(readers, node, None, Need(), source=source)
+                if config.errors:
+                    raise PolicyError(config.subject, "spec", "; ".join(config.errors))
+                devices = devices_of(compile_config(config))
+            except PolicyError as error:
+                named.unusable[node.name] = str(error)
+            except ApplicationError as error:
+                named.unusable[node.name] = error.message
+            else:
+                for each in devices:
+                    key = f"{each.device.driver} {sorted(each.device.parameters)} {each.device.credentials}"
+                    named.devices.setdefault(key, each.device)
+
+    await asyncio.gather(*(one(node) for node in nodes))
+    return named
+
+
+def _key(reference: CredentialRef) -> str:
+    return f"{reference.kind.value}/{reference.namespace}/{reference.name}"
+
+
+async def _keys(connection: ClusterConnection, reference: CredentialRef) -> frozenset[str] | Finding:
+    resource = SECRETS if reference.kind is CredentialKind.SECRET else CONFIG_MAPS
+    try:
+        found = await connection.get(resource.path(reference.name, namespace=reference.namespace))
+    except ObjectNotFound:
+        return problem(f"{_key(reference)} does not exist, and fence configuration names it", "create it (docs/fencing.md)")
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.FORBIDDEN:
+            raise
+        do = "ask somebody who may, or run doctor in a power worker's pod; `deploy rbac --secrets` grants it by name"
+        return warning(f"{_key(reference)}: this account may not read it, so whether it exists is not known", do)
+    return frozenset(found.get("data") or {})
+
+
+def _lacking(device: PowerDevice, objects: Mapping[str, frozenset[str]]) -> Iterator[Finding]:
+    """What the objects lack that a device's references name, as far as they could be read."""
+    for reference in device.credentials:
+        named = {reference.properties} if reference.properties else set(reference.keys.values())
+        there = objects.get(_key(reference), frozenset(named))
+        if lacking := sorted(named - there):
+            yield problem(f"{_key(reference)} lacks {', '.join(lacking)}, which fence configuration names", "add the key")

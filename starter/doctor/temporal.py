@@ -1,0 +1,89 @@
+"""Temporal's side of the installation: search attributes, who asks the task queues for work, the scanner, the fence devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policy.fence.device_check import DeviceRow
+from policy.values.counting import counted
+from starter import wording
+from starter.client import Nodewarden
+from starter.doctor.findings import Finding, ok, problem, warning
+from starter.errors import MissingError, RequestError
+from workers.search_attributes import SearchAttributesError, ensure
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+
+MOST_SHOWN = 5
+"""Devices with a problem; `nodewarden fence check` shows the others."""
+
+
+async def search_attributes(warden: Nodewarden, *, fix: bool) -> list[Finding]:
+    """Whether episodes can be found at all. fix: make those that are missing."""
+    try:
+        made = await ensure(warden.client, create=fix)
+    except SearchAttributesError as error:
+        return [problem(str(error), "`nodewarden doctor --fix` makes those that are missing, where you may")]
+    return [ok(f"made {', '.join(made)}" if made else "all there")]
+
+
+async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> list[Finding]:
+    """Whether somebody asks for the work that an episode makes. Temporal remembers whoever asked for some five minutes."""
+    queues = {
+        WORKFLOW_QUEUE: "nodewarden worker --role workflows",
+        cluster_queue(cluster): f"nodewarden worker --role cluster -c {cluster}",
+        **{power_queue(site): "nodewarden worker --role power" for site in sites},
+    }
+    found = []
+    for queue, command in queues.items():
+        if await warden.polled(queue, workflows=queue == WORKFLOW_QUEUE):
+            found.append(ok(f"a worker serves {queue}"))
+        else:
+            found.append(
+                problem(f"no worker has asked for work on {queue} lately", f"start one: `{command}`, or `nodewarden up`")
+            )
+    return found
+
+
+async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
+    """Whether anything is begun without a person."""
+    try:
+        status = await warden.scanner_status(cluster)
+    except MissingError as error:
+        return [problem(str(error), f"`nodewarden scan start -c {cluster}`")]
+    except RequestError as error:
+        return [problem(str(error), "look at the log of the worker that serves workflows")]
+    view = wording.view(status)
+    if halted := wording.halted(status):
+        return [warning(f"it runs, and begins nothing: {halted}", f"`nodewarden unpause -c {cluster}` ends a pause")]
+    report = status.report
+    if status.problem or report is None or report.view.stale or not report.view.synced or report.lease.problem:
+        return [problem(f"it runs, and begins nothing: {view}", "look at the log of the cluster's worker")]
+    if status.stopping:
+        return [warning("it is being stopped", f"`nodewarden scan start -c {cluster}` starts another")]
+    return [ok(f"it runs: {view}")]
+
+
+async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
+    """What the last check of the fence devices has found. None is read for this."""
+    read = f"`nodewarden fence check -c {cluster}` reads them now"
+    try:
+        report = await warden.device_check(cluster).last_report()
+    except MissingError:
+        return [warning("nobody checks the fence devices by the clock", f"{read}; `nodewarden scan start` has it repeated")]
+    if report is None:
+        return [warning("they have not been checked since this check was begun", read)]
+    when = f"at {wording.moment(report.ended)}"
+    found = [problem(f"{row.node}: {_named(row)}", f"mend it; {read}") for row in report.rows if row.problem]
+    if len(found) > MOST_SHOWN:
+        found = [*found[:MOST_SHOWN], problem(f"{report.problems - MOST_SHOWN} more", f"`nodewarden fence check -c {cluster}`")]
+    devices_of = f"{counted(report.devices, 'device')} of {counted(report.nodes, 'node')}"
+    return [*found, (ok if not found else _told)(f"{report.answering} of {devices_of} answered {when}")]
+
+
+def _told(what: str) -> Finding:
+    return warning(what, "a node whose device does not answer can't be fenced")
+
+
+def _named(row: DeviceRow) -> str:
+    """The problem with its device, which most problems name themselves."""
+    return row.problem if row.endpoint in row.problem else f"{row.endpoint}: {row.problem}"

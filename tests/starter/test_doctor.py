@@ -1,0 +1,283 @@
+"""`nodewarden doctor`: a sound cluster has no problems, and each thing that is broken is found, with what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from activities.cluster.api.connection import ClusterConnection
+from policy.checks.fence_policies import DEFAULT_SOURCE
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from starter.client import Nodewarden
+from starter.deploy.rbac import rbac
+from starter.doctor import cluster as surroundings
+from starter.doctor import temporal
+from starter.doctor.definitions import definitions
+from starter.doctor.examination import examine
+from starter.doctor.findings import Finding, Level
+from starter.doctor.health_checks import credentials, health_checks
+from starter.doctor.rights import rights
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
+from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
+from tests.cluster.fencing_requests import leader
+from tests.deploy.manifests import path_of
+from tests.documents import documents
+from tests.starter.keyboard import nodewarden
+from workers.settings import Settings, load
+
+TOKENS = {"administrator": "admin", "worker": "system:serviceaccount:nodewarden:nodewarden", "nobody": "nobody"}
+CRDS = [f"deploy/crds/{path.name}" for path in sorted(Path("deploy/crds").glob("*.yaml"))]
+TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
+SECRETS = "/api/v1/namespaces/nodewarden/secrets"
+DEVICE = {
+    "driver": "ipmi",
+    "nodeParameters": {f"node-{number}": {"ip": f"10.0.0.{number}"} for number in (1, 2)},
+    "secretRef": {"name": "bmc"},
+}
+BMC_TEMPLATE = {
+    "apiVersion": "nodewarden.io/v1alpha1",
+    "kind": "FencingTemplate",
+    "metadata": {"name": "bmc", "namespace": "nodewarden"},
+    "spec": {"template": {"spec": {"power": [DEVICE]}}},
+}
+NAMED = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "namespace": "nodewarden", "name": "bmc"}
+BMC = {"metadata": {"name": "bmc"}, "data": {key: base64.b64encode(b"x").decode() for key in ("username", "password")}}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    """Two nodes with a BMC each, a health check over them, and the shipped rights."""
+    async with ApiServer(tokens=TOKENS) as server:
+        async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
+            for document in (definition(), *documents(*CRDS), *rbac()):
+                await person.create(path_of(document), document)
+            await person.create(TEMPLATES, BMC_TEMPLATE)
+            await person.create(SECRETS, BMC)
+            for name in ("node-1", "node-2"):
+                await person.create(NODES, node(name))
+            await person.create(CHECKS, check(remediationTemplate=NAMED))
+        yield server
+
+
+@pytest.fixture
+async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as client:
+        yield client
+
+
+@pytest.fixture
+async def worker(api: ApiServer) -> AsyncIterator[ClusterConnection]:
+    async with ClusterConnection.to(api.url, token="worker") as connection:
+        yield connection
+
+
+def levels(found: list[Finding]) -> list[Level]:
+    return [each.level for each in found]
+
+
+def only(found: list[Finding], level: Level, *said: str) -> None:
+    """One finding of that level, which says all this, and what to do about it."""
+    (bad,) = [each for each in found if each.level is level]
+    assert all(each in bad.what for each in said), bad
+    assert bad.do
+
+
+async def test_a_sound_cluster_has_no_problem_by_the_shipped_rights(worker: ClusterConnection) -> None:
+    found = [
+        *await surroundings.reached(worker),
+        *await surroundings.clocks(worker),
+        *await definitions(worker, fix=False),
+        *await health_checks(Settings(), worker, None),
+        *await credentials(worker, None, DEFAULT_SOURCE),
+        *await surroundings.operators(worker, takeover=False),
+    ]
+    assert levels(found) == [Level.OK] * 6, found
+    granted = await rights(worker)
+    assert levels(granted) == [Level.OK], granted
+
+
+async def test_a_right_that_is_missing_is_named_with_what_needs_it(api: ApiServer, person: ApiClient) -> None:
+    """S43: by the one table of rights, each asked of the API server itself."""
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    role = await person.get(f"{roles}/nodewarden")
+    role["rules"] = [
+        rule for rule in role["rules"] if "pods/eviction" not in rule["resources"] and "policy" not in rule["apiGroups"]
+    ]
+    await person.put(f"{roles}/nodewarden", role)
+    async with ClusterConnection.to(api.url, token="worker") as connection:
+        found = await rights(connection)
+    only(found, Level.PROBLEM, "may not list poddisruptionbudgets.policy: always needed")
+    assert any("create pods/eviction: needed by drain" in each.what for each in found if each.level is Level.WARNING)
+
+
+async def test_missing_definitions_of_ours_are_named_and_made_when_asked(person: ApiClient, worker: ClusterConnection) -> None:
+    await person.delete(f"{DEFINITIONS}/reboottemplates.nodewarden.io")
+    only(await definitions(worker, fix=False), Level.PROBLEM, "reboottemplates.nodewarden.io is not there")
+    async with ClusterConnection.to(worker.url, token="administrator") as administrator:
+        (made,) = await definitions(administrator, fix=True)
+    assert (made.level, "made reboottemplates.nodewarden.io" in made.what) == (Level.OK, True)
+
+
+async def test_a_kind_that_is_served_in_no_version_of_ours_is_a_problem(person: ApiClient, worker: ClusterConnection) -> None:
+    await person.delete(f"{DEFINITIONS}/nodehealthchecks.remediation.medik8s.io")
+    only(await definitions(worker, fix=False), Level.WARNING, "no kind of health check is served")
+    future = definition()
+    future["spec"]["versions"][0]["name"] = "v9"
+    await person.create(DEFINITIONS, future)
+    only(await definitions(worker, fix=False), Level.PROBLEM, "nodehealthchecks.remediation.medik8s.io is served as v9")
+
+
+async def checked(worker: ClusterConnection) -> list[Finding]:
+    return await health_checks(Settings(), worker, None)
+
+
+async def secrets(worker: ClusterConnection) -> list[Finding]:
+    return await credentials(worker, None, DEFAULT_SOURCE)
+
+
+async def operators(worker: ClusterConnection) -> list[Finding]:
+    return await surroundings.operators(worker, takeover=False)
+
+
+async def no_template(person: ApiClient) -> None:
+    await person.delete(f"{TEMPLATES}/bmc")
+
+
+async def no_such_kind(person: ApiClient) -> None:
+    named = {"apiVersion": "acme.io/v1", "kind": "AcmeTemplate", "namespace": "nodewarden", "name": "x"}
+    await person.patch(f"{CHECKS}/workers", {"spec": {"remediationTemplate": named}})
+
+
+async def nobody_selected(person: ApiClient) -> None:
+    await person.patch(f"{CHECKS}/workers", {"spec": {"selector": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}})
+
+
+async def no_check(person: ApiClient) -> None:
+    await person.delete(f"{CHECKS}/workers")
+
+
+async def no_secret(person: ApiClient) -> None:
+    await person.delete(f"{SECRETS}/bmc")
+
+
+async def no_password(person: ApiClient) -> None:
+    await person.patch(f"{SECRETS}/bmc", {"data": {"password": None}})
+
+
+async def no_right_to_secrets(person: ApiClient) -> None:
+    await person.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/nodewarden/rolebindings/nodewarden-credentials")
+
+
+async def an_operator(person: ApiClient) -> None:
+    await person.create("/api/v1/namespaces", {"metadata": {"name": MEDIK8S}})
+    await leader(person, "e1f13584.medik8s.io")
+
+
+Break = Callable[[ApiClient], Awaitable[None]]
+Look = Callable[[ClusterConnection], Awaitable[list[Finding]]]
+
+
+@pytest.mark.parametrize(
+    ("broken", "look", "level", "said"),
+    [
+        (no_template, checked, Level.PROBLEM, "RemediationTemplateNotFound: NodeHealthCheck/workers names "),
+        (no_such_kind, checked, Level.PROBLEM, "and no such kind is served"),
+        (nobody_selected, checked, Level.WARNING, "NodeHealthCheck/workers"),
+        (no_check, checked, Level.WARNING, "there is no health check"),
+        (no_secret, secrets, Level.PROBLEM, "Secret/nodewarden/bmc does not exist"),
+        (no_password, secrets, Level.PROBLEM, "Secret/nodewarden/bmc lacks password"),
+        (no_right_to_secrets, secrets, Level.WARNING, "Secret/nodewarden/bmc: this account may not read it"),
+        (an_operator, operators, Level.WARNING, "leader Lease medik8s/e1f13584.medik8s.io is renewed by manager-0"),
+    ],
+)
+async def test_what_would_stop_a_fencing_is_found_before_a_node_dies(  # noqa: PLR0917 - pytest passes them by name
+    person: ApiClient, worker: ClusterConnection, broken: Break, look: Look, level: Level, said: str
+) -> None:
+    await broken(person)
+    only(await look(worker), level, said)
+
+
+async def test_a_clock_that_is_wrong_is_told() -> None:
+    async with (
+        ApiServer(tokens=TOKENS, clock_error=timedelta(minutes=-5)) as late,
+        ClusterConnection.to(late.url, token="administrator") as connection,
+    ):
+        only(await surroundings.clocks(connection), Level.PROBLEM, "behind this worker's")
+
+
+@pytest.mark.parametrize(
+    ("flag", "expected", "level"),
+    [
+        (None, True, Level.WARNING),
+        ("--disable-force-detach-on-timeout", False, Level.OK),
+        ("--disable-force-detach-on-timeout=true", True, Level.PROBLEM),
+        ("--disable-force-detach-on-timeout=false", False, Level.PROBLEM),
+        ("--v=2", True, Level.WARNING),
+    ],
+)
+async def test_the_force_detach_flag_is_compared_with_the_setting(
+    person: ApiClient, worker: ClusterConnection, flag: str | None, expected: bool, level: Level
+) -> None:
+    if flag is not None:
+        labels = {"component": "kube-controller-manager"}
+        container = {"name": "c", "image": "i", "command": ["kube-controller-manager", flag]}
+        pod = {"metadata": {"name": "kcm", "labels": labels}, "spec": {"containers": [container]}}
+        await person.create("/api/v1/namespaces/kube-system/pods", pod)
+    (found,) = await surroundings.force_detach(worker, cluster="prod", expected=expected)
+    assert found.level is level, found
+
+
+async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: str) -> None:
+    """S44: also who has paused it."""
+    expected = [Level.OK, Level.PROBLEM, Level.PROBLEM]
+    async with asyncio.timeout(20):  # a worker that has just been started has not asked yet
+        while levels(await temporal.workers(warden, cluster, ["default"])) != expected:
+            await asyncio.sleep(0.2)
+    only(await temporal.scanner(warden, cluster), Level.PROBLEM, f"no open scanner of {cluster}")
+    only(await temporal.devices(warden, cluster), Level.WARNING, "nobody checks the fence devices by the clock")
+    await warden.start_scanner(cluster)
+    assert levels(await temporal.scanner(warden, cluster)) == [Level.OK]
+    only(await temporal.devices(warden, cluster), Level.WARNING, "they have not been checked")
+    await warden.check_devices(cluster)
+    only(await temporal.devices(warden, cluster), Level.PROBLEM, "node-2: ipmi://10.0.0.2:623: no answer")
+    await warden.scanner(cluster).pause(who="amy", reason="drill")
+    only(await temporal.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
+    assert levels(await temporal.search_attributes(warden, fix=False)) == [Level.OK]
+
+
+async def test_a_check_that_fails_hides_no_other(
+    keyboard: Path, api: ApiServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_args: object, **_kwargs: object) -> list[Finding]:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(surroundings, "clocks", broken)
+    (keyboard / "token").write_text("worker", encoding="utf-8")
+    known = {"server": api.url, "token_file": str(keyboard / "token")}
+    (keyboard / "nodewarden.yaml").write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")
+    found = {each.check: each.findings for each in await examine(load(), cluster)}
+    assert found["clocks"][0].what == "this check failed: division by zero"
+    assert found["health checks"][0].level is found["Temporal"][0].level is Level.OK
+
+
+async def test_who_is_not_reached_is_one_problem_and_everything_else_is_looked_at(
+    keyboard: Path, cluster: str, client: object
+) -> None:
+    known = f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}"
+    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    result = await nodewarden("doctor", "-c", cluster, "-o", "json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)["findings"]
+    assert [(each["check"], each["level"]) for each in found if each["check"] in {"Temporal", "Kubernetes"}] == [
+        ("Temporal", "ok"),
+        ("Kubernetes", "problem"),
+    ]
+    told = (await nodewarden("doctor", "-c", cluster)).stdout
+    assert f"> `nodewarden scan start -c {cluster}`" in " ".join(told.split())
