@@ -24,6 +24,7 @@ from starter.commands import (
     remediate,
     scan,
     status,
+    uninstall,
     up,
     version,
     worker,
@@ -80,6 +81,7 @@ app.command("ack-off")(episodes.ack_off)
 app.command("hold")(episodes.hold)
 app.command("resume")(episodes.resume)
 app.add_typer(deploy.app, name="deploy")
+app.command("uninstall")(uninstall.uninstall)
 app.command("version")(version.version)
 
 

@@ -35,20 +35,20 @@ async def ensure(client: Client, *, create: bool = True) -> tuple[str, ...]:
     """
     wanted = required()
     try:
-        existing = await _existing(client)
+        there = await existing(client)
     except RPCError as error:
         if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED}:
             # A service that does not let us look (Temporal Cloud with a worker's key) may well have them: ask by using them.
             return await _usable(client, tuple(wanted), created=(), patience=timedelta(0))
         raise
-    clashes = [name for name, kind in wanted.items() if existing.get(name, kind) != kind]
+    clashes = [name for name, kind in wanted.items() if there.get(name, kind) != kind]
     if clashes:
-        found = ", ".join(f"{name} is {_name(existing[name])}" for name in clashes)
+        found = ", ".join(f"{name} is {_name(there[name])}" for name in clashes)
         raise SearchAttributesError(
             f"search attributes of namespace {client.namespace!r} have another type than ours (Keyword): {found}; "
             "use a namespace of nodewarden's own"
         )
-    missing = tuple(name for name in wanted if name not in existing)
+    missing = tuple(name for name in wanted if name not in there)
     if not missing:
         return ()
     if not create:
@@ -63,7 +63,8 @@ async def ensure(client: Client, *, create: bool = True) -> tuple[str, ...]:
     return await _usable(client, missing, created=missing, patience=VISIBLE_WITHIN)
 
 
-async def _existing(client: Client) -> dict[str, IndexedValueType.ValueType]:
+async def existing(client: Client) -> dict[str, IndexedValueType.ValueType]:
+    """Name and type of each attribute that the namespace has beside Temporal's own."""
     answer = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=client.namespace))
     return dict(answer.custom_attributes)
 

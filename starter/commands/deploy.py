@@ -48,6 +48,18 @@ def rbac(
 
 
 @app.command()
+def leases(context: typer.Context) -> None:
+    """Print the namespace of the node leases: to be applied first, and never deleted while medik8s' operators share it."""
+
+    def objects() -> Iterable[dict[str, Any]]:
+        from starter.deploy.rbac import leases as printed
+
+        return printed()
+
+    _print(context, objects)
+
+
+@app.command()
 def admission(
     context: typer.Context,
     *,

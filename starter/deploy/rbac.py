@@ -10,16 +10,17 @@ from policy.values.errors import PolicyError
 from policy.values.object_names import is_object_name
 from starter.deploy.commented import WHY
 from starter.deploy.features import SHIPPED, Feature, Process
-from starter.deploy.rights import NAMESPACE, PAYLOAD_KEYS, RIGHTS, SIGNING_KEYS, Place, Right
+from starter.deploy.rights import LEASES_NAMESPACE, NAMESPACE, PAYLOAD_KEYS, RIGHTS, SIGNING_KEYS, Place, Right
 
 _GROUP = "rbac.authorization.k8s.io"
 _HEAD = (
     "What nodewarden may do in a cluster, and nothing else: printed by `nodewarden deploy rbac`, which also prints less"
-    " (`--help`). tests/deploy/test_rbac.py runs a whole episode under these rules and fails for a missing verb as well as"
-    " for one that nothing needs."
+    " (`--help`). The namespace medik8s-leases comes first (medik8s-leases.yaml). tests/deploy/test_rbac.py runs a whole episode"
+    " under these rules and fails for a missing verb as well as for one that nothing needs."
 )
 _LEASES = (
-    "Node leases live here, shared with the medik8s operators. Shipped, so that the right to create namespaces is not needed."
+    "Node leases live here, shared with the medik8s operators. Shipped, so that the right to create namespaces is not needed; in"
+    " a file of its own (`nodewarden deploy leases`), so that whoever deletes our rights does not take theirs away with it."
 )
 
 Objects = list[dict[str, Any]]
@@ -36,11 +37,16 @@ def rbac(
     Raises PolicyError for a name that is none.
     """
     named = _by_namespace(secrets)
-    found: Objects = [{WHY: _HEAD, **_namespace(NAMESPACE)}, {WHY: _LEASES, **_namespace("medik8s-leases")}]
+    found: Objects = [{WHY: _HEAD, **_namespace(NAMESPACE)}]
     found += [_object("v1", "Secret", name, NAMESPACE, type="Opaque") for name in (SIGNING_KEYS, PAYLOAD_KEYS)]
     for process in processes:
         found += _of_process(process, features, named)
     return found
+
+
+def leases() -> Objects:
+    """The namespace of the node leases, which has to be there before the rights in it are applied."""
+    return [{WHY: _LEASES, **_namespace(LEASES_NAMESPACE)}]
 
 
 def _of_process(process: Process, features: Collection[Feature], named: dict[str, tuple[str, ...]]) -> Objects:

@@ -17,6 +17,9 @@ from starter.deploy.features import Feature, Process
 NAMESPACE = FENCE_NAMESPACE
 """Of the workers, and of whatever decides on machines."""
 
+LEASES_NAMESPACE = "medik8s-leases"
+"""Of the node leases. It may be medik8s' own."""
+
 SIGNING_KEYS = "nodewarden-signing-keys"
 PAYLOAD_KEYS = "nodewarden-payload-keys"
 
@@ -61,7 +64,7 @@ _CLUSTER_LEASE = Place(
     why="The cluster lease: one scanner per cluster (S38). A create cannot be limited to a name.",
 )
 _NODE_LEASES = Place(
-    role="nodewarden-node-leases", namespace="medik8s-leases", why="One lease per node that an episode has in hand."
+    role="nodewarden-node-leases", namespace=LEASES_NAMESPACE, why="One lease per node that an episode has in hand."
 )
 _FENCE_CONFIGURATION = Place(
     role="nodewarden-fence-configuration",

@@ -19,7 +19,7 @@ from starter.doctor.findings import Finding, ok, problem, warning
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 AT_ONCE = 20
-PRINT = "`nodewarden deploy rbac | kubectl apply -f -` grants it to nodewarden's ServiceAccounts"
+PRINT = "`nodewarden deploy rbac | kubectl apply -f -` gives it to nodewarden's ServiceAccounts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

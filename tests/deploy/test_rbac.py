@@ -72,7 +72,7 @@ from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.deploy.admission import admission
 from starter.deploy.commented import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
-from starter.deploy.rbac import rbac
+from starter.deploy.rbac import leases, rbac
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
@@ -141,6 +141,7 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[ApiServer]:
                 request_definition(),
                 *(kept.definition(kind) for kind in ("Machine", "MachineSet", "MachineDeployment")),
                 *documents(*CRDS),
+                *documents("deploy/medik8s-leases.yaml"),
                 *rights,
                 *documents("deploy/people.yaml", "deploy/worker.yaml"),
             ]:
@@ -657,6 +658,12 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
 def test_the_shipped_rights_are_what_the_command_prints() -> None:
     """With all features, for workers that serve everything: one table says it, and nobody edits the file."""
     assert to_yaml(rbac()) == Path(ROOT, "deploy/rbac.yaml").read_text(encoding="utf-8")
+    assert to_yaml(leases()) == Path(ROOT, "deploy/medik8s-leases.yaml").read_text(encoding="utf-8")
+
+
+def test_deleting_the_rights_deletes_no_namespace_of_others() -> None:
+    """`kubectl delete -f deploy/rbac.yaml` takes each Namespace in it away, with all leases of medik8s' operators."""
+    assert [each["metadata"]["name"] for each in documents("deploy/rbac.yaml") if each["kind"] == "Namespace"] == ["nodewarden"]
 
 
 def test_each_feature_brings_rights_of_its_own_and_only_its_own_are_missing_without_it() -> None:

@@ -56,6 +56,7 @@ TOKENS = {
 }
 KINDS = ("deploy/crds/fencingtemplates.nodewarden.io.yaml", "deploy/crds/fenceconfigs.nodewarden.io.yaml")
 TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
+DEPLOYED = ("deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/worker.yaml")
 
 
 @pytest.fixture
@@ -81,7 +82,10 @@ ADDRESS = f"fe80::1% {OPTION}"
 async def api() -> AsyncIterator[ApiServer]:
     async with ApiServer(tokens=TOKENS) as server:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
-            for document in (request_definition(), *documents(*KINDS, "deploy/rbac.yaml", "deploy/worker.yaml")):
+            for document in (
+                request_definition(),
+                *documents(*KINDS, "deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/worker.yaml"),
+            ):
                 await person.create(path_of(document), document)
             await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             await person.create(NODES, node(VICTIM))

@@ -131,7 +131,7 @@ async def clients(
     async with RealApiServer(folder, tmp_path_factory.mktemp("api")) as api:
         address = ApiAddress(url=api.url, token=api.token, certificate_authority=api.certificate_authority)
         async with ApiClient(address, user_agent="person") as person:
-            for document in [*documents("deploy/rbac.yaml"), *printed]:
+            for document in [*documents("deploy/medik8s-leases.yaml", "deploy/rbac.yaml"), *printed]:
                 await person.create(path_of(document), document)
             await person.create(NODES.path(), a_node())
             await restore(person)

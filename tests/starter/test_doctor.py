@@ -16,7 +16,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
-from starter.deploy.rbac import rbac
+from starter.deploy.rbac import leases, rbac
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
 from starter.doctor.definitions import definitions
@@ -56,7 +56,7 @@ async def api() -> AsyncIterator[ApiServer]:
     """Two nodes with a BMC each, a health check over them, and the shipped rights."""
     async with ApiServer(tokens=TOKENS) as server:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
-            for document in (definition(), *documents(*CRDS), *rbac()):
+            for document in (definition(), *documents(*CRDS), *leases(), *rbac()):
                 await person.create(path_of(document), document)
             await person.create(TEMPLATES, BMC_TEMPLATE)
             await person.create(SECRETS, BMC)
@@ -104,7 +104,7 @@ async def test_a_sound_cluster_has_no_problem_by_the_shipped_rights(worker: Clus
 
 
 async def test_a_right_that_is_missing_is_named_with_what_needs_it(api: ApiServer, person: ApiClient) -> None:
-    """S43: by the one table of rights, each asked of the API server itself."""
+    """By the one table of rights, each asked of the API server itself."""
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     role = await person.get(f"{roles}/nodewarden")
     role["rules"] = [

@@ -32,7 +32,8 @@ FORBIDDEN, INITIALIZING = 12, 6
 
 async def under_shipped_rights(system: System) -> None:
     """Workers that start from now on are the service account of deploy/rbac.yaml; a real server holds it to admission.yaml."""
-    files = ("deploy/rbac.yaml", "deploy/admission.yaml") if system.real_api is not None else ("deploy/rbac.yaml",)
+    rights = ("deploy/medik8s-leases.yaml", "deploy/rbac.yaml")
+    files = (*rights, "deploy/admission.yaml") if system.real_api is not None else rights
     for document in documents(*files):
         if document["kind"] != "Namespace" or document["metadata"]["name"] != ACCOUNT:
             await system.client.create(path_of(document), document)

@@ -1,0 +1,196 @@
+"""What of ours is left in a cluster. What people have written themselves, such as a hold or a preservation, is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.leases import CLUSTER_LEASE, CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
+from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
+from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, Resource
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
+from policy.objects.marks import parse_mark
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
+from policy.preservation.held import SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, TAINT
+from policy.preservation.last_to_go import PRIORITY_ANNOTATION, PRIORITY_BEFORE, PRIORITY_OURS
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from policy.values.counting import counted
+from policy.values.errors import PolicyError
+from starter.deploy.admission import admission
+from starter.deploy.features import Feature, Process
+from starter.deploy.node_patches import ANNOTATIONS
+from starter.deploy.rbac import rbac
+from starter.deploy.rights import NAMESPACE
+from starter.doctor.definitions import OURS, definition_name, served
+from starter.uninstall.leftover import Leftover
+
+_PEOPLES = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
+"""People write these, too, and then they are theirs."""
+_CLAIMED = {SCALE_DOWN_DISABLED: SCALE_DOWN_DISABLED_OURS, PRIORITY_ANNOTATION: PRIORITY_OURS}
+"""Of these the other annotation says that we have written them."""
+_WRITTEN = (*(each for each in ANNOTATIONS if each not in _PEOPLES), PRIORITY_ANNOTATION, PRIORITY_OURS, PRIORITY_BEFORE)
+_PLURALS = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+"""ServiceAccounts and Secrets go with their namespace."""
+
+
+async def nodes(connection: ClusterConnection) -> list[Leftover]:
+    """Annotations, labels, taints and cordons."""
+    return [each for node in await connection.list_objects(NODES.path()) for each in _of_node(node)]
+
+
+def _of_node(node: JsonObject) -> Iterator[Leftover]:
+    name = str(node["metadata"]["name"])
+    annotations = _annotations(node)
+    mark = annotations.get(MARK_ANNOTATION)
+    if mark is not None and MARK_LABEL in (node["metadata"].get("labels") or {}):
+        yield from _added(name, node, mark)
+    if ours := _ours(annotations):
+        yield _annotated(f"node/{name}", f"Node/{name}", ours)
+    if MARK_LABEL in (node["metadata"].get("labels") or {}):
+        yield Leftover(what=f"Node/{name}: label {MARK_LABEL}", remove=f"kubectl label node {name} {MARK_LABEL}-")
+    if any(taint.get("key") == TAINT for taint in _taints(node)):
+        yield Leftover(what=f"Node/{name}: taint {TAINT}", remove=f"kubectl taint node {name} {TAINT}-")
+
+
+def _added(name: str, node: JsonObject, value: str) -> Iterator[Leftover]:
+    """What our mark says that we have added: only with it is it known to be ours."""
+    try:
+        mark = parse_mark(value, node=name)
+    except PolicyError as error:
+        yield Leftover(what=f"Node/{name}: {error}", remove="look at its cordon and its taints yourself")
+        return
+    if mark.cordoned and (node.get("spec") or {}).get("unschedulable"):
+        yield Leftover(what=f"Node/{name}: cordoned by incident {mark.incident}", remove=f"kubectl uncordon {name}")
+    keys = {taint.get("key") for taint in _taints(node)}
+    ours = [str(OUR_TAINT.key)] if mark.out_of_service else []
+    for key in (*ours, *(taint.partition("=")[0].partition(":")[0] for taint in mark.taints)):
+        if key in keys:
+            yield Leftover(
+                what=f"Node/{name}: taint {key} of incident {mark.incident}", remove=f"kubectl taint node {name} {key}-"
+            )
+
+
+async def machines(connection: ClusterConnection, management: ClusterConnection | None) -> list[Leftover]:
+    """Annotations on the Machines of every API that is served."""
+    connections = Connections(nodes=connection, machines=management or connection)
+    found = []
+    for resource in MACHINES.values():
+        holder = connections.of(resource.api_version)
+
+        async def listed(version: Resource, holder: ClusterConnection = holder) -> list[JsonObject]:
+            return await holder.list_objects(version.path())
+
+        for machine in await as_served(resource, listed) or ():
+            name, namespace = machine["metadata"]["name"], machine["metadata"]["namespace"]
+            if ours := _ours(_annotations(machine)):
+                kind = definition_name(resource)
+                found.append(_annotated(f"-n {namespace} {kind}/{name}", f"Machine/{namespace}/{name}", ours))
+    return found
+
+
+async def node_fences(connection: ClusterConnection) -> list[Leftover]:
+    """The objects that show fencings, if their kind is there."""
+    try:
+        fences = await connection.list_objects(NODE_FENCES.path())
+    except ObjectNotFound:
+        return []
+    return [Leftover(what=counted(len(fences), "NodeFence"), remove="kubectl delete nodefences --all")] if fences else []
+
+
+async def leases(connection: ClusterConnection) -> list[Leftover]:
+    """The cluster Lease, and node leases that we hold. Those of others are theirs."""
+    found = []
+    if await _exists(connection, CLUSTER_LEASE):
+        where = f"-n {CLUSTER_LEASE_NAMESPACE} {CLUSTER_LEASE_NAME}"
+        what = f"Lease/{CLUSTER_LEASE_NAMESPACE}/{CLUSTER_LEASE_NAME}"
+        found.append(Leftover(what=what, remove=f"kubectl delete lease {where}"))
+    for lease in await connection.list_objects(LEASES.path(namespace=NODE_LEASE_NAMESPACE)):
+        if (lease.get("spec") or {}).get("holderIdentity") == IDENTITY:
+            name = lease["metadata"]["name"]
+            remove = f"kubectl delete lease -n {NODE_LEASE_NAMESPACE} {name}"
+            found.append(Leftover(what=f"Lease/{NODE_LEASE_NAMESPACE}/{name}", remove=remove))
+    return found
+
+
+async def policies(connection: ClusterConnection) -> list[Leftover]:
+    """Our admission policies."""
+    return await _printed(connection, admission(), "nodewarden deploy admission | kubectl delete --ignore-not-found -f -")
+
+
+async def rights(connection: ClusterConnection) -> list[Leftover]:
+    """Roles and bindings of every feature, for one account and for one of each process."""
+    everything = frozenset(Feature)
+    split = [each for each in Process if each is not Process.ALL]
+    remove = "nodewarden deploy rbac --features all,delete-node,metrics-proxy{} | kubectl delete --ignore-not-found -f -"
+    return [
+        *await _printed(connection, rbac(features=everything), remove.format("")),
+        *await _printed(
+            connection, rbac(features=everything, processes=split), remove.format(" --roles cluster,power,workflows")
+        ),
+    ]
+
+
+async def definitions(connection: ClusterConnection) -> list[Leftover]:
+    """Our kinds. Their objects go with them, also those that people have written."""
+    there, found = await served(connection), []
+    for resource in OURS:
+        if (name := definition_name(resource)) in there:
+            objects = await connection.list_objects(resource.path())
+            what = f"{name}, with {counted(len(objects), 'object')}"
+            found.append(Leftover(what=what, remove=f"kubectl delete crd {name}"))
+    return found
+
+
+async def namespaces(connection: ClusterConnection) -> list[Leftover]:
+    """Ours. That of the node leases may be medik8s' own and is not ours to name."""
+    if not await _exists(connection, NAMESPACES.path(NAMESPACE)):
+        return []
+    what = f"Namespace/{NAMESPACE}, with the accounts, keys and credentials in it"
+    return [Leftover(what=what, remove=f"kubectl delete namespace {NAMESPACE}")]
+
+
+async def _printed(connection: ClusterConnection, documents: Iterable[Mapping[str, Any]], remove: str) -> list[Leftover]:
+    """One line for what one command removes."""
+    there = []
+    for each in documents:
+        kind, metadata = str(each["kind"]), each["metadata"]
+        if kind not in _PLURALS:
+            continue
+        namespace = str(metadata.get("namespace") or "")
+        resource = Resource(api_version=str(each["apiVersion"]), kind=kind, plural=_PLURALS[kind], namespaced=bool(namespace))
+        if await _exists(connection, resource.path(metadata["name"], namespace=namespace)):
+            there.append("/".join(filter(None, (kind, namespace, metadata["name"]))))
+    return [Leftover(what=", ".join(there), remove=remove)] if there else []
+
+
+async def _exists(connection: ClusterConnection, path: str) -> bool:
+    try:
+        await connection.get(path)
+    except ObjectNotFound:
+        return False
+    return True
+
+
+def _annotated(target: str, what: str, keys: list[str]) -> Leftover:
+    return Leftover(what=f"{what}: {', '.join(keys)}", remove=f"kubectl annotate {target} {' '.join(f'{key}-' for key in keys)}")
+
+
+def _ours(annotations: Mapping[str, str]) -> list[str]:
+    return [key for key in _WRITTEN if key in annotations and _CLAIMED.get(key, key) in annotations]
+
+
+def _annotations(obj: JsonObject) -> Mapping[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def _taints(node: JsonObject) -> list[JsonObject]:
+    return (node.get("spec") or {}).get("taints") or []
