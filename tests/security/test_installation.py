@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
@@ -32,8 +34,7 @@ async def test_what_deploy_brings_is_enough_and_is_found_again(tmp_path_factory:
             account = "/api/v1/namespaces/nodewarden/serviceaccounts/nodewarden/token"
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
             token = (await person.create(account, body))["status"]["token"]
-        authority = tmp_path_factory.mktemp("authority") / "ca.crt"
-        authority.write_bytes(api.certificate_authority)
+        authority = Path(api.certificate_authority)
         async with ClusterConnection.to(api.url, token=token, certificate_authority=authority) as worker:
             assert [each.level for each in await rights(worker)] == [Level.OK]
             assert [each.what for each in await definitions(worker, fix=False) if each.level is Level.PROBLEM] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,10 @@ async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
     acme, theirs = {"key": "acme", "value": "x", "effect": "NoSchedule"}, {"key": "theirs", "effect": "NoSchedule"}
     marked["spec"] |= {"unschedulable": True, "taints": [ours, acme, theirs]}
     await person.create(NODES, marked)
+    bare = replace(MARK, cordoned=False, out_of_service=False, taints=())
+    held = node("node-3", **{MARK_ANNOTATION: bare.to_json()})
+    held["spec"] |= {"unschedulable": True, "taints": [ours, acme]}
+    await person.create(NODES, held)
     others = node("node-2", **peoples)
     others["spec"] |= {"unschedulable": True, "taints": [ours]}
     await person.create(NODES, others)
@@ -74,6 +79,8 @@ async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
         "kubectl taint node node-1 acme-",
         f"kubectl annotate node/node-1 {MARK_ANNOTATION}-",
         f"kubectl label node node-1 {MARK_LABEL}-",
+        f"kubectl annotate node/node-3 {MARK_ANNOTATION}-",
+        f"kubectl label node node-3 {MARK_LABEL}-",
     ]
 
 
