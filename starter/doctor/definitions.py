@@ -26,7 +26,7 @@ from policy.fence.templates import MACHINE_DELETION, REBOOT
 from starter.doctor.findings import Finding, ok, problem, warning
 
 SHIPPED = Path(__file__).resolve().parents[2] / "deploy" / "crds"
-"""Where they are in a checkout."""
+"""Where they are in a checkout. Elsewhere nothing is made, and what is missing stays a problem."""
 
 OURS = (
     FENCE_CONFIGS,
@@ -54,7 +54,7 @@ def definition_name(resource: Resource) -> str:
 async def definitions(connection: ClusterConnection, *, fix: bool) -> list[Finding]:
     """Whether our kinds are served, and those of others in a version that we speak. fix: make those of ours that are missing."""
     there = await served(connection)
-    made = [name for each in OURS if (name := definition_name(each)) not in there] if fix else []
+    made = [name for each in OURS if (name := definition_name(each)) not in there] if fix and SHIPPED.is_dir() else []
     for name in made:
         await connection.create(CUSTOM_RESOURCE_DEFINITIONS.path(), shipped(name))
     if made:
@@ -72,7 +72,7 @@ async def definitions(connection: ClusterConnection, *, fix: bool) -> list[Findi
 
 
 def shipped(name: str) -> dict[str, Any]:
-    """Our definition of that name. Raises FileNotFoundError where deploy/ is not beside the program."""
+    """Our definition of that name."""
     document: dict[str, Any] = yaml.safe_load((SHIPPED / f"{name}.yaml").read_text(encoding="utf-8"))
     return document
 

@@ -54,7 +54,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
         return [problem(str(error), "look at the log of the worker that serves workflows")]
     view = wording.view(status)
     if halted := wording.halted(status):
-        return [warning(f"it runs, and begins nothing: {halted}", f"`nodewarden unpause -c {cluster}` ends a pause")]
+        return [warning(f"it runs, and begins nothing: {halted}", "end it once it is no longer meant")]
     report = status.report
     if status.problem or report is None or report.view.stale or not report.view.synced or report.lease.problem:
         return [problem(f"it runs, and begins nothing: {view}", "look at the log of the cluster's worker")]
