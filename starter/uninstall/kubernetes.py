@@ -11,7 +11,8 @@ from activities.cluster.api.machine_paths import MACHINES, Connections, as_serve
 from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
-from policy.objects.marks import parse_mark
+from policy.episode.attesting import POLICY
+from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.held import SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, TAINT
 from policy.preservation.last_to_go import PRIORITY_ANNOTATION, PRIORITY_BEFORE, PRIORITY_OURS
@@ -21,6 +22,7 @@ from policy.values.errors import PolicyError
 from starter.deploy.admission import admission
 from starter.deploy.features import Feature, Process
 from starter.deploy.node_patches import ANNOTATIONS
+from starter.deploy.node_patches import OURS as OURS_OF_NODES
 from starter.deploy.rbac import rbac
 from starter.deploy.rights import NAMESPACE
 from starter.doctor.definitions import OURS, definition_name, served
@@ -40,6 +42,15 @@ _PLURALS = {
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 """ServiceAccounts and Secrets go with their namespace."""
+_OF_PEOPLE = tuple(
+    {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name}}
+    for group, kind, name in (
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", POLICY),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", POLICY),
+        ("rbac.authorization.k8s.io", "ClusterRole", "nodewarden-operator"),
+    )
+)
+"""What deploy/people.yaml brings."""
 
 
 async def nodes(connection: ClusterConnection) -> list[Leftover]:
@@ -49,14 +60,15 @@ async def nodes(connection: ClusterConnection) -> list[Leftover]:
 
 def _of_node(node: JsonObject) -> Iterator[Leftover]:
     name = str(node["metadata"]["name"])
-    annotations = _annotations(node)
+    annotations, labels = _annotations(node), node["metadata"].get("labels") or {}
     mark = annotations.get(MARK_ANNOTATION)
-    if mark is not None and MARK_LABEL in (node["metadata"].get("labels") or {}):
+    if mark is not None and labels.get(MARK_LABEL) == digest_of(mark):
         yield from _added(name, node, mark)
     if ours := _ours(annotations):
         yield _annotated(f"node/{name}", f"Node/{name}", ours)
-    if MARK_LABEL in (node["metadata"].get("labels") or {}):
-        yield Leftover(what=f"Node/{name}: label {MARK_LABEL}", remove=f"kubectl label node {name} {MARK_LABEL}-")
+    for label in OURS_OF_NODES["labels"]:
+        if label in labels:
+            yield Leftover(what=f"Node/{name}: label {label}", remove=f"kubectl label node {name} {label}-")
     if any(taint.get("key") == TAINT for taint in _taints(node)):
         yield Leftover(what=f"Node/{name}: taint {TAINT}", remove=f"kubectl taint node {name} {TAINT}-")
 
@@ -122,8 +134,11 @@ async def leases(connection: ClusterConnection) -> list[Leftover]:
 
 
 async def policies(connection: ClusterConnection) -> list[Leftover]:
-    """Our admission policies."""
-    return await _printed(connection, admission(), "nodewarden deploy admission | kubectl delete --ignore-not-found -f -")
+    """Our admission policies, and what deploy/people.yaml brings beside its own."""
+    return [
+        *await _printed(connection, admission(), "nodewarden deploy admission | kubectl delete --ignore-not-found -f -"),
+        *await _printed(connection, _OF_PEOPLE, "kubectl delete --ignore-not-found -f deploy/people.yaml"),
+    ]
 
 
 async def rights(connection: ClusterConnection) -> list[Leftover]:

@@ -19,7 +19,7 @@ from starter.client import Nodewarden
 from starter.deploy.rbac import leases, rbac
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
-from starter.doctor.definitions import definitions
+from starter.doctor.definitions import OURS, definition_name, definitions
 from starter.doctor.examination import examine
 from starter.doctor.findings import Finding, Level
 from starter.doctor.health_checks import credentials, health_checks
@@ -115,6 +115,10 @@ async def test_a_right_that_is_missing_is_named_with_what_needs_it(api: ApiServe
         found = await rights(connection)
     only(found, Level.PROBLEM, "may not list poddisruptionbudgets.policy: always needed")
     assert any("create pods/eviction: needed by drain" in each.what for each in found if each.level is Level.WARNING)
+
+
+def test_every_definition_that_is_shipped_is_looked_for() -> None:
+    assert {f"deploy/crds/{definition_name(each)}.yaml" for each in OURS} == set(CRDS)
 
 
 async def test_missing_definitions_of_ours_are_named_and_made_when_asked(person: ApiClient, worker: ClusterConnection) -> None:

@@ -59,7 +59,7 @@ def commands(found: list[Leftover]) -> list[str]:
 async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
     person: ApiClient, connection: ClusterConnection
 ) -> None:
-    """S28: only what our mark says that we added is ours."""
+    """S28, S41: only what a mark of ours says that we added is ours."""
     peoples = {"nodewarden.io/hold": "amy", "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
     marked = node("node-1", **{MARK_ANNOTATION: MARK.to_json()}, **peoples)
     ours = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -70,6 +70,10 @@ async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
     held = node("node-3", **{MARK_ANNOTATION: bare.to_json()})
     held["spec"] |= {"unschedulable": True, "taints": [ours, acme]}
     await person.create(NODES, held)
+    strange = node("node-4", **{MARK_ANNOTATION: MARK.to_json()})
+    strange["metadata"]["labels"][MARK_LABEL] = "no-digest"
+    strange["spec"] |= {"unschedulable": True, "taints": [ours, acme]}
+    await person.create(NODES, strange)
     others = node("node-2", **peoples)
     others["spec"] |= {"unschedulable": True, "taints": [ours]}
     await person.create(NODES, others)
@@ -81,6 +85,8 @@ async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
         f"kubectl label node node-1 {MARK_LABEL}-",
         f"kubectl annotate node/node-3 {MARK_ANNOTATION}-",
         f"kubectl label node node-3 {MARK_LABEL}-",
+        f"kubectl annotate node/node-4 {MARK_ANNOTATION}-",
+        f"kubectl label node node-4 {MARK_LABEL}-",
     ]
 
 
