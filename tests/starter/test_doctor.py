@@ -28,12 +28,12 @@ from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
 from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import ROOT, documents
 from tests.starter.keyboard import nodewarden
 from workers.settings import Settings, load
 
 TOKENS = {"administrator": "admin", "worker": "system:serviceaccount:nodewarden:nodewarden", "nobody": "nobody"}
-CRDS = [f"deploy/crds/{path.name}" for path in sorted(Path("deploy/crds").glob("*.yaml"))]
+CRDS = [f"deploy/crds/{path.name}" for path in sorted((ROOT / "deploy/crds").glob("*.yaml"))]
 TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
 SECRETS = "/api/v1/namespaces/nodewarden/secrets"
 DEVICE = {

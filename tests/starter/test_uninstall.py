@@ -22,14 +22,14 @@ from starter.uninstall.leftover import Leftover
 from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import ROOT, documents
 from tests.starter.keyboard import nodewarden
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
 DEPLOYED = (
     "deploy/medik8s-leases.yaml",
     "deploy/rbac.yaml",
-    *(f"deploy/crds/{path.name}" for path in sorted(Path("deploy/crds").glob("*.yaml"))),
+    *(f"deploy/crds/{path.name}" for path in sorted((ROOT / "deploy/crds").glob("*.yaml"))),
 )
 MARK = Mark(incident="i-1", kind="Fencing", workflow_id="w", cordoned=True, out_of_service=True, taints=("acme=x:NoSchedule",))
 
