@@ -27,7 +27,7 @@ from starter.speaking import Speaker, attested
 from starter.stuck import task_failure
 from workflows.kit import options
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldRequest, PersonRequest, Word
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, Word
 
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
 DECIDED_WITHIN = timedelta(seconds=5)
@@ -160,7 +160,7 @@ class EpisodeHandle:
 
     async def hold(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Nothing destructive until `resume`, or that moment."""
-        return await self._tell("hold", Verb.HOLD, HoldRequest(who=who, reason=reason, until=until), until=until)
+        return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
 
     async def resume(self, *, who: str, reason: str) -> str:
         """End a hold, or let a parked episode try again."""

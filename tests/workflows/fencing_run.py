@@ -26,7 +26,7 @@ from tests.workflows.surroundings import asked_until, eventually, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.fencing import Fencing
 from workflows.kit.ids import WORKFLOW_QUEUE
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Run:
 
     async def hold(self, reason: str = "we look first", *, until: datetime | None = None) -> None:
         """A person holds it."""
-        await self.handle.execute_update(Fencing.hold, HoldRequest(who="ada", reason=reason, until=until))
+        await self.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="ada", reason=reason, until=until))
 
     async def acknowledge(self, reason: str = "pulled the plug") -> None:
         """A person says that the machine is off."""

@@ -27,7 +27,7 @@ from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import handing_over
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, HoldRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest
 
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
@@ -170,12 +170,12 @@ class EpisodeConversation:
         self._still_open("abort")
 
     @workflow.update
-    async def hold(self, request: HoldRequest) -> str:
+    async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
         return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold, until=request.until))
 
     @hold.validator
-    def _check_hold(self, request: HoldRequest) -> None:
+    def _check_hold(self, request: HoldEpisodeRequest) -> None:
         by_a_person(request)
         still_to_come(request.until)
         self._still_open("hold")

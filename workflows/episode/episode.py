@@ -31,7 +31,7 @@ from workflows.kit import handing_over, measuring, options
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -223,7 +223,7 @@ class Episode(EpisodeState):
         self.news += 1
         return f"off of {self.node} acknowledged by {request.by}"
 
-    def take_hold(self, request: HoldRequest) -> str:
+    def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`."""
         self.held = request
         self.note("hold", "asked", f"by {request.by}: {request.reason}")

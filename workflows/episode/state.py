@@ -42,7 +42,7 @@ from policy.objects.marks import NOTHING_ADDED, Added
 from policy.preservation.held import Isolation
 from policy.remediation.escalation import EscalationStep as Rung
 from policy.values.object_refs import ObjectRef
-from workflows.kit.messages import AbortRequest, HoldRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,7 +418,7 @@ class EpisodeState:
 
     # What people and the scanner have said
     abort_asked: AbortRequest | None = None
-    held: HoldRequest | None = None
+    held: HoldEpisodeRequest | None = None
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None
     boot_of_word: str = ""

@@ -46,7 +46,7 @@ class PersonRequest(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRequest(Word):
+class HoldEpisodeRequest(Word):
     """Nothing destructive until a moment, or until `resume`. Repeated, the last one counts."""
 
     until: datetime | None = None
