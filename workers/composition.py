@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.clusters import ClusterSettings, ConnectionSettings
+from workers.runtime import runtime
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
 from workers.signing_keys import keyring_of
@@ -186,6 +187,7 @@ async def _cluster_serving(
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
             herald=Herald(client, task_queue=WORKFLOW_QUEUE),
+            meter=runtime().metric_meter,
         )
     )
     identities = Identities(connection, scan.view)

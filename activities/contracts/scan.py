@@ -45,6 +45,7 @@ class ScanRequest:
     preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
     people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
     halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
+    need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one.
     number: of the poll; a worker that has not served the one before does not know what people were told last.
     """
 
@@ -63,6 +64,9 @@ class ScanRequest:
     refusals: tuple[Refusal, ...] = ()
     number: int = 0
     halted: str = ""
+    need_person: int = 0
+    permits: int = 0
+    queued: int = 0
 
 
 class ScanActivities(ABC):

@@ -11,7 +11,8 @@ import pytest
 from temporalio.common import MetricCounter
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.report.at_risk import METRIC, REASON
+from activities.cluster.report.at_risk import REASON
+from activities.contracts.metrics import DATA_AT_RISK
 from policy.objects.marks import Mark
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.report import ScanReport
@@ -40,7 +41,7 @@ class Counter(MetricCounter):
     def add(self, value: int, additional_attributes: Mapping[str, Any] | None = None) -> None:
         self._meter.counted.append((value, dict(additional_attributes or {})))
 
-    name = METRIC
+    name = DATA_AT_RISK.name
     description = unit = None
 
     def with_additional_attributes(self, additional_attributes: Mapping[str, Any]) -> MetricCounter:
@@ -57,7 +58,7 @@ class Meter:
         return self
 
     def create_counter(self, name: str, description: str | None = None, unit: str | None = None) -> MetricCounter:
-        assert name == METRIC
+        assert name == DATA_AT_RISK.name
         return Counter(self)
 
 

@@ -427,6 +427,9 @@ class HealthScanner:
             refusals=self._granting.refusals,
             number=self._polls,
             halted=self._halted(),
+            need_person=len(table.need_person),
+            permits=table.counted(),
+            queued=len(table.queue()),
         )
 
     def _halted(self) -> str:
@@ -462,6 +465,7 @@ class HealthScanner:
             preservations=self._preserving.told,
             portions=granting.portions,
             pause=granting.pause,
+            need_person=granting.table.need_person,
         )
         return ScannerInput(
             cluster=self._input.cluster,

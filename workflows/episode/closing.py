@@ -59,7 +59,7 @@ async def close(
         )
         gives_back.append(episode.give_back_permit(release))
     await asyncio.gather(*reversed(gives_back))
-    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
+    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started, episode.offends_since)
     return EpisodeResult(
         outcome=end.outcome,
         incident=episode.incident,

@@ -121,6 +121,8 @@ class ScannerState:
     """Of the pods that may be freed in a minute; no more of them than pods."""
     preservations: tuple[PreservationNotice, ...] = ()
     pause: Pause | None = None
+    need_person: tuple[tuple[str, str], ...] = ()
+    """Nodes and incidents whose episodes wait for a person, also of those that have no line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

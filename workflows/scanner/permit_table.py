@@ -16,9 +16,15 @@ from policy.episode.permits import Permit, PermitRequest, PermitState
 class PermitTable:
     """Lines in the order they were granted. Grows with open episodes, never with nodes."""
 
-    def __init__(self, permits: tuple[Permit, ...] = (), queue: tuple[PermitRequest, ...] = ()) -> None:
+    def __init__(
+        self,
+        permits: tuple[Permit, ...] = (),
+        queue: tuple[PermitRequest, ...] = (),
+        need_person: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         self._permits = {permit.node: permit for permit in permits}
         self._queue = {request.incident: request for request in queue}
+        self._need_person = dict(need_person)
 
     def permits(self) -> tuple[Permit, ...]:
         """All lines, parked ones included."""
@@ -27,6 +33,11 @@ class PermitTable:
     def queue(self) -> tuple[PermitRequest, ...]:
         """Who waits, first come first."""
         return tuple(self._queue.values())
+
+    @property
+    def need_person(self) -> tuple[tuple[str, str], ...]:
+        """Nodes and incidents of the open episodes that wait for a person, with a line or without: preservations have none."""
+        return tuple(self._need_person.items())
 
     def nodes(self) -> tuple[str, ...]:
         """Nodes that some episode holds or waits for."""
@@ -40,6 +51,7 @@ class PermitTable:
         """Reserve or grant; a request that waited waits no more."""
         self._permits[permit.node] = permit
         self._queue.pop(permit.incident, None)
+        self._need_person.pop(permit.node, None)
 
     def enqueue(self, request: PermitRequest) -> None:
         """Remember who asked; asking twice keeps the place."""
@@ -49,13 +61,17 @@ class PermitTable:
         """A reservation's episode is known to run."""
         self._change(node, incident, PermitState.OPEN, only=PermitState.RESERVED)
 
-    def park(self, node: str, incident: str) -> None:
-        """The episode waits for a person: it keeps its node and counts no more."""
+    def park(self, node: str, incident: str, *, needs_person: bool = False) -> None:
+        """The episode waits: it keeps its node and counts no more. needs_person: for somebody who sees to it."""
         self._change(node, incident, PermitState.PARKED)
+        if needs_person:
+            self._need_person[node] = incident
 
     def remove(self, node: str, incident: str) -> None:
         """The episode has ended; another incident's line is left alone."""
         self._queue.pop(incident, None)
+        if self._need_person.get(node) == incident:
+            del self._need_person[node]
         permit = self._permits.get(node)
         if permit is not None and permit.incident == incident:
             del self._permits[node]
@@ -73,6 +89,10 @@ class PermitTable:
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
             return
+        if episode.open and episode.parked:
+            self._need_person[episode.node] = episode.incident
+        else:
+            self._need_person.pop(episode.node, None)
         if not episode.open:
             if permit is not None:
                 self.remove(episode.node, permit.incident)
