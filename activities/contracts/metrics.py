@@ -132,6 +132,11 @@ REFUSED_POWER_REQUESTS = Counter(
     labels=("reason",),
     meaning="Requests to power workers that nobody of this deployment had signed: `device`, `licence`, or `used` before.",
 )
+NOTIFICATIONS = Counter(
+    name="nodewarden_notifications",
+    labels=("result",),
+    meaning="Messages to the services of `notifications`: `sent`, or `failed` after three tries.",
+)
 EPISODES_ENDED = Histogram(
     name="nodewarden_episodes_ended",
     labels=("cluster", "kind", "outcome"),

@@ -14,6 +14,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.scan import ClusterScan
 from activities.contracts import metrics
 from activities.contracts.scan import OpenEpisode, Refusal
+from activities.notifying import Notice
+from policy.episode.events import When
 from policy.scan.admission import AdmissionRefusal
 from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
@@ -93,6 +95,19 @@ async def test_a_view_that_may_not_be_acted_on_and_a_lease_that_another_holds_ar
     await until(scan.view.doubt, 10)
     await scanned(scan)
     assert levels.of(metrics.VIEW_STALE) == [1]
+
+
+async def test_what_only_the_scanner_knows_is_told_to_people_elsewhere(person: ApiClient, open_scan: Open) -> None:
+    """S44: a pause when it begins, and who still waits for a person when the scanner says that it is time."""
+    told = list[Notice]()
+    scan = await open_scan(notify=told.append)
+    waiting = OpenEpisode(node="node-1", since="", incident="i-1")
+    await scanned(scan, halted=WHY, halted_is_new=True, remind=(waiting,))
+    await scanned(scan, halted=WHY)
+    assert [(each.when, each.cluster, each.node, each.subject) for each in told] == [
+        (When.HALTED, "prod", "", WHY),
+        (When.NEEDS_HUMAN, "prod", "node-1", "i-1"),
+    ]
 
 
 async def test_the_last_word_of_a_scanner_that_is_stopped_stands(person: ApiClient, open_scan: Open) -> None:

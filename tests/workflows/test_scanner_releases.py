@@ -18,6 +18,7 @@ from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.scanner import holders, holding_off
+from workflows.scanner.permit_table import REMIND_EVERY
 
 
 @dataclass
@@ -76,6 +77,33 @@ async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env:
         world.known, world.current = {}, report()  # when they are described next, both have ended
         await let_pass(env, scan.handle, holders.DESCRIBE_EVERY)
         await told(0, 0, 0)
+
+
+async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_them(env: WorkflowEnvironment) -> None:
+    """S44: with a long poll that begins anyway; and for as long as he waits."""
+    keeper = EpisodeDescription(node="kept", known=True, open=True, workflow_id="w", incident="i", kind=Kind.PRESERVATION)
+    world = ScriptedCluster(known={"kept": replace(keeper, parked=True)})
+
+    async def reminded() -> list[str]:
+        """By two polls after another."""
+        first = len(world.requests)
+        for count in (1, 2):
+            world.show(world.current)
+            await eventually(env, lambda count=count: len(world.requests) >= first + count)
+        return [each.node for request in world.requests[first:] for each in request.remind]
+
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await scan.client_handle().signal(HealthScanner.release, Release(node="kept", incident="i", parked=True))
+        assert await reminded() == []
+        for _ in range(2):
+            await let_pass(env, scan.handle, REMIND_EVERY)
+            assert await reminded() == ["kept"]
+        world.known = {}
+        await let_pass(env, scan.handle, REMIND_EVERY)
+        await reminded()  # it is described now
+        await let_pass(env, scan.handle, REMIND_EVERY)
+        assert await reminded() == []
 
 
 @pytest.mark.parametrize("holds", [True, False], ids=["before its release", "between release and close"])

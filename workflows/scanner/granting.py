@@ -211,7 +211,7 @@ class Granting:
             return
         self.holding_off.hear_release(release, self.table.of(release.node))
         if release.parked:
-            self.table.park(release.node, release.incident, needs_person=True)
+            self.table.park(release.node, release.incident, asks=workflow.now())
         else:
             self.table.remove(release.node, release.incident)
 

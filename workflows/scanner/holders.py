@@ -67,7 +67,7 @@ class Holders:
             return ()  # whoever is found while the table is built is no stranger
         marked = (seen.node for seen in report.observations if seen.incident)
         due = self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
-        asking = (node for node, _ in self._table.need_person)
+        asking = (each.node for each in self._table.need_person)
         return tuple(sorted({*self._table.nodes(), *marked, *asking} - opening)) if due else ()
 
     async def describe(self, nodes: tuple[str, ...]) -> bool:

@@ -6,11 +6,14 @@ Only bookkeeping; who gets a permit is `policy/scan/admission.py`.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.episode.messages import Kind
-from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState
+
+REMIND_EVERY = timedelta(minutes=30)
+"""How often people are told that an episode still waits for one of them."""
 
 
 class PermitTable:
@@ -20,11 +23,11 @@ class PermitTable:
         self,
         permits: tuple[Permit, ...] = (),
         queue: tuple[PermitRequest, ...] = (),
-        need_person: tuple[tuple[str, str], ...] = (),
+        need_person: tuple[NeedsPerson, ...] = (),
     ) -> None:
         self._permits = {permit.node: permit for permit in permits}
         self._queue = {request.incident: request for request in queue}
-        self._need_person = dict(need_person)
+        self._need_person = {each.node: each for each in need_person}
 
     def permits(self) -> tuple[Permit, ...]:
         """All lines, parked ones included."""
@@ -35,9 +38,15 @@ class PermitTable:
         return tuple(self._queue.values())
 
     @property
-    def need_person(self) -> tuple[tuple[str, str], ...]:
-        """Nodes and incidents of the open episodes that wait for a person, with a line or without: preservations have none."""
-        return tuple(self._need_person.items())
+    def need_person(self) -> tuple[NeedsPerson, ...]:
+        """The open episodes that wait for a person."""
+        return tuple(self._need_person.values())
+
+    def remind(self, now: datetime) -> tuple[NeedsPerson, ...]:
+        """Of whom people are to be told once more, which counts as done."""
+        due = [each for each in self._need_person.values() if now - each.told >= REMIND_EVERY]
+        self._need_person |= {each.node: replace(each, told=now) for each in due}
+        return tuple(due)
 
     def nodes(self) -> tuple[str, ...]:
         """Nodes that some episode holds or waits for."""
@@ -61,16 +70,17 @@ class PermitTable:
         """A reservation's episode is known to run."""
         self._change(node, incident, PermitState.OPEN, only=PermitState.RESERVED)
 
-    def park(self, node: str, incident: str, *, needs_person: bool = False) -> None:
-        """The episode waits: it keeps its node and counts no more. needs_person: for somebody who sees to it."""
+    def park(self, node: str, incident: str, *, asks: datetime | None = None) -> None:
+        """The episode waits: it keeps its node and counts no more. asks: when it has asked for a person, if it is that."""
         self._change(node, incident, PermitState.PARKED)
-        if needs_person:
-            self._need_person[node] = incident
+        if asks is not None:
+            self._need_person[node] = NeedsPerson(node=node, incident=incident, told=asks)
 
     def remove(self, node: str, incident: str) -> None:
         """The episode has ended; another incident's line is left alone."""
         self._queue.pop(incident, None)
-        if self._need_person.get(node) == incident:
+        asking = self._need_person.get(node)
+        if asking is not None and asking.incident == incident:
             del self._need_person[node]
         permit = self._permits.get(node)
         if permit is not None and permit.incident == incident:
@@ -89,10 +99,10 @@ class PermitTable:
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
             return
+        asking = self._need_person.pop(episode.node, None)
         if episode.open and episode.parked:
-            self._need_person[episode.node] = episode.incident
-        else:
-            self._need_person.pop(episode.node, None)
+            told = asking.told if asking is not None and asking.incident == episode.incident else asked_at
+            self._need_person[episode.node] = NeedsPerson(node=episode.node, incident=episode.incident, told=told)
         if not episode.open:
             if permit is not None:
                 self.remove(episode.node, permit.incident)

@@ -29,6 +29,8 @@ from activities.cluster.report.publishing import Publishing
 from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
+from activities.notifying import Notice, Notify, nobody
+from policy.episode.events import When
 from policy.scan.report import ClusterLease, ScanReport
 from policy.scan.urgency import Urgency, urgency
 
@@ -75,16 +77,20 @@ class ClusterScan(ScanActivities):
         prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
         herald: Speaks | None = None,
         meter: MetricMeter = MetricMeter.noop,
+        notify: Notify = nobody,
     ) -> None:
         self._cluster = cluster
         self.view = view
         self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=self.view.poke)
-        self._risks = RiskKeeping(cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
+        self._risks = RiskKeeping(
+            cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke, notify=notify
+        )
         self._mistakes = MistakeKeeping(self.view.mistaken, connection_of=self.view.connection_of, on_change=self.view.poke)
         self._actions = (
             ActionKeeping(cluster, view.connection, view.actions, herald, on_change=view.poke) if herald is not None else None
         )
         self._levels = Levels(cluster, meter)
+        self._notify = notify
         self.publishing = Publishing(self.view, clock=clock)
         self._fences = fences
         self._prepare = prepare
@@ -120,7 +126,7 @@ class ClusterScan(ScanActivities):
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
         self._latest = request
-        self._levels.hear(request, activity.info().started_time)
+        self._hear(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
@@ -131,10 +137,19 @@ class ClusterScan(ScanActivities):
         not take it again."""
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
-        self._levels.hear(request, activity.info().started_time)
+        self._hear(request)
         self._levels.give_back()
         await self._say_why(request)
         await self._lease.release(request.holder)
+
+    def _hear(self, request: ScanRequest) -> None:
+        """What only the scanner knows, and whoever does not look at it should."""
+        self._levels.hear(request, activity.info().started_time)
+        if request.halted_is_new:
+            self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject=request.halted, text=request.halted))
+        for each in request.remind:
+            text = f"incident {each.incident}: still waits for a person: `nodewarden status` says what to do"
+            self._notify(Notice(when=When.NEEDS_HUMAN, cluster=self._cluster, node=each.node, subject=each.incident, text=text))
 
     async def _say_why(self, request: ScanRequest) -> None:
         """On every check, as long as the cluster is ours: nobody comes after us who would (S44)."""

@@ -22,6 +22,8 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
 from activities.cluster.report.attending import Attending
 from activities.contracts import metrics
+from activities.notifying import Notice, Notify, nobody
+from policy.episode.events import When
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -47,9 +49,11 @@ class RiskKeeping(Attending):
         *,
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
+        notify: Notify = nobody,
     ) -> None:
         super().__init__(f"data at risk of {cluster}", on_change=on_change)
         self._cluster = cluster
+        self._notify = notify
         self._connection = connection
         self._at_risk = at_risk
         self._clock = clock
@@ -89,6 +93,9 @@ class RiskKeeping(Attending):
     async def _tell(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
         """The metric counts whatever becomes of the Event; what another worker has told is counted there."""
         now = self._clock()
+        self._notify(
+            Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
+        )
         try:
             told = await self._recorder.tell(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
