@@ -18,6 +18,7 @@ from typing import NoReturn, Protocol
 from temporalio import activity
 
 from activities.clocks import left_to_others, worker
+from activities.contracts import metrics
 from activities.contracts.target import LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
@@ -27,9 +28,6 @@ from policy.values.durations import format_duration
 
 LONGEST = timedelta(seconds=30)
 """From the look to the end of its licence: an act's window, and what clocks may differ by."""
-
-REFUSED = "nodewarden_refused_power_requests"
-"""The metric that counts what was not signed, by reason."""
 
 HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret or signing_keys_file"
 
@@ -138,8 +136,7 @@ class Licences:
 
     @staticmethod
     def _refuse(reason: str, kind: ErrorType, what: str, why: str) -> NoReturn:
-        counter = activity.metric_meter().create_counter(REFUSED, "Requests to power workers that were not signed by us")
-        counter.add(1, {"reason": reason})
+        metrics.REFUSED_POWER_REQUESTS.add(activity.metric_meter(), reason=reason)
         activity.logger.warning("refused: %s: %s", what, why)
         raise failure(kind, f"{what}: {why}; nothing was sent")
 

@@ -30,9 +30,9 @@ from starter.client import Nodewarden
 from starter.display import LineDisplay, LiveDisplay, watch
 from starter.status import ClusterStatus
 from workers import process
-from workers.connect import start_runtime
 from workers.leaving import leave
 from workers.logs import configure
+from workers.runtime import start_runtime
 from workers.settings import Settings, load
 from workers.together import alongside
 from workers.worker import stop_on_signals

@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.clusters import ClusterSettings, ConnectionSettings
+from workers.runtime import runtime
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
 from workers.signing_keys import keyring_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from activities.bundle import EvidenceDirectory
     from activities.cluster.api.connection import ClusterConnection
     from activities.evidence.kdump import KdumpListener
+    from activities.notifying import Notify
 
 
 _log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ async def compose(
 ) -> AsyncIterator[list[Serving]]:
     """What this process serves, with connections that live as long as the context. Raises SettingsError for a bad connection."""
     async with AsyncExitStack() as stack:
+        notify = await _notify(stack, settings)
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
             servings.append(workflow_serving(client))
@@ -67,6 +70,7 @@ async def compose(
                         licences=licences,
                         machines=machines,
                         at_risk=at_risk,
+                        notify=notify,
                         has_power=role is Role.ALL,
                     )
                 )
@@ -135,6 +139,7 @@ async def _cluster_serving(
     licences: Licences,
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
+    notify: Notify,
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
@@ -186,6 +191,8 @@ async def _cluster_serving(
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
             herald=Herald(client, task_queue=WORKFLOW_QUEUE),
+            meter=runtime().metric_meter,
+            notify=notify,
         )
     )
     identities = Identities(connection, scan.view)
@@ -200,13 +207,14 @@ async def _cluster_serving(
         takeover=settings.scan.takeover,
         identities=identities,
         checked=CheckedClaims(client),
+        notify=notify,
     )
     return Serving(
         queue=cluster_queue(name),
         activities=activities_of(
             scan,
             target,
-            ClusterRepetitions(name, connection, fences=fences),
+            ClusterRepetitions(name, connection, fences=fences, notify=notify),
             ClusterWords(name, connection, required=settings.worker.words == "verified"),
             devices,
             ClusterIsolation(
@@ -217,6 +225,7 @@ async def _cluster_serving(
                 own_node=settings.node_name,
                 source=settings.policy_source(),
                 fences=fences,
+                notify=notify,
             ),
             ClusterFreeing(
                 name,
@@ -248,6 +257,25 @@ async def _cluster_serving(
             ),
         ),
     )
+
+
+async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
+    """One for the process: messages of all clusters to one address are counted together."""
+    from activities.notifying import Notifier, Recipient, nobody
+
+    if not settings.notifications:
+        return nobody
+    recipients = [
+        Recipient(
+            name=f"notifications[{number}]",
+            url_file=each.url_file,
+            when=frozenset(each.when),
+            clusters=frozenset(each.clusters),
+            outcomes=frozenset(each.outcomes),
+        )
+        for number, each in enumerate(settings.notifications)
+    ]
+    return (await stack.enter_async_context(Notifier(recipients, meter=runtime().metric_meter))).tell
 
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:

@@ -1,4 +1,4 @@
-"""Reaching Temporal: one runtime per process, one client with our plugin, patience while the service is not up yet.
+"""Reaching Temporal: one client with our plugin, patience while the service is not up yet.
 
 The SDK's own connect fails at once on a closed port; workers start before their service often enough that waiting is theirs
 by default, while a command at a terminal gives up after seconds. Which address that is: `workers/settings.py`.
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, TLSConfig
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
 from workers.payload_codec import Encryption
 from workers.payload_keys import Clusters, encryption_of, no_clusters
 from workers.plugin import plugin_with
+from workers.runtime import runtime
 from workers.setting_sources import SettingsError
 from workers.settings import TemporalSettings
 
@@ -38,38 +38,6 @@ class TemporalUnreachableError(Exception):
 
 class NamespaceMissingError(Exception):
     """The service answers, but does not know the namespace."""
-
-
-_runtimes: list[Runtime] = []
-
-
-def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
-    """Make the process's one runtime, before anything connects. Raises SettingsError where metrics cannot be served there.
-
-    Core's log lines go through Python's logging, so that `log.format` holds for them too.
-    """
-    if _runtimes:
-        raise RuntimeError("the Temporal runtime of this process exists already")
-    try:
-        made = Runtime(
-            telemetry=TelemetryConfig(
-                metrics=PrometheusConfig(bind_address=metrics, durations_as_seconds=True) if metrics else None,
-                logging=LoggingConfig(
-                    filter=TelemetryFilter(core_level=core_level, other_level="ERROR"),
-                    forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
-                ),
-            )
-        )
-    except (RuntimeError, ValueError) as error:
-        message = f"metrics: expected an address to serve Prometheus metrics on, got {metrics!r}: {_one_line(error)}"
-        raise SettingsError(message) from error
-    _runtimes.append(made)
-    return made
-
-
-def runtime() -> Runtime:
-    """The process's one runtime; one without metrics where nobody has made it."""
-    return _runtimes[0] if _runtimes else start_runtime()
 
 
 async def connect(

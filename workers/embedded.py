@@ -26,8 +26,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.power.processes.child_process import inherited
-from workers.connect import runtime
 from workers.embedded_process import find_binary, free_ports, is_free, server_arguments
+from workers.runtime import runtime
 from workers.state_directory import HOST, Endpoint, StateDirectory
 
 _log = logging.getLogger(__name__)

@@ -50,6 +50,8 @@ from policy.checks.retries import (
     RetryBackoff,
     RetryRules,
 )
+from policy.episode.events import When
+from policy.episode.messages import Outcome
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.insecure_devices import InsecureDevices
 from policy.objects.scopes import CLUSTER, is_scope
@@ -443,6 +445,15 @@ class EmbeddedSettings(_Section):
     ui_port: int = Field(default=8233, ge=1, le=65535)
 
 
+class NotificationSettings(_Section):
+    """Who is told what by which services. The addresses are Apprise's, one a line; they contain tokens, so they are in a file."""
+
+    url_file: UserPath = Field(description="file with addresses as Apprise has them, one a line; read at each sending")
+    when: Annotated[tuple[When, ...], Field(min_length=1)] = tuple(When)
+    clusters: tuple[str, ...] = Field(default=(), description="of these clusters; none: of all")
+    outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes that have ended so; none: however")
+
+
 def _default_state() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "nodewarden"
@@ -489,6 +500,7 @@ class Settings(BaseSettings):
     evidence: EvidenceSettings = EvidenceSettings()
     preservation: PreservationSettings = PreservationSettings()
     remediation: RemediationSettings = RemediationSettings()
+    notifications: tuple[NotificationSettings, ...] = ()
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
 

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
+from temporalio.common import MetricMeter
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.clocks import left_to_others, problem_of, worker, wrong_clock
+from activities.contracts import metrics
 
-METRIC = "nodewarden_worker_clock_ahead_seconds"
 SCAN = "scan.observe-cluster"
 SCANS_DECLINED = 4
 """So often in a row a scan is left to others; then there seems to be nobody else."""
@@ -27,7 +28,9 @@ _log = logging.getLogger(__name__)
 class Timekeeping(Interceptor):
     """Before every activity of a queue whose acts have moments of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: MetricMeter = MetricMeter.noop) -> None:
+        """meter: the process's own; it has one clock, whatever it is given."""
+        self._ahead = metrics.CLOCK_AHEAD.on(meter)
         self._wrong = False
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
@@ -37,8 +40,7 @@ class Timekeeping(Interceptor):
     def look(self, info: activity.Info) -> str:
         """What is wrong with our clock at this moment, "" for nothing; logged when that changes."""
         now = datetime.now(UTC)
-        gauge = activity.metric_meter().create_gauge_float(METRIC, "How far a worker's clock is ahead of Temporal's")
-        gauge.set((now - info.started_time).total_seconds())
+        self._ahead.set((now - info.started_time).total_seconds())
         wrong = problem_of(info.started_time, now)
         problem = f"the clock of worker {worker()} is {wrong}" if wrong else ""
         if bool(problem) != self._wrong:

@@ -23,6 +23,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from workers.liveness import Liveness
+from workers.runtime import runtime
 from workers.settings import WorkerSettings
 from workers.timekeeping import Timekeeping
 from workers.together import alongside
@@ -92,7 +93,7 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         # Workflows have Temporal's time, and so has what only talks to Temporal.
         interceptors=[Liveness(), Words(required=settings.words == "verified")]
         if serving.workflows
-        else [Liveness(), Timekeeping()],
+        else [Liveness(), Timekeeping(runtime().metric_meter)],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

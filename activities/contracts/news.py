@@ -35,13 +35,14 @@ class EpisodeSnapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldEvent:
     """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story, and on its NodeFence; and on its Machine,
-    where `about` and its uid name one."""
+    where `about` and its uid name one. outcome: of the episode that it says has ended."""
 
     reason: str
     message: str
     warning: bool = False
     about: ObjectRef | None = None
     about_uid: str = ""
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,9 @@ class ScanRequest:
     preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
     people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
     halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
+    need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one.
+    remind, halted_is_new: of which episodes that wait for a person people are to be told again, and whether `halted` is another
+    one than the last request has told.
     number: of the poll; a worker that has not served the one before does not know what people were told last.
     """
 
@@ -63,6 +66,11 @@ class ScanRequest:
     refusals: tuple[Refusal, ...] = ()
     number: int = 0
     halted: str = ""
+    need_person: int = 0
+    permits: int = 0
+    queued: int = 0
+    remind: tuple[OpenEpisode, ...] = ()
+    halted_is_new: bool = False
 
 
 class ScanActivities(ABC):

@@ -15,6 +15,16 @@ from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
 from policy.fence.config import FenceStep
 
 
+class When(StrEnum):
+    """Of what people can be told elsewhere than in Kubernetes (`activities/notifying.py`)."""
+
+    NEEDS_HUMAN = "needs-human"
+    ENDED = "ended"
+    REPEATED = "repeated"
+    DATA_AT_RISK = "data-at-risk"
+    HALTED = "halted"
+
+
 class EventReason(StrEnum):
     """Every reason of an Event about an episode, or about there being none."""
 

@@ -87,6 +87,15 @@ class PermitRequest:
     by_person: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsPerson:
+    """An open episode that waits for a person, who was told of it last at that moment. It may have no line: preservations."""
+
+    node: str
+    incident: str
+    told: datetime
+
+
 class PermitDecision(StrEnum):
     """The scanner's answer."""
 

@@ -54,6 +54,10 @@ class AdmissionRefusal(StrEnum):
     REPLACEMENT = "ReplacementUnderWay"
 
 
+WAIT_FOR_A_PERMIT = frozenset({AdmissionRefusal.CAP, AdmissionRefusal.SCOPE_CAP, AdmissionRefusal.IN_FLIGHT})
+"""Why a node waits for others to be done, and for nothing else."""
+
+
 class HeldOffNode(Protocol):
     """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
 

@@ -47,8 +47,8 @@ async def _up(session: Session, cap: int) -> Exit:
     from starter.client import Nodewarden
     from starter.display import display_for
     from workers import process
-    from workers.connect import start_runtime
     from workers.logs import configure
+    from workers.runtime import start_runtime
     from workers.together import alongside
     from workers.worker import stop_on_signals
 

@@ -26,8 +26,8 @@ def worker(
     async def work() -> Exit | None:
         from workers import process
         from workers.composition import needs_clusters
-        from workers.connect import start_runtime
         from workers.logs import configure
+        from workers.runtime import start_runtime
         from workers.setting_sources import SettingsError
         from workers.worker import Role, WorkerDeployment, stop_on_signals
 

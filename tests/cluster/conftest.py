@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.common import MetricMeter
 
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
@@ -15,6 +16,7 @@ from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
+from activities.notifying import Notify, nobody
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.scans import LIVE, WATCHES, Open
@@ -54,14 +56,19 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
         async def opened(
-            limits: ViewLimits = LIVE, watches: WatchLimits = WATCHES, *, machines: ApiServer | None = None, **options: Any
+            limits: ViewLimits = LIVE,
+            watches: WatchLimits = WATCHES,
+            *,
+            machines: ApiServer | None = None,
+            meter: Any = MetricMeter.noop,
+            notify: Notify = nobody,
+            **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
             lease = ScannerLease(connection, duration=timedelta(seconds=3))
-            scan = ClusterScan(
-                "prod", ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options), lease=lease
-            )
+            view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
+            scan = ClusterScan("prod", view, lease=lease, meter=meter, notify=notify)
             return await stack.enter_async_context(scan)
 
         yield opened

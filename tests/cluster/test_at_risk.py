@@ -11,7 +11,10 @@ import pytest
 from temporalio.common import MetricCounter
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.report.at_risk import METRIC, REASON
+from activities.cluster.report.at_risk import REASON
+from activities.contracts.metrics import DATA_AT_RISK
+from activities.notifying import Notice
+from policy.episode.events import When
 from policy.objects.marks import Mark
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.report import ScanReport
@@ -40,7 +43,7 @@ class Counter(MetricCounter):
     def add(self, value: int, additional_attributes: Mapping[str, Any] | None = None) -> None:
         self._meter.counted.append((value, dict(additional_attributes or {})))
 
-    name = METRIC
+    name = DATA_AT_RISK.name
     description = unit = None
 
     def with_additional_attributes(self, additional_attributes: Mapping[str, Any]) -> MetricCounter:
@@ -57,7 +60,7 @@ class Meter:
         return self
 
     def create_counter(self, name: str, description: str | None = None, unit: str | None = None) -> MetricCounter:
-        assert name == METRIC
+        assert name == DATA_AT_RISK.name
         return Counter(self)
 
 
@@ -66,10 +69,11 @@ class Scans:
 
     def __init__(self, open_scan: Open) -> None:
         self.meter = Meter()
+        self.notices = list[Notice]()
         self._open = open_scan
 
     async def open(self, **options: Any) -> ClusterScan:
-        opened: ClusterScan = await self._open(at_risk=DataAtRisk(**options))
+        opened: ClusterScan = await self._open(at_risk=DataAtRisk(**options), notify=self.notices.append)
         return opened
 
     async def observe(self, scan: ClusterScan, known: ScanReport | None = None, wait: float = 0.25) -> ScanReport:
@@ -162,6 +166,7 @@ async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_sca
     (event,) = await told(cluster)
     assert event["count"] == 1
     assert len(scans.meter.counted) == 1
+    assert {(each.when, each.node) for each in scans.notices} == {(When.DATA_AT_RISK, SICK)}
 
 
 @pytest.mark.parametrize("why", ["ready", "detached", "off", "gone"])

@@ -268,7 +268,7 @@ async def test_a_check_says_who_keeps_all_from_being_begun_and_goes_on_afterward
     await ActivityEnvironment().run(scan.release_lease, asked(in_flight=(), halted=stopped))
     assert (await says())[:2] == ("Paused", stopped)
     skipped = [event["message"] for event in (await person.list(EVENTS))["items"] if event["reason"] == "RemediationSkipped"]
-    assert sorted(skipped) == [f"no new remediation: {paused}", f"no new remediation: {stopped}"]
+    assert set(skipped) == {f"no new remediation: {paused}", f"no new remediation: {stopped}"}
 
 
 def poll(scan: ClusterScan, *in_flight: OpenEpisode, known: str = "", number: int = 0) -> asyncio.Task[Any]:

@@ -18,8 +18,8 @@ from temporalio.service import RPCError
 
 from tests.system import mortal
 from workers import search_attributes
-from workers.connect import runtime
 from workers.embedded_process import find_binary, free_ports, server_arguments
+from workers.runtime import runtime
 
 HOST = "127.0.0.1"
 READY_WITHIN = 40.0

@@ -26,7 +26,7 @@ from tests.system import process_watch
 from tests.system.canary import Canary
 from tests.system.process_watch import ProcessWatch
 from tests.system.temporal_server import TemporalServer
-from workers.connect import runtime
+from workers.runtime import runtime
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60)]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers import connect as module
-from workers.connect import NamespaceMissingError, TemporalUnreachableError, connect, runtime, start_runtime
+from workers.connect import NamespaceMissingError, TemporalUnreachableError, connect
 from workers.embedded_process import free_ports
 from workers.plugin import PLUGIN
 from workers.setting_sources import SettingsError
@@ -82,15 +81,3 @@ async def test_a_key_file_is_read_without_its_line_end(tmp_path: Path, server: s
     key.write_text("key-material\n", encoding="utf-8")
     client = await connect(TemporalSettings(address=server, api_key_file=key, tls=False), patience=SOON)
     assert client.service_client.config.api_key == "key-material"
-
-
-def test_there_is_one_runtime_per_process() -> None:
-    assert runtime() is runtime()
-    with pytest.raises(RuntimeError, match="exists already"):
-        start_runtime(metrics="127.0.0.1:0")
-
-
-def test_metrics_that_cannot_be_served_name_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_runtimes", [])
-    with pytest.raises(SettingsError, match=r"metrics: expected an address to serve Prometheus metrics on, got 'nowhere:1'"):
-        start_runtime(metrics="nowhere:1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
@@ -23,14 +24,20 @@ from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import contracts
+from activities import contracts, notifying
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
+from activities.contracts.news import News, RepetitionRequest, ToldEvent
+from activities.contracts.scan import ScanRequest
+from activities.contracts.target import Target, TellRequest
 from policy.checks.retries import RetryRules
+from policy.episode.events import EventReason, When
+from policy.episode.messages import Pinned
+from policy.scan.repeats import Repetition
 from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
 from workers.connect import connect
 from workers.setting_sources import SettingsError
-from workers.settings import RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
+from workers.settings import NotificationSettings, RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
@@ -99,6 +106,41 @@ async def test_the_retries_of_the_settings_are_those_that_a_scan_goes_by(setting
     async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
         (scan,) = {found.__self__ for found in serving.activities if name(found) == "scan.observe-cluster"}  # type: ignore[attr-defined]
         assert scan.view.ledger.known(datetime.now(UTC)).retries == RetryRules(max_retry=3)
+
+
+async def test_who_is_to_be_notified_by_the_settings_is(
+    settings: Settings, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever of a cluster's activities there is something to tell."""
+    sent = list[str]()
+    monkeypatch.setattr(notifying, "_sent", lambda _file, title, _body, _good: sent.append(title) or "")
+    notifications = (NotificationSettings(url_file=Path("urls"), when=(When.NEEDS_HUMAN, When.HALTED, When.REPEATED)),)
+    given = settings.model_copy(update={"notifications": notifications})
+    asks = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="off is not proven"),))
+    about = Target(
+        cluster="prod", pinned=Pinned(node="node-7", uid="7"), incident="i", kind="Fencing", workflow_id="w", run_id="r"
+    )
+    again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
+    acts = {
+        "target.tell": TellRequest(target=about, news=asks),
+        "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
+        "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
+    }
+    async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
+        served = {name(each): each for each in serving.activities}
+        tellers = [getattr(served[act], "__self__")._teller for act in ("target.tell", "recovery.mark-schedulable")]  # noqa: B009
+        assert tellers[0]._notify == tellers[1]._notify, "the latter needs an API before it tells"
+        for act, request in acts.items():
+            with contextlib.suppress(ApplicationError):  # there is no API
+                await ActivityEnvironment().run(served[act], request)
+        async with asyncio.timeout(10):
+            while len(sent) < 3:
+                await asyncio.sleep(0.01)
+    assert sorted(sent) == [
+        "nodewarden: halted: prod",
+        "nodewarden: needs-human: node-7 (prod)",
+        "nodewarden: repeated: node-9 (prod)",
+    ]
 
 
 def promised() -> list[str]:

@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.contracts.metrics import Metric
 from tests.workflows.clockwork_service import ClockworkService
 from tests.workflows.workshop import Workshop
 from workers.plugin import PLUGIN
@@ -142,15 +143,16 @@ class Measured:
         self._buffer = buffer
         self._seen: list[BufferedMetricUpdate] = []
 
-    def updates(self, name: str) -> list[BufferedMetricUpdate]:
-        """Each time that it was measured."""
+    def updates(self, metric: Metric | str) -> list[BufferedMetricUpdate]:
+        """Each time that it was measured; one of Temporal's own goes by its name."""
+        name = metric if isinstance(metric, str) else metric.name
         self._seen += self._buffer.retrieve_updates()
         return [each for each in self._seen if each.metric.name == name]
 
-    def of(self, name: str, *labels: str) -> Counter[tuple[str, ...]]:
+    def of(self, metric: Metric | str, *labels: str) -> Counter[tuple[str, ...]]:
         """How often each was measured; labels: what they are told apart by."""
-        return Counter(tuple(str(each.attributes[label]) for label in labels) for each in self.updates(name))
+        return Counter(tuple(str(each.attributes[label]) for label in labels) for each in self.updates(metric))
 
-    def longest(self, name: str) -> float:
+    def longest(self, metric: Metric) -> float:
         """The greatest value, in seconds."""
-        return max(each.value for each in self.updates(name))
+        return max(each.value for each in self.updates(metric))

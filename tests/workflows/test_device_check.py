@@ -21,6 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.checkedclaims import CheckedClaims
+from activities.contracts import metrics
 from activities.contracts.device_check import (
     READ_AT_ONCE,
     DeviceReadingActivities,
@@ -48,7 +49,7 @@ from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
 from workers.liveness import Liveness
-from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, INSECURE_METRIC, METRIC, PAGE, DeviceCheck
+from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck
 from workflows.kit.ids import cluster_queue, device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 
@@ -438,8 +439,8 @@ async def test_each_unanswered_reading_is_counted_by_a_metric_that_is_there_befo
     async with checking(env, devices, client=measured.client) as check:
         await check.start()
         await check.rounds(4)
-    assert [update.value for update in measured.updates(INSECURE_METRIC)] == [0, 0, 0, 0]
-    counted = measured.updates(METRIC)
+    assert [update.value for update in measured.updates(metrics.DEVICE_INSECURE)] == [0, 0, 0, 0]
+    counted = measured.updates(metrics.DEVICE_SILENT)
     assert [update.value for update in counted][:4] == [0, 1, 1, 0]
     labels = {key: counted[0].attributes[key] for key in ("cluster", "node", "endpoint")}
     assert labels == {"cluster": check.cluster, "node": "node-1", "endpoint": BMC}
@@ -454,7 +455,7 @@ async def test_a_device_where_others_could_listen_is_told_in_its_row_and_counted
         await check.start()
         report = await check.rounds(1)
     assert (report.problems, row_of(report, "node-1").warning) == (0, "insecure: plain HTTP (scheme)")
-    assert measured.updates(INSECURE_METRIC)[0].value == 1
+    assert measured.updates(metrics.DEVICE_INSECURE)[0].value == 1
 
 
 @pytest.mark.parametrize("cluster", ["", "another"])

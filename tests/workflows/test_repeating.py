@@ -8,6 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
+from activities.contracts import metrics
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
@@ -17,7 +18,6 @@ from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import Measured, eventually, worker
 from tests.workflows.world import World
 from workflows.kit.ids import scanner_id
-from workflows.scanner.repeating import METRIC
 
 TWICE = RepeatAlarm(count=2, window=timedelta(hours=24))
 
@@ -112,7 +112,7 @@ async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment,
         for number in (1, 2):
             await end(scan, number)
         await scan.has_opened(3)
-    counted = measured.updates(METRIC)
+    counted = measured.updates(metrics.REPEATED_FENCING)
     assert [(update.value, update.attributes["node"], update.attributes["cause"]) for update in counted] == [
         (1, "node-1", "Ready")
     ]

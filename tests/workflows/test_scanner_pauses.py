@@ -45,6 +45,9 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         assert (answer.held, WHY in answer.reason) == (False, True)
         assert (await scan.ask("node-3")).decision is PermitDecision.QUEUED
         await told(scan, WHY)
+        world.show(world.current)
+        await eventually(env, lambda: world.requests[-1].halted != "" and not world.requests[-1].halted_is_new)
+        assert [each.halted for each in world.requests if each.halted_is_new] == [world.requests[-1].halted]
         assert len(world.opened) == 1
         await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
         await scan.has_opened(2)

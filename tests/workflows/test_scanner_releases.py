@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -11,12 +11,14 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
 from policy.episode.ids import episode_id
+from policy.episode.messages import Kind
 from policy.episode.observation import Observation
-from policy.episode.permits import PermitDecision, PermitState
+from policy.episode.permits import PermitDecision, PermitState, Release
 from tests.workflows.scanned import ScriptedCluster, report, scanning
-from tests.workflows.surroundings import eventually
+from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.scanner import holders, holding_off
+from workflows.scanner.permit_table import REMIND_EVERY
 
 
 @dataclass
@@ -45,6 +47,63 @@ class SlowToDescribe(ScriptedCluster):
         await self.may_answer.wait()
         self.answered.set()
         return DescribeResult(episodes=seen)
+
+
+async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env: WorkflowEnvironment) -> None:
+    """For the metrics: a preservation that has no line counts, one that is held does not, and who goes on counts no more."""
+    keeper = EpisodeDescription(node="kept", known=True, open=True, workflow_id="w", incident="i", kind=Kind.PRESERVATION)
+    world = ScriptedCluster(report("node-1", "node-2"), known={"kept": replace(keeper, parked=True)})
+
+    async def told(*numbers: int) -> None:
+        def as_expected() -> bool:
+            world.show(world.current)
+            last = world.requests[-1]
+            return (last.need_person, last.permits, last.queued) == numbers
+
+        await eventually(env, as_expected)
+
+    async with scanning(env, world, concurrency=1) as scan:
+        await scan.has_opened(1)
+        await told(0, 1, 0)
+        assert (await scan.ask("node-3")).decision is PermitDecision.QUEUED
+        await told(0, 1, 1)
+        await scan.client_handle().signal(HealthScanner.release, Release(node="kept", incident="i", parked=True))
+        await told(1, 1, 1)
+        await scan.release(world.opened[0], parked=True, problem="off is not proven")
+        await told(2, 1, 0)
+        await scan.has_opened(2)
+        await scan.release(world.opened[1], held=True)
+        await told(2, 0, 0)
+        world.known, world.current = {}, report()  # when they are described next, both have ended
+        await let_pass(env, scan.handle, holders.DESCRIBE_EVERY)
+        await told(0, 0, 0)
+
+
+async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_them(env: WorkflowEnvironment) -> None:
+    """S44: with a long poll that begins anyway; and for as long as he waits."""
+    keeper = EpisodeDescription(node="kept", known=True, open=True, workflow_id="w", incident="i", kind=Kind.PRESERVATION)
+    world = ScriptedCluster(known={"kept": replace(keeper, parked=True)})
+
+    async def reminded() -> list[str]:
+        """By two polls after another."""
+        first = len(world.requests)
+        for count in (1, 2):
+            world.show(world.current)
+            await eventually(env, lambda count=count: len(world.requests) >= first + count)
+        return [each.node for request in world.requests[first:] for each in request.remind]
+
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await scan.client_handle().signal(HealthScanner.release, Release(node="kept", incident="i", parked=True))
+        assert await reminded() == []
+        for _ in range(2):
+            await let_pass(env, scan.handle, REMIND_EVERY)
+            assert await reminded() == ["kept"]
+        world.known = {}
+        await let_pass(env, scan.handle, REMIND_EVERY)
+        await reminded()  # it is described now
+        await let_pass(env, scan.handle, REMIND_EVERY)
+        assert await reminded() == []
 
 
 @pytest.mark.parametrize("holds", [True, False], ids=["before its release", "between release and close"])

@@ -18,7 +18,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
-from activities.contracts import search
+from activities.contracts import metrics, search
 from activities.contracts.device_check import (
     DeviceReadingActivities,
     FenceDeviceActivities,
@@ -48,8 +48,6 @@ from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 
 KIND = "DeviceCheck"
-METRIC = "nodewarden_device_silent"
-INSECURE_METRIC = "nodewarden_device_insecure"
 
 PAGE = 25
 """Nodes whose devices are found and read in one go."""
@@ -247,13 +245,9 @@ class DeviceCheck:
         if answer.answer is Reachability.UNREAD or node.held:
             return
         meter = workflow.metric_meter()
-        counter = meter.create_counter(METRIC, "Readings that a fence device did not answer")
-        insecure = meter.create_counter(
-            INSECURE_METRIC, "Readings of a fence device where others could have listened or answered"
-        )
         labels = {"cluster": self._cluster, "node": node.node, "endpoint": answer.endpoint}
-        counter.add(1 if answer.answer is Reachability.SILENT else 0, labels)
-        insecure.add(1 if answer.insecurity else 0, labels)
+        metrics.DEVICE_SILENT.add(meter, int(answer.answer is Reachability.SILENT), **labels)
+        metrics.DEVICE_INSECURE.add(meter, int(bool(answer.insecurity)), **labels)
 
     # Words from outside ---------------------------------------------------------------------------------------------
 

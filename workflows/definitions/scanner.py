@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 
 from activities.contracts import search
 from activities.contracts.episodes import EpisodeActivities, NameRequest
-from activities.contracts.scan import ScanActivities, ScanRequest
+from activities.contracts.scan import OpenEpisode, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
@@ -79,6 +79,7 @@ class HealthScanner:
         self._polls = state.polls
         self._problem = ""
         self._stop: StopRequest | None = None
+        self._halted_told = state.halted
         self._asking: list[str] = []
         self._asked_with = frozenset[str]()
         self._hasty = 0
@@ -411,6 +412,8 @@ class HealthScanner:
         # Whoever asks would wait until his node is told of anyway.
         heard = heard and all(self._sees(node) or node in self._asked_with for node in self._asking)
         self._asked_with = frozenset(self._asking)
+        halted = self._halted()
+        halted_is_new, self._halted_told = bool(halted) and halted != self._halted_told, halted
         return ScanRequest(
             cluster=self._input.cluster,
             holder=self._grantor.holder,
@@ -426,7 +429,15 @@ class HealthScanner:
             in_flight=self._granting.in_flight(),
             refusals=self._granting.refusals,
             number=self._polls,
-            halted=self._halted(),
+            halted=halted,
+            need_person=len(table.need_person),
+            permits=table.counted(),
+            queued=len(table.queue()),
+            remind=tuple(
+                OpenEpisode(node=each.node, since=each.told.isoformat(), incident=each.incident)
+                for each in table.remind(workflow.now())
+            ),
+            halted_is_new=halted_is_new,
         )
 
     def _halted(self) -> str:
@@ -462,6 +473,8 @@ class HealthScanner:
             preservations=self._preserving.told,
             portions=granting.portions,
             pause=granting.pause,
+            need_person=granting.table.need_person,
+            halted=self._halted_told,
         )
         return ScannerInput(
             cluster=self._input.cluster,

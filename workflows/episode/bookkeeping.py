@@ -169,13 +169,18 @@ class Bookkeeping:
             Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)
         )
 
-    def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
+    def tell(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
-        alone makes none."""
+        alone makes none. outcome: see `ToldEvent`."""
         about, about_uid = self._machine
         self._episode.publisher.tell(
             ToldEvent(
-                reason=reason.value, message=message, warning=warning or reason in WARNINGS, about=about, about_uid=about_uid
+                reason=reason.value,
+                message=message,
+                warning=warning or reason in WARNINGS,
+                about=about,
+                about_uid=about_uid,
+                outcome=outcome,
             )
         )
 

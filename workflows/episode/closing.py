@@ -41,7 +41,7 @@ async def close(
     if desk is not None and about is not None:
         told = f"{end.outcome.value}: {end.message}"
         worse = end.outcome not in {Outcome.RECOVERED, Outcome.REPLACED}  # than what it was there for
-        desk.tell(about, told, warning=worse and about is EventReason.EPISODE_ENDED)
+        desk.tell(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
     episode.note("end", end.outcome.value, end.message)
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
     ended = workflow.now()  # before others may begin
@@ -59,7 +59,7 @@ async def close(
         )
         gives_back.append(episode.give_back_permit(release))
     await asyncio.gather(*reversed(gives_back))
-    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
+    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started, episode.offends_since)
     return EpisodeResult(
         outcome=end.outcome,
         incident=episode.incident,

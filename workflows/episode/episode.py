@@ -115,9 +115,13 @@ class Episode(EpisodeState):
         if self.pinned is not None:
             self.publisher.show(self.status())
 
-    def introduce(self, *, zone: str, reason: str) -> None:
-        """Have this episode be found by its search attributes, however it was started."""
+    def introduce(self, *, zone: str, reason: str, since: datetime | None = None) -> None:
+        """Have this episode be found by its search attributes, however it was started. since: when its node began to offend, as
+        far as that is known by now."""
         self.zone, self.reason = zone, reason
+        if self.offends_since is None and since is not None:
+            self.offends_since = since
+            measuring.detected(self.cluster, self.kind, since)
         if workflow.info().typed_search_attributes.get(search.NODE) is None:
             self._tag()
         self._show()

@@ -371,6 +371,8 @@ class EpisodeState:
     workloads: tuple[str, ...] = ()
     """What was seen to stand against the node when it was to be freed."""
     machine: str = ""
+    offends_since: datetime | None = None
+    """When its node began to offend; None where nobody said."""
     owner: str = ""
     removes: bool = False
     """What controls its Machine, and whether that is replaced."""

@@ -21,7 +21,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
 from workflows.fencing.devices import POLL_INTERVAL, POWER, Devices, longer, states
-from workflows.kit import options
+from workflows.kit import measuring, options
 from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
 
 Look = Callable[[], Awaitable[Licence]]
@@ -207,7 +207,11 @@ class PowerSequence:
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
+        self._hold(proof)
+
+    def _hold(self, proof: OffProof) -> None:
         self._progress.proof = self._episode.off_proof = proof
+        measuring.proven_off(self._episode.cluster, self._episode.kind, self._episode.offends_since)
 
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
@@ -248,7 +252,7 @@ class PowerSequence:
             return False
         read = {reading.endpoint for reading in proof.readings}
         self._progress.proven = next(level for level in levels if {device.endpoint for device in level} == read)
-        self._progress.proof = self._episode.off_proof = proof
+        self._hold(proof)
         self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in proof.readings))
         return True
 

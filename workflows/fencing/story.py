@@ -391,7 +391,7 @@ class FencingStory:
         episode = self.episode
         episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
         episode.observation, episode.pinned = pin.observation, pin.pinned
-        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:

@@ -7,23 +7,33 @@ it. An episode that goes on in a new history enters its phase once more.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
+from activities.contracts import metrics
 from policy.episode.messages import Kind, Outcome, Phase
-
-PHASES = "nodewarden_episode_phases"
-ENDED = "nodewarden_episodes_ended"
 
 
 def entered(cluster: str, kind: Kind, phase: Phase) -> None:
     """An episode is in another phase than before."""
-    counter = workflow.metric_meter().create_counter(PHASES, "Phases that episodes have entered")
-    counter.add(1, {"cluster": cluster, "kind": kind.value, "phase": phase.value})
+    metrics.EPISODE_PHASES.add(workflow.metric_meter(), cluster=cluster, kind=kind.value, phase=phase.value)
 
 
-def ended(cluster: str, kind: Kind, outcome: Outcome, lasted: timedelta) -> None:
-    """An episode is over: how many have been, and how long each was open."""
-    histogram = workflow.metric_meter().create_histogram_timedelta(ENDED, "How long episodes were open that have ended")
-    histogram.record(lasted, {"cluster": cluster, "kind": kind.value, "outcome": outcome.value})
+def detected(cluster: str, kind: Kind, since: datetime) -> None:
+    """An episode knows since when its node has offended."""
+    metrics.TIME_TO_DETECT.record(workflow.metric_meter(), workflow.now() - since, cluster=cluster, kind=kind.value)
+
+
+def proven_off(cluster: str, kind: Kind, since: datetime | None) -> None:
+    """Its node is off. since: None where nobody knows when it began to offend."""
+    if since is not None:
+        metrics.TIME_TO_OFF.record(workflow.metric_meter(), workflow.now() - since, cluster=cluster, kind=kind.value)
+
+
+def ended(cluster: str, kind: Kind, outcome: Outcome, lasted: timedelta, since: datetime | None) -> None:
+    """An episode is over: how many have been, how long each was open, and how long its node was of no use."""
+    meter = workflow.metric_meter()
+    metrics.EPISODES_ENDED.record(meter, lasted, cluster=cluster, kind=kind.value, outcome=outcome.value)
+    if since is not None and outcome in {Outcome.RECOVERED, Outcome.REPLACED}:
+        metrics.TIME_TO_SERVICE.record(meter, workflow.now() - since, cluster=cluster, kind=kind.value)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.freeing_pace import Portion
-from policy.episode.permits import Permit, PermitRequest
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest
 from policy.episode.words import ActionName, Said
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause
@@ -121,6 +121,9 @@ class ScannerState:
     """Of the pods that may be freed in a minute; no more of them than pods."""
     preservations: tuple[PreservationNotice, ...] = ()
     pause: Pause | None = None
+    need_person: tuple[NeedsPerson, ...] = ()
+    halted: str = ""
+    """As people were told last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

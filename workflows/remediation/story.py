@@ -238,7 +238,7 @@ class RemediationStory:
         episode.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
         self._open(episode.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)
-        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         steps = ", ".join(step.name for step in pin.ladder)
         episode.note("pin", "ok", f"uid {pin.pinned.uid or pin.machine_uid}, owner {pin.owner or 'none'}, steps: {steps}")
         return None

@@ -46,7 +46,7 @@ class Granting:
         self._grantor = grantor
         self._beside = beside
         self._telling = telling
-        self.table = PermitTable(state.permits, state.queue)
+        self.table = PermitTable(state.permits, state.queue, state.need_person)
         self.holding_off = HoldingOff(state)
         self.holders = Holders(grantor, state, self.table, self.holding_off)
         self._reserving = Reserving(grantor, self.table)
@@ -211,7 +211,7 @@ class Granting:
             return
         self.holding_off.hear_release(release, self.table.of(release.node))
         if release.parked:
-            self.table.park(release.node, release.incident)
+            self.table.park(release.node, release.incident, asks=workflow.now())
         else:
             self.table.remove(release.node, release.incident)
 

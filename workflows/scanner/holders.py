@@ -67,7 +67,8 @@ class Holders:
             return ()  # whoever is found while the table is built is no stranger
         marked = (seen.node for seen in report.observations if seen.incident)
         due = self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
-        return tuple(sorted({*self._table.nodes(), *marked} - opening)) if due else ()
+        asking = (each.node for each in self._table.need_person)
+        return tuple(sorted({*self._table.nodes(), *marked, *asking} - opening)) if due else ()
 
     async def describe(self, nodes: tuple[str, ...]) -> bool:
         """Release what has closed without our hearing of it, and learn what became of unknown openings.

@@ -6,19 +6,28 @@ Only bookkeeping; who gets a permit is `policy/scan/admission.py`.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.episode.messages import Kind
-from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState
+
+REMIND_EVERY = timedelta(minutes=30)
+"""How often people are told that an episode still waits for one of them."""
 
 
 class PermitTable:
     """Lines in the order they were granted. Grows with open episodes, never with nodes."""
 
-    def __init__(self, permits: tuple[Permit, ...] = (), queue: tuple[PermitRequest, ...] = ()) -> None:
+    def __init__(
+        self,
+        permits: tuple[Permit, ...] = (),
+        queue: tuple[PermitRequest, ...] = (),
+        need_person: tuple[NeedsPerson, ...] = (),
+    ) -> None:
         self._permits = {permit.node: permit for permit in permits}
         self._queue = {request.incident: request for request in queue}
+        self._need_person = {each.node: each for each in need_person}
 
     def permits(self) -> tuple[Permit, ...]:
         """All lines, parked ones included."""
@@ -27,6 +36,17 @@ class PermitTable:
     def queue(self) -> tuple[PermitRequest, ...]:
         """Who waits, first come first."""
         return tuple(self._queue.values())
+
+    @property
+    def need_person(self) -> tuple[NeedsPerson, ...]:
+        """The open episodes that wait for a person."""
+        return tuple(self._need_person.values())
+
+    def remind(self, now: datetime) -> tuple[NeedsPerson, ...]:
+        """Of whom people are to be told once more, which counts as done."""
+        due = [each for each in self._need_person.values() if now - each.told >= REMIND_EVERY]
+        self._need_person |= {each.node: replace(each, told=now) for each in due}
+        return tuple(due)
 
     def nodes(self) -> tuple[str, ...]:
         """Nodes that some episode holds or waits for."""
@@ -40,6 +60,7 @@ class PermitTable:
         """Reserve or grant; a request that waited waits no more."""
         self._permits[permit.node] = permit
         self._queue.pop(permit.incident, None)
+        self._need_person.pop(permit.node, None)
 
     def enqueue(self, request: PermitRequest) -> None:
         """Remember who asked; asking twice keeps the place."""
@@ -49,13 +70,18 @@ class PermitTable:
         """A reservation's episode is known to run."""
         self._change(node, incident, PermitState.OPEN, only=PermitState.RESERVED)
 
-    def park(self, node: str, incident: str) -> None:
-        """The episode waits for a person: it keeps its node and counts no more."""
+    def park(self, node: str, incident: str, *, asks: datetime | None = None) -> None:
+        """The episode waits: it keeps its node and counts no more. asks: when it has asked for a person, if it is that."""
         self._change(node, incident, PermitState.PARKED)
+        if asks is not None:
+            self._need_person[node] = NeedsPerson(node=node, incident=incident, told=asks)
 
     def remove(self, node: str, incident: str) -> None:
         """The episode has ended; another incident's line is left alone."""
         self._queue.pop(incident, None)
+        asking = self._need_person.get(node)
+        if asking is not None and asking.incident == incident:
+            del self._need_person[node]
         permit = self._permits.get(node)
         if permit is not None and permit.incident == incident:
             del self._permits[node]
@@ -73,6 +99,10 @@ class PermitTable:
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
             return
+        asking = self._need_person.pop(episode.node, None)
+        if episode.open and episode.parked:
+            told = asking.told if asking is not None and asking.incident == episode.incident else asked_at
+            self._need_person[episode.node] = NeedsPerson(node=episode.node, incident=episode.incident, told=told)
         if not episode.open:
             if permit is not None:
                 self.remove(episode.node, permit.incident)

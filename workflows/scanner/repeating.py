@@ -9,13 +9,12 @@ from __future__ import annotations
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts import metrics
 from activities.contracts.news import RepetitionActivities, RepetitionRequest
 from activities.errors import error_message
 from policy.episode.permits import Release
 from policy.scan.repeats import PastIncident, RepeatAlarm, Repetition, hear
 from workflows.kit import options
-
-METRIC = "nodewarden_repeated_fencing"
 
 
 class Repeating:
@@ -32,8 +31,8 @@ class Repeating:
         self.incidents, repetition = hear(self.incidents, release, workflow.now(), self._alarm)
         if repetition is not None:
             self._untold.append(repetition)
-            counter = workflow.metric_meter().create_counter(METRIC, "Fencings of a node for a reason that keeps coming back")
-            counter.add(1, {"cluster": self._cluster, "node": repetition.node, "cause": repetition.cause})
+            meter = workflow.metric_meter()
+            metrics.REPEATED_FENCING.add(meter, cluster=self._cluster, node=repetition.node, cause=repetition.cause)
 
     async def tell(self) -> None:
         """Tell what is new. One that can't be told is left to the metric: the next repetition says it all again."""

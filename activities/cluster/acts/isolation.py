@@ -57,6 +57,7 @@ from activities.contracts.target import (
     Target,
 )
 from activities.errors import ErrorType, failure
+from activities.notifying import Notify, nobody
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
@@ -82,11 +83,12 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         clock: Clock = utc_now,
         source: PolicySource = DEFAULT_SOURCE,
         fences: NodeFences | None = None,
+        notify: Notify = nobody,
     ) -> None:
         """look: the last look at this cluster (`looks.py`)."""
         super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
         self._look = look
-        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock)
+        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:

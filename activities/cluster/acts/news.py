@@ -22,8 +22,9 @@ from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.news import News, OffNote, RepetitionActivities, RepetitionRequest, ToldEvent
 from activities.contracts.target import Target
+from activities.notifying import Notice, Notify, nobody
 from policy.checks.targets import MACHINE
-from policy.episode.events import EventReason
+from policy.episode.events import EventReason, When
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
 
@@ -33,7 +34,7 @@ PATIENCE_SECONDS = 3.0
 
 class EpisodeTeller:
     """News of episodes, on a Node and on its NodeFence where there is one. connection_of: by which objects of an API version are
-    written, where that is not the Nodes' connection."""
+    written, where that is not the Nodes' connection. notify: tells people elsewhere."""
 
     def __init__(
         self,
@@ -42,7 +43,9 @@ class EpisodeTeller:
         *,
         connection_of: Callable[[str], ClusterConnection] | None = None,
         clock: Clock = utc_now,
+        notify: Notify = nobody,
     ) -> None:
+        self._notify = notify
         self._connection = connection
         self._connection_of = connection_of or (lambda _version: connection)
         self._fences = fences
@@ -61,6 +64,8 @@ class EpisodeTeller:
     async def tell_all(self, target: Target, news: News, *, anyway: bool) -> None:
         """The NodeFence first, since Events stand on it too. anyway: Events are told whether or not the rest could be written,
         which is logged then, and raised else."""
+        for event in news.events:
+            self._notify_of(target, event)
         for outcome in await asyncio.gather(self._show(target, news), self._note(target, news.off), return_exceptions=True):
             if isinstance(outcome, ApplicationError) and anyway:
                 activity.logger.warning("what is new of %s was not written: %s", target.pinned.node, outcome.message)
@@ -68,6 +73,21 @@ class EpisodeTeller:
                 raise outcome
         for event in news.events:
             await self._tell(target, event)
+
+    def _notify_of(self, target: Target, event: ToldEvent) -> None:
+        """First, and without waiting: Events are told later, or not at all while the API is away."""
+        asks = event.reason == EventReason.NEEDS_HUMAN
+        if asks or event.outcome:
+            self._notify(
+                Notice(
+                    when=When.NEEDS_HUMAN if asks else When.ENDED,
+                    cluster=target.cluster,
+                    node=target.pinned.node,
+                    subject=target.incident,
+                    text=f"incident {target.incident}: {event.message}",
+                    outcome=event.outcome,
+                )
+            )
 
     async def tell(self, node: str, uid: str, event: ToldEvent) -> None:
         """An Event on the Node and on its NodeFence; what can't be written is logged."""
@@ -118,9 +138,16 @@ class ClusterRepetitions(RepetitionActivities):
     """Served by the workers of one cluster's queue."""
 
     def __init__(
-        self, cluster: str, connection: ClusterConnection, *, fences: NodeFences | None = None, clock: Clock = utc_now
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        fences: NodeFences | None = None,
+        clock: Clock = utc_now,
+        notify: Notify = nobody,
     ) -> None:
         self._cluster = cluster
+        self._notify = notify
         self._teller = EpisodeTeller(connection, fences or NodeFences(connection, clock=clock), clock=clock)
 
     @activity.defn(name="scan.tell-repetition")
@@ -129,4 +156,8 @@ class ClusterRepetitions(RepetitionActivities):
         require_cluster(request.cluster, self._cluster)
         again = request.repetition
         event = ToldEvent(reason=EventReason.REPEATED_FENCING, message=again.message, warning=True)
+        notice = Notice(
+            when=When.REPEATED, cluster=self._cluster, node=again.node, subject=f"{again.node} {again.cause}", text=again.message
+        )
+        self._notify(notice)
         await self._teller.tell(again.node, again.node_uid, event)

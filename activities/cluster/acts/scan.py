@@ -15,18 +15,22 @@ from types import TracebackType
 from typing import Any, Self
 
 from temporalio import activity
+from temporalio.common import MetricMeter
 
 from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.report.actions import ActionKeeping, Speaks
 from activities.cluster.report.at_risk import RiskKeeping
+from activities.cluster.report.levels import Levels
 from activities.cluster.report.mistakes import MistakeKeeping
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.report.publishing import Publishing
 from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
+from activities.notifying import Notice, Notify, nobody
+from policy.episode.events import When
 from policy.scan.report import ClusterLease, ScanReport
 from policy.scan.urgency import Urgency, urgency
 
@@ -49,8 +53,6 @@ PREPARED_FOR = 3
 LAST_WORD_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
 
-METRIC = "nodewarden_halted"
-
 PREPARING, SWEEPING = "preparing", "sweep of NodeFences"
 
 REMEMBERED = 16
@@ -61,7 +63,7 @@ class ClusterScan(ScanActivities):
     """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it.
 
     prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes. herald: says what
-    NodeActions say; None: nobody does.
+    NodeActions say; None: nobody does. meter: the process's own, for what is known of the cluster.
     """
 
     def __init__(
@@ -74,15 +76,21 @@ class ClusterScan(ScanActivities):
         fences: NodeFences | None = None,
         prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
         herald: Speaks | None = None,
+        meter: MetricMeter = MetricMeter.noop,
+        notify: Notify = nobody,
     ) -> None:
         self._cluster = cluster
         self.view = view
         self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=self.view.poke)
-        self._risks = RiskKeeping(cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
+        self._risks = RiskKeeping(
+            cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke, notify=notify
+        )
         self._mistakes = MistakeKeeping(self.view.mistaken, connection_of=self.view.connection_of, on_change=self.view.poke)
         self._actions = (
             ActionKeeping(cluster, view.connection, view.actions, herald, on_change=view.poke) if herald is not None else None
         )
+        self._levels = Levels(cluster, meter)
+        self._notify = notify
         self.publishing = Publishing(self.view, clock=clock)
         self._fences = fences
         self._prepare = prepare
@@ -95,6 +103,7 @@ class ClusterScan(ScanActivities):
 
     async def __aenter__(self) -> Self:
         self.view.start()
+        self._levels.serve()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -117,7 +126,7 @@ class ClusterScan(ScanActivities):
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
         self._latest = request
-        _count_halted(request)
+        self._hear(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
@@ -128,9 +137,19 @@ class ClusterScan(ScanActivities):
         not take it again."""
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
-        _count_halted(request)
+        self._hear(request)
+        self._levels.give_back()
         await self._say_why(request)
         await self._lease.release(request.holder)
+
+    def _hear(self, request: ScanRequest) -> None:
+        """What only the scanner knows, and whoever does not look at it should."""
+        self._levels.hear(request, activity.info().started_time)
+        if request.halted_is_new:
+            self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject=request.halted, text=request.halted))
+        for each in request.remind:
+            text = f"incident {each.incident}: still waits for a person: `nodewarden status` says what to do"
+            self._notify(Notice(when=When.NEEDS_HUMAN, cluster=self._cluster, node=each.node, subject=each.incident, text=text))
 
     async def _say_why(self, request: ScanRequest) -> None:
         """On every check, as long as the cluster is ours: nobody comes after us who would (S44)."""
@@ -166,6 +185,8 @@ class ClusterScan(ScanActivities):
                 begun=request.begun,
                 doubt=wrong_clock.get(),
             )
+            if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
+                self._levels.see(report)
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             if self._actions is not None and lease.holder in {"", request.holder}:
@@ -233,11 +254,6 @@ class ClusterScan(ScanActivities):
         await activity.wait_for_worker_shutdown()
         ending.set()
         self.view.poke()
-
-
-def _count_halted(request: ScanRequest) -> None:
-    gauge = activity.metric_meter().create_gauge(METRIC, "1 while a person keeps all from being begun in a cluster")
-    gauge.set(int(bool(request.halted)), {"cluster": request.cluster})
 
 
 def _ours_to_tell(lease: ClusterLease, holder: str) -> bool:

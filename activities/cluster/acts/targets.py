@@ -44,6 +44,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
+from activities.notifying import Notify, nobody
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.licensing import licenses
 from policy.episode.messages import Pinned
@@ -68,6 +69,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
+        notify: Notify = nobody,
     ) -> None:
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
         self._licences = licences
@@ -81,7 +83,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
             identities=identities,
             checked=checked,
         )
-        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock)
+        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock, notify=notify)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:

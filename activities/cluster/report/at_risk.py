@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from temporalio.common import MetricCounter, MetricMeter
+from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
@@ -21,6 +21,9 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
 from activities.cluster.report.attending import Attending
+from activities.contracts import metrics
+from activities.notifying import Notice, Notify, nobody
+from policy.episode.events import When
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -31,7 +34,6 @@ AT_ONCE = 8
 """Nodes looked at, or told of, side by side: a whole zone may go down at once."""
 
 REASON = "DataAtRisk"
-METRIC = "nodewarden_data_at_risk"
 CLOCKS_DIFFER = timedelta(minutes=1)
 """Less than this before its repetition is due, what another worker has told is told again."""
 
@@ -47,9 +49,11 @@ class RiskKeeping(Attending):
         *,
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
+        notify: Notify = nobody,
     ) -> None:
         super().__init__(f"data at risk of {cluster}", on_change=on_change)
         self._cluster = cluster
+        self._notify = notify
         self._connection = connection
         self._at_risk = at_risk
         self._clock = clock
@@ -62,11 +66,10 @@ class RiskKeeping(Attending):
             return float("inf")
         if due > (now := self._clock()):
             return (due - now).total_seconds()
-        counter = meter.create_counter(METRIC, "nodes whose volumes Kubernetes is about to detach by force, not proven off")
-        self.begin(self._work(counter))
+        self.begin(self._work(meter))
         return float("inf")
 
-    async def _work(self, counter: MetricCounter) -> None:
+    async def _work(self, meter: MetricMeter) -> None:
         """What is to be told goes first: it is known already, and reading a zone's pods takes its time."""
         while True:
             now = self._clock()
@@ -74,7 +77,7 @@ class RiskKeeping(Attending):
             nodes = self._at_risk.to_look_at(now, AT_ONCE) if not warnings else []
             if not warnings and not nodes:
                 return
-            await asyncio.gather(*(self._tell(each, counter) for each in warnings), *(self._look(each) for each in nodes))
+            await asyncio.gather(*(self._tell(each, meter) for each in warnings), *(self._look(each) for each in nodes))
 
     async def _look(self, node: str) -> None:
         at = self._clock()
@@ -87,9 +90,12 @@ class RiskKeeping(Attending):
         stays = [_stay(pod) for pod in pods if not pod.finished]
         self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
 
-    async def _tell(self, warned: DataAtRiskWarning, counter: MetricCounter) -> None:
+    async def _tell(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
         """The metric counts whatever becomes of the Event; what another worker has told is counted there."""
         now = self._clock()
+        self._notify(
+            Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
+        )
         try:
             told = await self._recorder.tell(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
@@ -100,7 +106,7 @@ class RiskKeeping(Attending):
             self._at_risk.told(warned.node, now)
         if told and not warned.counted:
             log.warning("DataAtRisk: Node/%s: %s", warned.node, _message(warned))
-            counter.add(1, {"cluster": self._cluster})
+            metrics.DATA_AT_RISK.add(meter, cluster=self._cluster)
 
 
 def _stay(pod: Pod) -> PodStay:

@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts import news
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
-from activities.cluster.acts.news import ClusterRepetitions
+from activities.cluster.acts.news import ClusterRepetitions, EpisodeTeller
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
@@ -25,7 +25,8 @@ from activities.contracts.news import EpisodeSnapshot, News, OffNote, Repetition
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities, TellRequest
 from activities.errors import ErrorType
-from policy.episode.events import WARNINGS, EventReason
+from activities.notifying import Notice
+from policy.episode.events import WARNINGS, EventReason, When
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof
 from policy.fence.config import FenceStep
 from policy.scan.repeats import Repetition
@@ -311,11 +312,29 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
         node=NODE, cause="ReadyUnknown", count=3, window=timedelta(hours=24), incidents=("a", "b"), workloads=("default/db-0",)
     )
     await mirrored.show()
-    repetitions = ClusterRepetitions(CLUSTER, mirrored.world.connection, fences=mirrored.fences)
+    notices = list[Notice]()
+    repetitions = ClusterRepetitions(CLUSTER, mirrored.world.connection, fences=mirrored.fences, notify=notices.append)
     await mirrored.environment.run(repetitions.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
     assert await mirrored.events() == [("Node", "RepeatedFencing", "Warning"), ("NodeFence", "RepeatedFencing", "Warning")]
     told = (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"][0]
     assert told["message"].endswith("there each time: default/db-0")
+    assert [(each.when, each.node, each.text) for each in notices] == [(When.REPEATED, NODE, again.message)]
+
+
+async def test_people_elsewhere_hear_at_once_who_needs_one_of_them_and_how_it_ended(mirrored: Mirrored) -> None:
+    """Also while the API is away, and of nothing else."""
+    notices = list[Notice]()
+    teller = EpisodeTeller(mirrored.world.connection, mirrored.fences, notify=notices.append)
+    asks, goes_on = event(EventReason.NEEDS_HUMAN, "off is not proven"), event(EventReason.STEP_STARTED, "isolation")
+    ended = ToldEvent(reason=EventReason.EPISODE_ENDED, message="recovered: it is back", outcome="recovered")
+    request = await mirrored.request(events=(goes_on, asks, ended))
+    mirrored.world.server.faults.add(Fault(accident=Accident.STATUS, status=500))
+    assert request.news is not None
+    await mirrored.environment.run(teller.along, request.target, request.news)
+    assert [(each.when, each.outcome, each.subject, each.node, each.text) for each in notices] == [
+        (When.NEEDS_HUMAN, "", INCIDENT, NODE, f"incident {INCIDENT}: off is not proven"),
+        (When.ENDED, "recovered", INCIDENT, NODE, f"incident {INCIDENT}: recovered: it is back"),
+    ]
 
 
 async def test_an_api_that_is_away_is_asked_twice_and_then_given_up(mirrored: Mirrored) -> None:

@@ -1,0 +1,186 @@
+"""People who look at neither kubectl nor dashboards are told by what they have: chat, pagers, mail, webhooks.
+
+The services are Apprise's business, and where to send is in files, as the addresses contain tokens (S12): they are read at each
+sending, and neither they nor what a service answers is logged. Whoever tells does not wait, and hears of no failure: no act of
+ours hangs by a message. What is told of one incident twice in the same words within a while is sent once by a worker; more than a
+few in a minute become one message. What waits to be sent is lost with its worker, and what another worker tells again is sent
+again: so each message names its incident, and who needs a person is told of again (`workflows/definitions/scanner.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from temporalio.common import MetricMeter
+
+from activities.contracts import metrics
+from policy.episode.events import When
+from policy.episode.messages import Outcome
+
+_log = logging.getLogger(__name__)
+logging.getLogger("apprise").disabled = True  # it names addresses, and with them tokens
+
+SINGLY = 5
+"""Messages in a minute to one address; the rest of that minute is one more."""
+MINUTE_SECONDS = 60.0
+QUIET_SECONDS = 20 * 60.0
+"""The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/permit_table.py`."""
+REMEMBERED, WAITING, LISTED = 1000, 1000, 20
+GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
+LAST_WORD_SECONDS = 5.0
+TRIES, TRY_AGAIN = 3, timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
+    that has ended."""
+
+    when: When
+    cluster: str
+    subject: str
+    text: str
+    node: str = ""
+    outcome: str = ""
+
+    @property
+    def title(self) -> str:
+        """One line."""
+        where = f"{self.node} ({self.cluster})" if self.node else self.cluster
+        return f"nodewarden: {self.outcome or self.when.value}: {where}"
+
+
+Notify = Callable[[Notice], None]
+"""Tells, without waiting."""
+
+
+def nobody(notice: Notice) -> None:
+    """Where nothing is configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """Who is told what; nothing in `clusters` or `outcomes` means any."""
+
+    name: str
+    url_file: Path
+    when: frozenset[str]
+    clusters: frozenset[str] = frozenset()
+    outcomes: frozenset[str] = frozenset()
+
+    def wants(self, notice: Notice) -> bool:
+        """Whether it is for them."""
+        if notice.when not in self.when or (self.clusters and notice.cluster not in self.clusters):
+            return False
+        return not (notice.outcome and self.outcomes) or notice.outcome in self.outcomes
+
+
+class Notifier:
+    """The messages of one worker process. A context: what is left at its end is tried once, as one message."""
+
+    def __init__(self, recipients: Sequence[Recipient], *, meter: MetricMeter = MetricMeter.noop) -> None:
+        self._waiting = {each: deque[Notice](maxlen=WAITING) for each in recipients}
+        """Until they are sent, or given up. Of more than so many the oldest go: they would be one message anyway."""
+        self._news = {each: asyncio.Event() for each in recipients}
+        self._meter = meter
+        self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._serve(recipient), name=recipient.name) for recipient in self._waiting]
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await asyncio.gather(*(self._try(each, list(left)) for each, left in self._waiting.items() if left))
+
+    def tell(self, notice: Notice) -> None:
+        """Have it sent to whoever wants it, unless it was told a while ago."""
+        now, key = asyncio.get_running_loop().time(), (notice.when, notice.cluster, notice.subject, notice.text)
+        if now - self._told.get(key, float("-inf")) < QUIET_SECONDS:
+            return
+        self._told[key] = now
+        self._told.move_to_end(key)
+        while len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        for recipient, waiting in self._waiting.items():
+            if recipient.wants(notice):
+                waiting.append(notice)
+                self._news[recipient].set()
+
+    async def _serve(self, recipient: Recipient) -> None:
+        waiting, news, clock = self._waiting[recipient], self._news[recipient], asyncio.get_running_loop().time
+        sent = deque[float](maxlen=SINGLY)
+        while True:
+            await news.wait()
+            news.clear()
+            while waiting:
+                several = len(sent) == SINGLY and (left := sent[0] + MINUTE_SECONDS - clock()) > 0
+                if several:
+                    await asyncio.sleep(left)
+                notices = list(waiting) if several else [waiting[0]]
+                sent.append(clock())
+                await self._send(recipient, notices)
+                for each in notices:
+                    with contextlib.suppress(ValueError):  # it was one of too many
+                        waiting.remove(each)
+
+    async def _send(self, recipient: Recipient, notices: Sequence[Notice]) -> None:
+        problem = ""
+        for attempt in range(TRIES):
+            await asyncio.sleep(attempt * TRY_AGAIN.total_seconds())
+            problem = await self._try(recipient, notices)
+            if not problem:
+                break
+        else:
+            _log.warning("%s: %r was not sent: %s", recipient.name, _written(notices)[0], problem)
+        metrics.NOTIFICATIONS.add(self._meter, result="failed" if problem else "sent")
+
+    async def _try(self, recipient: Recipient, notices: Sequence[Notice]) -> str:
+        title, text = _written(notices)
+        return await asyncio.to_thread(_sent, recipient.url_file, title, text, all(each.outcome in GOOD for each in notices))
+
+
+def _written(notices: Sequence[Notice]) -> tuple[str, str]:
+    """Title and text: of one as it is, of several a digest."""
+    return _digest(notices) if len(notices) > 1 else (notices[0].title, notices[0].text)
+
+
+def _digest(notices: Sequence[Notice]) -> tuple[str, str]:
+    counts = Counter(each.outcome or each.when.value for each in notices)
+    title = f"nodewarden: {len(notices)} messages: " + ", ".join(f"{number} {what}" for what, number in counts.most_common())
+    more = [f"and {len(notices) - LISTED} more: `nodewarden status`"] if len(notices) > LISTED else []
+    return title, "\n\n".join([f"{each.title}\n{each.text}" for each in notices[:LISTED]] + more)
+
+
+def _sent(file: Path, title: str, body: str, good: bool) -> str:
+    """Send to every address of the file. "" or what is wrong, in words of ours: a service's own may repeat its token."""
+    import apprise
+
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        services = apprise.Apprise()
+        for number, line in enumerate(lines, 1):
+            if line and not line.startswith("#") and not services.add(line):
+                return f"url_file: line {number} is no address that Apprise knows"
+        if not len(services):
+            return "url_file contains no address"
+        kind = apprise.NotifyType.SUCCESS if good else apprise.NotifyType.WARNING
+        return "" if services.notify(body=body, title=title, notify_type=kind) else "not all of its services took it"
+    except OSError as error:
+        return f"url_file can't be read: {type(error).__name__}"
+    except Exception as error:  # noqa: BLE001 - a service's plugin may fail in any way, and its message may contain the address
+        return f"{type(error).__name__} in Apprise"

@@ -1,0 +1,169 @@
+"""Messages to people, against a local receiver: told once, in storms as one, and no act of ours ever waits or fails by them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from activities import notifying
+from activities.notifying import SINGLY, Notice, Notifier, Recipient
+from policy.episode.events import When
+
+pytestmark = pytest.mark.timeout(30)
+
+TOKEN = "xoxb-secret-token"
+PARKED = Notice(when=When.NEEDS_HUMAN, cluster="prod", node="node-7", subject="i-1", text="incident i-1: off is not proven")
+ENDED = replace(PARKED, when=When.ENDED, outcome="recovered", text="incident i-1: recovered: the node is back")
+
+
+@dataclass
+class Receiver:
+    """A service of messages. statuses: of its first answers; then it takes all."""
+
+    got: list[dict[str, Any]] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    asked: int = 0
+    file: Path = Path()
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.statuses and (status := self.statuses.pop(0)) != 200:
+            return web.Response(status=status, text=f"no such token: {TOKEN}")
+        self.got.append(await request.json())
+        return web.Response()
+
+    async def has(self, count: int) -> list[str]:
+        async with asyncio.timeout(15):
+            while len(self.got) < count:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # and no more
+        assert len(self.got) == count
+        return [each["title"] for each in self.got]
+
+
+@pytest.fixture
+async def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
+    monkeypatch.setattr(notifying, "TRY_AGAIN", timedelta(milliseconds=10))
+    service = Receiver(file=tmp_path / "urls")
+    app = web.Application()
+    app.router.add_post("/{path:.*}", service.take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    service.file.write_text(f"# the team's chat\njson://127.0.0.1:{runner.addresses[0][1]}/{TOKEN}\n", encoding="utf-8")
+    yield service
+    await runner.cleanup()
+
+
+@asynccontextmanager
+async def notifier(file: Path, **changes: Any) -> AsyncIterator[Notifier]:
+    recipient = Recipient(**{"name": "notifications[0]", "url_file": file, "when": frozenset(When)} | changes)
+    async with Notifier([recipient]) as opened:
+        yield opened
+
+
+async def test_what_is_told_twice_is_sent_once_and_names_its_incident(receiver: Receiver) -> None:
+    async with notifier(receiver.file) as people:
+        for notice in (PARKED, PARKED, ENDED, replace(PARKED, text="incident i-1: the pods do not go")):
+            people.tell(notice)
+        titles = await receiver.has(3)
+    assert titles[:2] == ["nodewarden: needs-human: node-7 (prod)", "nodewarden: recovered: node-7 (prod)"]
+    assert receiver.got[0]["message"] == PARKED.text
+    assert [each["type"] for each in receiver.got[:2]] == ["warning", "success"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "heard"),
+    [
+        ({"when": frozenset({When.NEEDS_HUMAN})}, ["needs-human"]),
+        ({"clusters": frozenset({"staging"})}, []),
+        ({"outcomes": frozenset({"aborted"})}, ["needs-human"]),
+        ({"outcomes": frozenset({"recovered"}), "clusters": frozenset({"prod"})}, ["needs-human", "recovered"]),
+    ],
+)
+async def test_everybody_hears_what_he_wants_to(receiver: Receiver, changes: dict[str, Any], heard: list[str]) -> None:
+    async with notifier(receiver.file, **changes) as people:
+        people.tell(PARKED)
+        people.tell(ENDED)
+        assert [title.split(": ")[1] for title in await receiver.has(len(heard))] == heard
+
+
+async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifying, "MINUTE_SECONDS", 1.0)
+    async with notifier(receiver.file) as people:
+        for number in range(40):
+            people.tell(replace(PARKED, subject=f"i-{number}", node=f"node-{number}"))
+        titles = await receiver.has(SINGLY + 1)
+    assert titles[-1] == f"nodewarden: {40 - SINGLY} messages: {40 - SINGLY} needs-human"
+    digest = receiver.got[-1]["message"]
+    assert f"node-{SINGLY} (prod)" in digest
+    assert f"and {40 - SINGLY - notifying.LISTED} more" in digest
+
+
+async def test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """S12: neither in our words nor in Apprise's, nor in what the service answers."""
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)  # as workers have it
+    receiver.statuses = [500, 200, 500, 500, 500]
+    async with notifier(receiver.file) as people:
+        people.tell(PARKED)
+        await receiver.has(1)
+        people.tell(ENDED)
+        async with asyncio.timeout(15):
+            while "was not sent" not in caplog.text:
+                await asyncio.sleep(0.01)
+    assert receiver.asked == 5
+    assert "notifications[0]: 'nodewarden: recovered: node-7 (prod)' was not sent: not all of its services took it" in caplog.text
+    assert TOKEN not in caplog.text + "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("", "url_file contains no address"),
+        (f"# ours\ncarrier-pigeon://{TOKEN}\n", "url_file: line 2 is no address that Apprise knows"),
+        (None, "url_file can't be read: FileNotFoundError"),
+    ],
+)
+async def test_what_is_wrong_with_the_file_is_said_without_what_it_contains(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lines: str | None, problem: str
+) -> None:
+    """S12; and who tells does not hear of it."""
+    monkeypatch.setattr(notifying, "TRY_AGAIN", timedelta(0))
+    if lines is not None:
+        (tmp_path / "urls").write_text(lines, encoding="utf-8")
+    async with notifier(tmp_path / "urls") as people:
+        people.tell(PARKED)
+        async with asyncio.timeout(15):
+            while problem not in caplog.text:
+                await asyncio.sleep(0.01)
+    assert TOKEN not in caplog.text
+
+
+async def test_what_waits_when_its_worker_ends_is_one_last_message(receiver: Receiver) -> None:
+    async with notifier(receiver.file) as people:
+        for number in range(SINGLY + 3):
+            people.tell(replace(PARKED, subject=f"i-{number}"))
+        await receiver.has(SINGLY)
+    assert (await receiver.has(SINGLY + 1))[-1] == "nodewarden: 3 messages: 3 needs-human"
+
+
+async def test_whoever_tells_never_waits(tmp_path: Path) -> None:
+    """However slow the service is, and however much is told."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(10), notifier(tmp_path / "urls") as people:
+        began = loop.time()
+        for number in range(notifying.WAITING + 10):
+            people.tell(replace(PARKED, subject=f"i-{number}"))
+        assert loop.time() - began < 1
