@@ -12,12 +12,13 @@ from __future__ import annotations
 import pkgutil
 
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import UnsandboxedWorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
 from workers.converting import DATA_CONVERTER, converter_with
+from workers.entrance import Entrance
 from workers.payload_codec import Encryption
 
 DEFINITIONS = "workflows.definitions"
@@ -44,6 +45,12 @@ class GuardedRunner(UnsandboxedWorkflowRunner):
     def prepare_workflow(self, defn: _Definition) -> None:
         """Raises UnintentionalPassthroughError for a workflow that imports what workflows may not."""
         SANDBOX.prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """A workflow behind its entrance."""
+        instance = super().create_instance(det)
+        instance.activate = Entrance(det, instance.activate)  # type: ignore[method-assign]
+        return instance
 
 
 RUNNER = GuardedRunner()

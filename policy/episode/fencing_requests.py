@@ -17,6 +17,7 @@ from typing import Any
 from policy.episode.messages import Outcome
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
 from policy.values.object_refs import ObjectRef
+from policy.values.shapes import mapping, mappings
 
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
 """The first thing that fence-agents-remediation does to an object, before any agent runs: with it the object is in its hands."""
@@ -125,7 +126,7 @@ def why_ended(obj: Mapping[str, Any]) -> str:
     metadata: Mapping[str, Any] = obj["metadata"]
     if withdrawn := why_withdrawn(obj):
         return withdrawn
-    said = _condition(obj.get("status") or {}, SUCCEEDED)
+    said = _condition(obj.get("status"), SUCCEEDED)
     return f"{metadata['name']} has its answer: {SUCCEEDED} is {said}" if said in {TRUE, FALSE} else ""
 
 
@@ -134,19 +135,17 @@ def why_withdrawn(obj: Mapping[str, Any]) -> str:
     metadata: Mapping[str, Any] = obj["metadata"]
     if metadata.get("deletionTimestamp"):
         return f"{metadata['name']} is being deleted"
-    if GIVEN_UP_ANNOTATION in (metadata.get("annotations") or {}):
+    if GIVEN_UP_ANNOTATION in mapping(metadata.get("annotations")):
         return f"{metadata['name']} has timed out: {GIVEN_UP_ANNOTATION} says that something else is tried"
     return ""
 
 
 def is_taken_up(obj: Mapping[str, Any]) -> bool:
     """Whether fence-agents-remediation has the object in its hands."""
-    return FINALIZER in (obj["metadata"].get("finalizers") or ())
+    finalizers = obj["metadata"].get("finalizers")
+    return isinstance(finalizers, list) and FINALIZER in finalizers
 
 
-def _condition(status: Mapping[str, Any], kind: str) -> str:
-    listed = status.get("conditions") if isinstance(status, Mapping) else None
-    for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, Mapping) and each.get("type") == kind:
-            return str(each.get("status", ""))
-    return ""
+def _condition(status: object, kind: str) -> str:
+    listed = mappings(mapping(status).get("conditions"))
+    return next((str(each.get("status", "")) for each in listed if each.get("type") == kind), "")

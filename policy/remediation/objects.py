@@ -18,6 +18,7 @@ from policy.objects.machines import CLUSTER_NAME_LABEL
 from policy.objects.remediations import NODE_NAME_ANNOTATION, SUFFIX
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
+from policy.values.shapes import mapping, mappings
 
 TEMPLATE_NAME_ANNOTATION = "remediation.medik8s.io/template-name"
 CONTROL_PLANE_LABEL = "remediation.medik8s.io/isControlPlaneNode"
@@ -92,7 +93,7 @@ def made(
 
     control_plane: the Node is a member. cluster_name: of the workload cluster that the Machine belongs to (Cluster API).
     """
-    inner = (template.get("spec") or {}).get("template")
+    inner = mapping(template.get("spec")).get("template")
     if not isinstance(inner, Mapping):
         raise PolicyError(wanted.template.key, "spec.template", f"expected what its objects are made from, got {shown(inner)}")
     spec, metadata = inner.get("spec") or {}, inner.get("metadata") or {}
@@ -142,7 +143,7 @@ def not_ours(document: Mapping[str, Any], wanted: WantedObject) -> str:
 
 def made_by_us(document: Mapping[str, Any]) -> bool:
     """Whether an episode of ours has made it: then it is meant for another controller, and asks nothing of us."""
-    return INCIDENT_ANNOTATION in (document["metadata"].get("annotations") or {})
+    return INCIDENT_ANNOTATION in mapping(document["metadata"].get("annotations"))
 
 
 def condition_of(document: Mapping[str, Any], kind: str) -> str:
@@ -164,18 +165,15 @@ def phase_of(document: Mapping[str, Any]) -> str:
 
 
 def _status(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    status = document.get("status")
-    return status if isinstance(status, Mapping) else {}
+    return mapping(document.get("status"))
 
 
-def _conditions(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    listed = _status(document).get("conditions")
-    return (each for each in listed if isinstance(each, Mapping)) if isinstance(listed, list) else iter(())
+def _conditions(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return mappings(_status(document).get("conditions"))
 
 
 def _texts(metadata: Any, field: str) -> dict[str, str]:
-    found = metadata.get(field) if isinstance(metadata, Mapping) else None
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+    return {str(key): str(value) for key, value in mapping(mapping(metadata).get(field)).items()}
 
 
 def _origin(wanted: WantedObject) -> dict[str, str]:

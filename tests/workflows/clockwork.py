@@ -24,11 +24,12 @@ from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
+from temporalio.worker import WorkflowInstance, WorkflowRunner
 
 from tests.workflows.attempts import CONVERTER, START, Attempt
 from tests.workflows.contract import CALLS, Call
 from tests.workflows.executions import Execution
+from workers.plugin import RUNNER
 
 Step = Callable[[], None]
 T = TypeVar("T")
@@ -121,8 +122,8 @@ class Clockwork:
         self._definitions |= {known.name: known for known in map(workflow._Definition.must_from_class, workflows)}
 
     def runner_of(self, definition: workflow._Definition) -> WorkflowRunner:
-        """What runs a workflow: by itself, since the sandbox takes longer than all that an episode does."""
-        return UnsandboxedWorkflowRunner()
+        """What runs a workflow: that of our workers."""
+        return RUNNER
 
     def call_of(self, activity: str) -> Call:
         """What an activity takes and gives."""

@@ -43,6 +43,7 @@ from policy.fence.device_check import (
     row_of,
     row_without_device,
 )
+from policy.values.moments import in_utc, later
 from workflows.kit import options
 from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
@@ -62,6 +63,8 @@ LINGER = timedelta(seconds=10)
 """How long one that only runs when asked stays for the next question."""
 JITTER = 0.1
 
+LONGEST_PAUSE = timedelta(days=366)
+
 HISTORY_LIMIT = 500
 """Looked at before each check by the clock; the largest cluster's takes some thousands of events more."""
 SHOWN_PROBLEMS = 20
@@ -75,7 +78,11 @@ class DeviceCheck:
     def __init__(self, request: DeviceCheckInput) -> None:
         self._cluster = request.cluster
         self._every = request.every
-        self._due = request.due or workflow.now() + self._spread(min(FIRST_AFTER, request.every or FIRST_AFTER))
+        every = min(request.every or FIRST_AFTER, LONGEST_PAUSE)
+        if request.due is None:
+            self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
+        else:  # by whoever has begun us: it may be any moment
+            self._due = min(in_utc(request.due), later(workflow.now(), every * (1 + JITTER)))
         self._remembered = Remembered(request.memory)
         self._asking = 0
         self._all: asyncio.Task[DeviceReport] | None = None
@@ -110,11 +117,11 @@ class DeviceCheck:
 
     async def _check_by_the_clock(self) -> None:
         every = self._every or FIRST_AFTER
-        self._due = workflow.now() + self._spread(every)
+        self._due = later(workflow.now(), self._spread(every))
         try:
             await self._check_all()
         except ApplicationError as error:
-            self._due = workflow.now() + min(AGAIN_AFTER, every)
+            self._due = later(workflow.now(), min(AGAIN_AFTER, every))
             workflow.logger.warning("the fence devices of %s were not checked: %s", self._cluster, error.message)
             self._show(error.message)
 
@@ -262,10 +269,11 @@ class DeviceCheck:
 
     @workflow.signal
     def repeat(self, every: timedelta) -> None:
-        """Check all devices by the clock from now on. The interval that holds already changes nothing."""
-        if every > timedelta(0) and every != self._every:
+        """Check all devices by the clock from now on. The interval that holds already changes nothing, and neither does one that
+        can't be meant."""
+        if timedelta(0) < every <= LONGEST_PAUSE and every != self._every:
             self._every = every
-            self._due = workflow.now() + self._spread(min(FIRST_AFTER, every))
+            self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
 
     @workflow.signal
     def stop(self) -> None:
@@ -289,6 +297,12 @@ class DeviceCheck:
         if not request.cluster or workflow.info().workflow_id != expected:
             raise ApplicationError(
                 f"expected an input with a cluster, run under the workflow id {expected!r}",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+        if request.every is not None and not timedelta(0) < request.every <= LONGEST_PAUSE:
+            raise ApplicationError(
+                f"every: expected a time above 0 and of at most {LONGEST_PAUSE.days} days, got {request.every}",
                 type=ErrorType.INVALID_CONFIG.value,
                 non_retryable=True,
             )

@@ -24,12 +24,18 @@ from workflows.kit.messages import Word
 Heard = TypeVar("Heard", bound=Word)
 
 
+LONGEST_REASON = 2000
+"""Characters: a decision record is carried from history to history, and asked for as a whole."""
+
+
 def by_a_person(word: Word) -> None:
     """A person's word needs a name and a reason; both go into the decision record."""
     if problem := name_problem(word.who):
         raise ValueError(f"who: {problem}")
     if not word.reason.strip():
         raise ValueError("reason: expected a name or a sentence, got nothing; it goes into the decision record")
+    if len(word.reason) > LONGEST_REASON:
+        raise ValueError(f"reason: expected at most {LONGEST_REASON} characters, got {len(word.reason)}")
 
 
 def still_to_come(until: datetime | None) -> None:

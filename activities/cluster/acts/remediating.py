@@ -35,7 +35,7 @@ from activities.cluster.objects.machine_reading import (
     machine_of,
 )
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.statuses.common import ConditionText
+from activities.cluster.objects.statuses.common import ConditionText, status_of
 from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
 from activities.cluster.report.telling import SUCCEEDED
 from activities.contracts.remediation import (
@@ -297,7 +297,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             if not wanted:
                 return ActResult(changed=False, detail=f"{done} already")
             older = request.machine.api_version.endswith(f"/{V1BETA1}")
-            status = machine_conditions(machine.document.get("status") or {}, wanted, self._clock(), older=older)
+            status = machine_conditions(status_of(machine.document), wanted, self._clock(), older=older)
             metadata = {"uid": machine.view.uid, "resourceVersion": machine.view.resource_version}
             await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
             return ActResult(changed=True, detail=done)

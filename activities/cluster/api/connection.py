@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,9 +33,19 @@ from activities.cluster.api.credentials import (
     KubeconfigCredentials,
     ServiceAccountCredentials,
 )
+from activities.cluster.api.depth import readable
 from activities.cluster.api.paths import NAMESPACES
-from activities.cluster.api.refusals import UNCONNECTED, PatchInapplicable, broken, patch_conflict, reason_of, refusal
+from activities.cluster.api.refusals import (
+    UNCONNECTED,
+    PatchInapplicable,
+    broken,
+    patch_conflict,
+    reason_of,
+    refusal,
+    refusal_within,
+)
 from activities.errors import ErrorType, failure
+from policy.values.shapes import mapping
 
 JsonObject = dict[str, Any]
 JsonPatch = Sequence[Mapping[str, Any]]
@@ -87,6 +98,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _ListHead(msgspec.Struct):
     metadata: _ListMeta
+    items: msgspec.Raw
 
 
 _list_head = msgspec.json.Decoder(_ListHead)
@@ -191,7 +203,7 @@ class ClusterConnection:
 
     async def get_bytes(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
         """The answer as it came, for the decoders of `decoding.py`."""
-        return await self._request("GET", path, query=query, seconds=self._timeouts.read)
+        return readable(await self._request("GET", path, query=query, seconds=self._timeouts.read))
 
     async def list_pages(
         self, path: str, *, limit: int = 500, query: Mapping[str, str] | None = None, metadata_only: bool = False
@@ -201,7 +213,7 @@ class ClusterConnection:
         token: str | None = None
         while True:
             parameters = {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})}
-            body = await self._request("GET", path, query=parameters, seconds=self._timeouts.page, accept=accept)
+            body = readable(await self._request("GET", path, query=parameters, seconds=self._timeouts.page, accept=accept))
             try:
                 metadata = _list_head.decode(body).metadata
             except msgspec.DecodeError as error:
@@ -218,7 +230,10 @@ class ClusterConnection:
         query = {**(query or {}), "labelSelector": "=".join(label)} if label is not None else query
         objects: list[JsonObject] = []
         async for page in self.list_pages(path, query=query):
-            objects += _object(page.body).get("items") or []
+            items = _object(page.body)["items"] or []
+            if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+                raise failure(ErrorType.TRANSIENT, f"GET {path}: the answer is not a list of objects")
+            objects += items
         return objects
 
     async def watch(
@@ -250,7 +265,7 @@ class ClusterConnection:
         call = _Call(method="GET", path=path, query=parameters, timeout=timeout, accept=accept)
         try:
             async with await self._send(call) as response:
-                if response.status >= 400:
+                if response.status >= 300:
                     raise refusal(response.status, response.headers, await response.read(), request, writing=False)
                 on_open()
                 pending: list[bytes] = []
@@ -273,33 +288,38 @@ class ClusterConnection:
         now = asyncio.get_running_loop().time()
         if self._version is None or now - self._version[0] > VERSION_SECONDS:
             answer = await self.get("/version")
-            digits = ["".join(filter(str.isdigit, str(answer.get(part, "")))) for part in ("major", "minor")]
-            if not all(digits):
+            major, minor = (re.match("[0-9]{1,6}", str(answer.get(part))) for part in ("major", "minor"))
+            if major is None or minor is None:
                 raise failure(ErrorType.NOT_SUPPORTED, f"GET /version: not a Kubernetes API server: {answer!r:.200}")
-            self._version = (now, ServerVersion(major=int(digits[0]), minor=int(digits[1])))
+            self._version = (now, ServerVersion(major=int(major[0]), minor=int(minor[0])))
         return self._version[1]
 
     async def cluster_uid(self, *, live: bool = False) -> str:
         """The uid of the namespace kube-system: the one name of a cluster that nobody chooses. `live` asks again."""
         if live or not self._cluster_uid:
             namespace = await self.get(NAMESPACES.path("kube-system"))
-            self._cluster_uid = str(namespace["metadata"]["uid"])
+            uid = mapping(namespace.get("metadata")).get("uid")
+            if not isinstance(uid, str) or not uid:
+                raise failure(
+                    ErrorType.TRANSIENT, f"GET Namespace/kube-system: expected its metadata.uid, got {namespace!r:.200}"
+                )
+            self._cluster_uid = uid
         return self._cluster_uid
 
     # Writing: one attempt each; what cannot be known to have failed is Ambiguous.
 
     async def create(self, path: str, body: Mapping[str, Any]) -> JsonObject:
         """POST to a collection (or `…/eviction`). Raises ObjectExists."""
-        return _object(await self._write("POST", path, orjson.dumps(body)))
+        return await self._write("POST", path, orjson.dumps(body))
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
         """PUT; with metadata.resourceVersion in the body it raises ObjectConflict where the object has moved on."""
-        return _object(await self._write("PUT", path, orjson.dumps(body)))
+        return await self._write("PUT", path, orjson.dumps(body))
 
     async def patch_json(self, path: str, operations: JsonPatch) -> JsonObject:
         """A JSON patch. Raises ObjectConflict where a `test` (or the removal of a missing field) does not hold."""
         try:
-            return _object(await self._write("PATCH", path, orjson.dumps(list(operations)), content_type=JSON_PATCH))
+            return await self._write("PATCH", path, orjson.dumps(list(operations)), content_type=JSON_PATCH)
         except PatchInapplicable as error:
             if not any(operation.get("op") == "test" for operation in operations):
                 raise
@@ -307,7 +327,7 @@ class ClusterConnection:
 
     async def patch_merge(self, path: str, body: Mapping[str, Any]) -> JsonObject:
         """A JSON merge patch; None removes a key, a list replaces the whole list."""
-        return _object(await self._write("PATCH", path, orjson.dumps(body), content_type=MERGE_PATCH))
+        return await self._write("PATCH", path, orjson.dumps(body), content_type=MERGE_PATCH)
 
     async def delete(
         self,
@@ -327,10 +347,11 @@ class ClusterConnection:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation:
             options["propagationPolicy"] = propagation
-        return _object(await self._write("DELETE", path, orjson.dumps(options)))
+        return await self._write("DELETE", path, orjson.dumps(options))
 
-    async def _write(self, method: str, path: str, body: bytes, *, content_type: str = "application/json") -> bytes:
-        return await self._request(method, path, body=body, content_type=content_type, seconds=self._timeouts.write)
+    async def _write(self, method: str, path: str, body: bytes, *, content_type: str = "application/json") -> JsonObject:
+        answer = await self._request(method, path, body=body, content_type=content_type, seconds=self._timeouts.write)
+        return _object(answer, ErrorType.AMBIGUOUS)  # accepted, by whomever
 
     async def _request(
         self,
@@ -351,8 +372,10 @@ class ClusterConnection:
                 payload = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise broken(error, request, writing=writing) from error
-        if response.status >= 400:
+        if response.status >= 300:
             raise refusal(response.status, response.headers, payload, request, writing=writing)
+        if (refused := refusal_within(payload, request, writing=writing)) is not None:
+            raise refused
         return payload
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
@@ -403,7 +426,7 @@ class ClusterConnection:
     def _compare_clocks(self, date: str) -> None:
         try:
             self.clock_skew = parsedate_to_datetime(date) - datetime.now(UTC)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return  # a server, or something between us, that does not say
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -433,11 +456,12 @@ def user_agent() -> str:
         return "nodewarden/source"  # run from a checkout
 
 
-def _object(payload: bytes) -> JsonObject:
+def _object(payload: bytes, kind: ErrorType = ErrorType.TRANSIENT) -> JsonObject:
+    """kind: what an answer that is no object means."""
     try:
-        answer = orjson.loads(payload)
+        answer = orjson.loads(readable(payload))
     except orjson.JSONDecodeError as error:
-        raise failure(ErrorType.TRANSIENT, f"the API server's answer is not JSON: {payload[:100]!r}") from error
+        raise failure(kind, f"the API server's answer is not JSON: {payload[:100]!r}") from error
     if not isinstance(answer, dict):
-        raise failure(ErrorType.TRANSIENT, f"the API server's answer is not an object: {payload[:100]!r}")
+        raise failure(kind, f"the API server's answer is not an object: {payload[:100]!r}")
     return answer

@@ -27,6 +27,7 @@ from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
+from policy.values.shapes import mapping, mappings
 
 GUARD_LABEL = ("app", "guard")
 GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")
@@ -93,8 +94,9 @@ class Intake:
 
     def _read_policies(self) -> None:
         cluster, self.policy_mistake = self._cluster_config, None
-        name = str((cluster or {}).get("metadata", {}).get("name") or CLUSTER_CONFIG)
-        namespace = str((cluster or {}).get("metadata", {}).get("namespace") or self._source.namespace)
+        metadata = mapping((cluster or {}).get("metadata"))
+        name = str(metadata.get("name") or CLUSTER_CONFIG)
+        namespace = str(metadata.get("namespace") or self._source.namespace)
         ref = ObjectRef(api_version=CONFIG_MAPS.api_version, kind=CONFIG_MAPS.kind, name=name, namespace=namespace)
         try:
             found = stricter(self._source.policies, read_policies(cluster, self._fence_policies))
@@ -116,7 +118,7 @@ class Intake:
         One that is being deleted is gone, however long a finalizer keeps it: a last look takes it so as well, and were the two to
         disagree, episodes would begin and end without end.
         """
-        if _mapping(obj.get("metadata")).get("deletionTimestamp"):
+        if mapping(obj.get("metadata")).get("deletionTimestamp"):
             self.remove_check(ref.key)
             return None
         before, stood = self.checks.pop(ref.key, None), self.objects.get(ref.key)
@@ -136,7 +138,7 @@ class Intake:
         """A health check that can't be used; the version before counts no more."""
         self.checks.pop(ref.key, None)
         self.objects[ref.key] = obj
-        metadata = _mapping(obj.get("metadata"))
+        metadata = mapping(obj.get("metadata"))
         uid, generation = metadata.get("uid"), metadata.get("generation")
         self.ledger.put_bad_check(
             ref,
@@ -171,21 +173,21 @@ class Intake:
 
 def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:
     """As a single object says it is: the items of a list do not. One on its way out is gone."""
-    if obj is None or _mapping(obj.get("metadata")).get("deletionTimestamp"):
+    if obj is None or mapping(obj.get("metadata")).get("deletionTimestamp"):
         return None
     return {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, **obj}
 
 
 def is_guard(pod: JsonObject) -> bool:
     """Whether a pod is one of OpenShift's guards of an etcd member."""
-    metadata = _mapping(pod.get("metadata"))
+    metadata = mapping(pod.get("metadata"))
     label, value = GUARD_LABEL
     named = str(metadata.get("name", "")).startswith(GUARD_PREFIXES)
-    return metadata.get("namespace") == ETCD_NAMESPACE and (named or _mapping(metadata.get("labels")).get(label) == value)
+    return metadata.get("namespace") == ETCD_NAMESPACE and (named or mapping(metadata.get("labels")).get(label) == value)
 
 
 def _fact(kind: str, key: str, obj: JsonObject) -> _Fact:
-    status = _mapping(obj.get("status"))
+    status = mapping(obj.get("status"))
     if kind in _UPGRADES:
         condition = _condition(status, _UPGRADES[kind])
         if condition.get("status") != "True":
@@ -197,18 +199,9 @@ def _fact(kind: str, key: str, obj: JsonObject) -> _Fact:
         if not isinstance(allowed, int):
             raise ValueError(f"status.disruptionsAllowed: expected a whole number, got {shown(allowed)}")
         return _Fact(allowance=allowed)
-    node = _mapping(obj.get("spec")).get("nodeName")
+    node = mapping(obj.get("spec")).get("nodeName")
     return _Fact(guard=(str(node or ""), str(_condition(status, "Ready").get("status", ""))))
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    listed = status.get("conditions")
-    found = (
-        (each for each in listed if isinstance(each, Mapping) and each.get("type") == kind) if isinstance(listed, list) else ()
-    )
-    return next(iter(found), {})
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    """What should be an object, an empty one where it is something else: it then tells nothing."""
-    return value if isinstance(value, Mapping) else {}
+    return next((each for each in mappings(status.get("conditions")) if each.get("type") == kind), {})

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import LEASES
 from activities.cluster.api.refusals import ObjectNotFound
+from policy.values.moments import later
 
 CLUSTER_LEASE_NAMESPACE = "kube-system"
 CLUSTER_LEASE_NAME = "nodewarden"
@@ -19,6 +20,8 @@ CLUSTER_LEASE = LEASES.path(CLUSTER_LEASE_NAME, namespace=CLUSTER_LEASE_NAMESPAC
 
 STALE_AFTER_DURATIONS = 2
 """How many lease durations without a renewal end our trust: clocks of API clients differ by seconds, not by durations."""
+LONGEST_SECONDS = 2**31 - 1
+"""What the API takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class LeaseView:
     @property
     def until(self) -> datetime | None:
         """When it lapses unless renewed."""
-        return None if self.renewed is None or self.duration is None else self.renewed + self.duration
+        return None if self.renewed is None or self.duration is None else later(self.renewed, self.duration)
 
     def live(self, now: datetime) -> bool:
         """Whether somebody holds it. One that names a holder but no end counts as held: its owner meant something by it."""
@@ -43,14 +46,15 @@ class LeaseView:
 
 def read_lease(document: JsonObject) -> LeaseView:
     """The fields of a Lease object."""
-    spec = document.get("spec") or {}
-    seconds = spec.get("leaseDurationSeconds")
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     return LeaseView(
         holder=str(spec.get("holderIdentity") or ""),
         renewed=_moment(spec.get("renewTime")),
-        duration=timedelta(seconds=seconds) if isinstance(seconds, int) and seconds > 0 else None,
+        duration=timedelta(seconds=min(seconds, LONGEST_SECONDS)) if isinstance(seconds, int) and seconds > 0 else None,
         acquired=_moment(spec.get("acquireTime")),
-        transitions=int(spec.get("leaseTransitions") or 0),
+        transitions=transitions if isinstance(transitions, int) else 0,
     )
 
 

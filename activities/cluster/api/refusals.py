@@ -19,6 +19,9 @@ from activities.errors import ErrorType, failure
 
 MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
 """A server may ask for more; a fencing that waits looks again by itself."""
+LONGEST_STATUS = 64 * 1024
+LONGEST_DIGITS = 9
+LONGEST_REASON = 300
 
 
 class ObjectNotFound(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
@@ -71,6 +74,8 @@ class _Details(msgspec.Struct, rename="camel"):
 class Status(msgspec.Struct):
     """The body of a refusal, as far as we read it; also the object of a watch's ERROR event."""
 
+    kind: str | None = None
+    status: str | None = None
     message: str | None = None
     reason: str | None = None
     code: int | None = None
@@ -88,15 +93,30 @@ def refusal(code: int, headers: Mapping[str, str], payload: bytes, request: str,
     """The error for an answer of 400 and above. `request` names verb and path for people."""
     try:
         status = _status.decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         # A proxy or load balancer answered: its words are all we have.
         status = Status(message=payload[:200].decode(errors="replace").strip())
     return refusal_of_status(code, status, request, writing=writing, retry_after=headers.get("Retry-After", ""))
 
 
+def refusal_within(payload: bytes, request: str, *, writing: bool) -> ApplicationError | None:
+    """The error that an answer of 200 holds, None for one that is no refusal: who stands between may forward the words alone."""
+    if len(payload) > LONGEST_STATUS or b'"Failure"' not in payload:
+        return None
+    try:
+        status = _status.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if (status.kind, status.status) != ("Status", "Failure"):
+        return None
+    return refusal_of_status(
+        status.code if status.code is not None and 400 <= status.code < 600 else 500, status, request, writing=writing
+    )
+
+
 def refusal_of_status(code: int, status: Status, request: str, *, writing: bool, retry_after: str = "") -> ApplicationError:
     """The same for a Status object that has been decoded already."""
-    line = f"{request}: {code} {status.reason or 'without a reason'}: {(status.message or 'no message')[:500]}"
+    line = f"{request}: {code} {(status.reason or 'without a reason')[:100]}: {(status.message or 'no message')[:500]}"
     budgets = (cause.message or "" for cause in status.causes if cause.reason == "DisruptionBudget")
     line += "".join(f" {budget[:200]}" for budget in budgets)  # only there is the budget's name
     match code:
@@ -161,7 +181,7 @@ def reason_of(error: BaseException) -> str:
         return f"no connection to {error.host}:{error.port} ({why})"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return "no connection in time"
-    return str(error) or type(error).__name__
+    return str(error)[:LONGEST_REASON] or type(error).__name__
 
 
 def _too_large(status: Status) -> bool:
@@ -172,8 +192,9 @@ def _too_large(status: Status) -> bool:
 
 def _retry_after(header: str, status: Status) -> timedelta | None:
     """Seconds from header or body; a date in the header is no API server's habit and left to the usual back-off."""
-    seconds = int(header) if header.isdecimal() else (status.details.retry_after_seconds if status.details else None)
-    return min(timedelta(seconds=seconds), MAXIMUM_RETRY_AFTER) if seconds else None
+    said = header.isascii() and header.isdigit()
+    seconds = int(header[:LONGEST_DIGITS]) if said else (status.details.retry_after_seconds if status.details else None)
+    return timedelta(seconds=min(seconds, MAXIMUM_RETRY_AFTER.total_seconds())) if seconds and seconds > 0 else None
 
 
 Refused = TypeVar("Refused", bound=ApplicationError)

@@ -10,12 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.objects.statuses.common import CONFLICTING, condition_of
+from activities.cluster.api.leases import read_lease
+from activities.cluster.objects.statuses.common import CONFLICTING, condition_of, status_of
 from policy.checks.brakes import Closed
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
 from policy.scan.ledger import Ledger
 from policy.values.moments import moment_of
 from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.shapes import mappings
 
 NO_CONTROLLERS = ("nodewarden", "kubectl")
 """How API servers name the managers of fields that we or people write: the user agent up to its slash."""
@@ -49,7 +51,7 @@ class Conflicts:
             self._writes[dialect].pop(ref.key, None)
         else:
             self._writes[dialect][ref.key] = write
-        if check is not None and condition_of(check.get("status") or {}, CONFLICTING).get("status") == "True":
+        if check is not None and condition_of(status_of(check), CONFLICTING).get("status") == "True":
             self._standing[dialect].add(ref.key)
         else:
             self._standing[dialect].discard(ref.key)
@@ -66,19 +68,14 @@ class Conflicts:
 
 def leader_lease(key: str, lease: JsonObject) -> LeaderLease:
     """A leader Lease as it says of itself."""
-    spec = lease.get("spec") or {}
-    return LeaderLease(
-        name=key,
-        holder=str(spec.get("holderIdentity") or ""),
-        renewed=moment_of(spec.get("renewTime")),
-        duration=timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0)),
-    )
+    found = read_lease(lease)
+    return LeaderLease(name=key, holder=found.holder, renewed=found.renewed, duration=found.duration or timedelta(0))
 
 
 def newest_foreign_write(ref: ObjectRef, check: Mapping[str, Any]) -> StatusWrite | None:
     """The newest write of the object's status by another controller, None where there is none."""
     newest: StatusWrite | None = None
-    for entry in check["metadata"].get("managedFields") or ():
+    for entry in mappings(check["metadata"].get("managedFields")):
         manager, at = str(entry.get("manager") or ""), moment_of(entry.get("time"))
         if entry.get("subresource") != "status" or at is None or manager.startswith(NO_CONTROLLERS):
             continue

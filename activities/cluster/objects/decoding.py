@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from activities.cluster.api.depth import shallow
 from activities.cluster.api.refusals import Status
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.preservation.held import CONDITION
@@ -293,7 +294,17 @@ def decoding_of(
     def items(body: bytes) -> Iterable[Item[T]]:
         return [item(raw) for raw in _list.decode(body).items or ()]
 
-    return Decoding(items, _lines_of(item))
+    return Decoding(_as_deep_as_can_be(items), _as_deep_as_can_be(_lines_of(item)))
+
+
+def _as_deep_as_can_be(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    def decoded(body: bytes) -> T:
+        try:
+            return decode(body)
+        except RecursionError:
+            return decode(shallow(body))
+
+    return decoded
 
 
 def _lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], WatchLine[T]]:

@@ -20,7 +20,7 @@ from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.reading import ApiReader
-from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds
+from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of
 from activities.errors import ErrorType, failure
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
 from policy.episode.fence_agents_remediations import plan_of, read_request
@@ -138,7 +138,7 @@ async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: C
         if found["metadata"].get("deletionTimestamp"):
             return withdrawn
         told = (Stage.INTERRUPTED, withdrawn) if withdrawn else (word.stage, word.message)
-        status = answered(found.get("status") or {}, *told, clock())
+        status = answered(status_of(found), *told, clock())
         if status:
             version = {"resourceVersion": found["metadata"]["resourceVersion"]}
             await connection.patch_merge(f"{path}/status", {"metadata": version, "status": status})

@@ -22,9 +22,11 @@ from policy.preservation.overriding import Overridden, Override, WantedReplicas,
 from policy.preservation.survey import DeploymentPool
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
+from policy.values.shapes import mapping
 
 REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")
 """On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""
+LONGEST_NUMBER = 20
 
 
 class _SetSpec(msgspec.Struct, rename="camel"):
@@ -57,7 +59,7 @@ def deployment_of(document: JsonObject) -> tuple[DeploymentPool, str]:
         raise ValueError(f"$.spec.autoPreserveFailedMachineMax: expected a whole number of at least 0, got {cap}")
     template = spec.template or _Template()
     labels = dict(found.metadata.labels or {})
-    labels |= {key: value for key, value in (template.metadata or {}).get("labels", {}).items() if isinstance(value, str)}
+    labels |= {key: value for key, value in mapping(mapping(template.metadata).get("labels")).items() if isinstance(value, str)}
     timeout = preserve_timeout(template.spec.machine_preserve_timeout if template.spec is not None else None)
     return DeploymentPool(name=found.metadata.name, cap=cap, timeout=timeout, labels=labels), found.metadata.controller
 
@@ -109,4 +111,4 @@ def _wanted(resource: Resource, found: _Set) -> WantedReplicas:
 
 def _revision(annotations: Mapping[str, str]) -> int:
     texts = (annotations.get(key, "") for key in REVISIONS)
-    return next((int(text) for text in texts if text.isascii() and text.isdigit()), 0)
+    return next((int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER), 0)

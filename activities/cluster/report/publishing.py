@@ -22,7 +22,7 @@ from activities.cluster.api.paths import NODES, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
-from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller
+from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller, status_of
 from activities.cluster.objects.statuses.medik8s import UPDATED
 from activities.cluster.report.attending import Attending
 from activities.cluster.report.telling import SILENT, MachineConditions, target_happenings
@@ -224,7 +224,7 @@ class Publishing(Attending):
     def _change(
         self, report: CheckReport, found: JsonObject, in_flight: Sequence[OpenEpisode], seen: ScanReport
     ) -> StatusChange | None:
-        current = found.get("status") or {}
+        current = status_of(found)
         nodes = {each.node for each in in_flight}
         # A node whose object is gone stays with the checks that named it.
         ours = nodes & (current.get("inFlightRemediations") or {}).keys()
@@ -255,7 +255,7 @@ class Publishing(Attending):
 
     def _remember_what_was_dropped(self, report: CheckReport, change: StatusChange, answer: JsonObject) -> None:
         """An older schema drops what it does not know, without a word; written again and again it would never be there."""
-        stands = answer.get("status") or {}
+        stands = status_of(answer)
         dropped = {name for name, value in change.patch["status"].items() if value and name not in stands}
         if dropped:
             names = self._known_as_dropped(report) | dropped

@@ -21,7 +21,7 @@ from activities.cluster.api.editing import edit
 from activities.cluster.api.events import Happening
 from activities.cluster.api.machine_paths import resource_of
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.objects.statuses.common import ConditionText
+from activities.cluster.objects.statuses.common import ConditionText, status_of
 from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from policy.checks.brakes import Closed
 from policy.checks.healthcheck import HealthCheck
@@ -194,7 +194,7 @@ async def _write(connection: ClusterConnection, opinion: MachineOpinion, now: da
             return None  # S9: what was concluded is about its predecessor
         old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
         wanted = {SUCCEEDED: (said, old)}
-        status = machine_conditions(found.get("status") or {}, wanted, now, older=ref.api_version.endswith(f"/{V1BETA1}"))
+        status = machine_conditions(status_of(found), wanted, now, older=ref.api_version.endswith(f"/{V1BETA1}"))
         metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
         await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
         if said.status == "True":

@@ -56,7 +56,7 @@ def _read(agent: str, ended: child_process.Ended) -> AgentMetadata:
     try:
         # The program's own words, and it was chosen from an allow-list.
         described = ElementTree.fromstring(ended.stdout)  # noqa: S314
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an encoding that nobody knows is no XML either
         reason = "in time" if ended.timed_out else f"as XML ({error}), it ended with status {ended.returncode}"
         message = f"{agent} did not describe itself {reason}; nothing was commanded"
         raise PowerError(ErrorType.TRANSIENT, message) from error

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import Field, asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Protocol
@@ -28,6 +29,8 @@ SENT = "sent"
 
 UNEXPECTED = "Unexpected"
 """What a child calls a failure that it has no type for; how far it had come decides what that means."""
+
+KINDS = frozenset(kind.value for kind in ErrorType)
 
 CAPABILITIES = frozenset(
     {
@@ -70,8 +73,8 @@ class StagedChild:
             if "answer" in line:
                 return line["answer"]
             if "error" in line:
-                raise _failure(endpoint, operation, line["error"], line["message"], stages)
-            stages.add(line["stage"])
+                raise _failure(endpoint, operation, str(line["error"]), str(line.get("message")), stages)
+            stages.add(str(line.get("stage")))
         if ended.timed_out or ended.returncode == -signal.SIGALRM:
             raise self._silence(endpoint, operation, limit, stages)
         crash = f"its process ended with status {ended.returncode} and said nothing"
@@ -101,7 +104,7 @@ def _request(operation: str, address: Mapping[str, Any], credentials: DeviceCred
 
 def _failure(endpoint: str, operation: str, kind: str, message: str, stages: set[str]) -> PowerError:
     text = f"{endpoint}: {operation!r}: {message}"
-    if kind != UNEXPECTED:
+    if kind in KINDS:
         return PowerError(ErrorType(kind), text)
     if SENT in stages:
         return PowerError(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
@@ -109,9 +112,14 @@ def _failure(endpoint: str, operation: str, kind: str, message: str, stages: set
 
 
 def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
-    """The child's lines; one that was cut off by its death is not a line."""
+    """The child's lines; one that was cut off by its death is not a line, and neither is what a library of it has printed."""
     for line in stdout.split(b"\n")[:-1]:
-        yield json.loads(line)
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(said, dict):
+            yield said
 
 
 class DeviceAddress(Protocol):
@@ -152,14 +160,15 @@ class StagedDriver:
         """Read the power state; `at` is the moment before the question."""
         asked_at = datetime.now(UTC)
         answer = await self._perform("read", deadline, **self._known())
-        self._learn(answer)
-        return Reading(
-            endpoint=self.endpoint,
-            state=PowerState(answer["state"]),
-            at=asked_at,
-            detail=answer["detail"],
-            serves=(system_of(answer["system_uuid"]),) if answer["system_uuid"] and self.address.check_system else (),
-        )
+        with self._understanding("read"):
+            self._learn(answer)
+            return Reading(
+                endpoint=self.endpoint,
+                state=PowerState(answer["state"]),
+                at=asked_at,
+                detail=str(answer["detail"]),
+                serves=(system_of(answer["system_uuid"]),) if answer["system_uuid"] and self.address.check_system else (),
+            )
 
     async def off(self, deadline: Deadline) -> None:
         """Hard off, without asking the operating system."""
@@ -175,11 +184,15 @@ class StagedDriver:
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """Which machine the device says that it serves."""
-        return DeviceIdentity(**await self._perform("identity", deadline))
+        answer = await self._perform("identity", deadline)
+        with self._understanding("identity"):
+            return DeviceIdentity(**answer)
 
     async def event_log(self, deadline: Deadline) -> str:
         """What the device has noted of its machine."""
-        return str((await self._perform("event-log", deadline))["text"])
+        answer = await self._perform("event-log", deadline)
+        with self._understanding("event-log"):
+            return str(answer["text"])
 
     def _known(self) -> Mapping[str, Any]:
         """What the child is told of earlier readings."""
@@ -187,6 +200,14 @@ class StagedDriver:
 
     def _learn(self, answer: Mapping[str, Any]) -> None:
         """Keep of a reading what the next one may be told."""
+
+    @contextmanager
+    def _understanding(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            told = f"its process gave an answer that is none ({type(error).__name__})"
+            raise _failure(self.endpoint, operation, UNEXPECTED, told, set()) from error
 
     async def _perform(self, operation: str, deadline: Deadline, **more: Any) -> Any:
         address = asdict(self.address) | more

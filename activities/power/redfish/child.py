@@ -60,10 +60,9 @@ class RedfishOperation:
         collection = self._get(resources.Systems, SYSTEMS)
         members = collection.members if isinstance(collection.members, list) else []
         paths = [str(member["@odata.id"]) for member in members if isinstance(member, dict) and "@odata.id" in member]
-        if len(paths) != 1 or len(members) != 1 or collection.count not in (0, 1):
-            found = (
-                self._service.excerpt(f"{max(len(members), collection.count or 0)}: {', '.join(paths)}") if members else "none"
-            )
+        count = collection.count if isinstance(collection.count, int) else len(members)
+        if len(paths) != 1 or len(members) != 1 or count not in (0, 1):
+            found = self._service.excerpt(f"{max(len(members), count)}: {', '.join(paths)}") if members else "none"
             raise OperationError("InvalidConfig", f"expected one system only, or parameter 'system'; there are {found}")
         return paths[0]
 

@@ -97,7 +97,7 @@ class InterruptedConnection(ClusterConnection):
         finally:
             self.after_reads()
 
-    async def _write(self, *args: Any, **options: Any) -> bytes:
+    async def _write(self, *args: Any, **options: Any) -> JsonObject:
         if self.before_writes:
             await self.before_writes.popleft()()
         return await super()._write(*args, **options)

@@ -13,6 +13,7 @@ from activities.contracts.scan import OpenEpisode
 from policy.objects.remediations import RemediationObject
 from policy.scan.report import CheckReport
 from policy.values.object_refs import Dialect
+from policy.values.shapes import mapping
 
 REMEDIATION_ALLOWED = "RemediationAllowed"
 OVERLAPPING = "OverlappingHealthChecks"
@@ -143,6 +144,19 @@ def _condition(kind: str, said: ConditionText, before: Mapping[str, Any], now: d
         "lastTransitionTime": before["lastTransitionTime"] if same else seconds(now),
         **said.extra,
     }
+
+
+def status_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status of an object, without what is not of the shape that it has in all kinds of them: we would write it anew."""
+    return {name: value for name, value in mapping(document.get("status")).items() if _has_its_shape(name, value)}
+
+
+def _has_its_shape(name: str, value: object) -> bool:
+    if name == "conditions":
+        return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
+    if name in {"v1beta2", "v1beta1", "deprecated"}:
+        return isinstance(value, Mapping) and all(map(_has_its_shape, value, value.values()))
+    return name != "inFlightRemediations" or isinstance(value, Mapping)
 
 
 def condition_of(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
