@@ -259,7 +259,7 @@ class _Act:
         with agent_input(self.metadata, values, secrets=self.driver.secrets, patience=patience) as told:
             # `timeout` ends the agent and its tools where this worker is killed before the deadline (S34).
             guard = ("timeout", "--signal=KILL", f"{seconds + MARGIN:.1f}", str(self.found.program))
-            return await child_process.run(guard, told.lines, self.deadline, environment=told.environment)
+            return await child_process.run(guard, told.lines, self.deadline, environment=told.environment, files=told.files)
 
     def _words(self, ended: Ended) -> str:
         return answers.words(ended, self.driver.credentials.hidden_in)

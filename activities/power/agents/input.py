@@ -2,7 +2,8 @@
 
 An agent's own arguments and environment are clean. But some agents pass a secret on in the arguments of the tool that they start,
 where everybody can read it (S12): the SNMP tools and ipmitool. There the agent isn't told the secret; the tool reads it from a
-file in memory that belongs to this process, is on no disk and ends with us.
+file in memory that is on no disk and ends with the run. The agent's own process holds it open, and a link leads there: into ours
+only root may look (`workers/keeping_secrets.py`), and what an agent has open it closes before it starts a tool.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from activities.power.agents.metadata import ENVIRONMENT
@@ -36,6 +38,8 @@ class AgentInput:
 
     lines: bytes = field(repr=False)
     environment: Mapping[str, str]
+    files: Mapping[Path, int]
+    """Files in memory: the paths that the agent is told, each for `child_process.run` to link to what it opens there."""
 
 
 @contextmanager
@@ -49,17 +53,41 @@ def agent_input(
     told = dict(values)
     environment = dict(ENVIRONMENT)
     with ExitStack() as stack:
+        files = _FilesInMemory(stack)
         for name in FILES & secrets.keys() & told.keys():
-            told[name] = stack.enter_context(_file_in_memory(secrets[name]))
+            told[name] = str(files.add(name, secrets[name]))
         if metadata.has("snmpget_path"):
-            _tell_snmp_tools(stack, metadata, told, environment, secrets=secrets, patience=patience)
+            _tell_snmp_tools(files, metadata, told, environment, secrets=secrets, patience=patience)
         elif metadata.has("ipmitool_path"):
-            _tell_ipmitool(stack, metadata, told)
-        yield AgentInput(lines=b"".join(_line(name, value) for name, value in told.items()), environment=environment)
+            _tell_ipmitool(files, metadata, told)
+        lines = b"".join(_line(name, value) for name, value in told.items())
+        yield AgentInput(lines=lines, environment=environment, files=files.opened)
+
+
+class _FilesInMemory:
+    """Files that nobody but our user can open, and that are gone with the stack. opened: by the paths that lead there."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.opened: dict[Path, int] = {}
+
+    @cached_property
+    def folder(self) -> Path:
+        """A private one, for the links."""
+        return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-")))
+
+    def add(self, name: str, content: str) -> Path:
+        """Where the agent and its tools will find it."""
+        handle = os.memfd_create("nodewarden")
+        self._stack.callback(os.close, handle)
+        os.fchmod(handle, 0o600)
+        os.write(handle, content.encode())
+        self.opened[self.folder / name] = handle
+        return self.folder / name
 
 
 def _tell_snmp_tools(
-    stack: ExitStack,
+    files: _FilesInMemory,
     metadata: AgentMetadata,
     told: dict[str, str],
     environment: dict[str, str],
@@ -72,9 +100,8 @@ def _tell_snmp_tools(
     lines = [f"{word} {_quoted(told.pop(name))}\n" for name, word in _SNMP_WORDS.items() if name in secrets and name in told]
     if "community" in secrets:
         told["community"] = ""  # or the agent's own default would go before ours
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-")))
+    folder = files.add("snmp.conf", "".join(lines)).parent
     (folder / "cert_indexes").mkdir()  # or the tools make it, and say so among their answers
-    (folder / "snmp.conf").symlink_to(stack.enter_context(_file_in_memory("".join(lines))))
     environment |= {"SNMPCONFPATH": str(folder), "SNMP_PERSISTENT_DIR": str(folder)}
     # A question is asked once more where no answer comes; a command is sent once (S33).
     for tool, retries in (("snmpget", 1), ("snmpwalk", 1), ("snmpset", 0)):
@@ -82,7 +109,7 @@ def _tell_snmp_tools(
         told[f"{tool}_path"] = f"{program} -r {retries} -t {patience:.1f}"
 
 
-def _tell_ipmitool(stack: ExitStack, metadata: AgentMetadata, told: dict[str, str]) -> None:
+def _tell_ipmitool(files: _FilesInMemory, metadata: AgentMetadata, told: dict[str, str]) -> None:
     for name, value in told.items():
         # The agent puts these into ipmitool's command line as they are.
         if name not in {"password", "username"} and _PLAIN.fullmatch(value) is None:
@@ -93,20 +120,8 @@ def _tell_ipmitool(stack: ExitStack, metadata: AgentMetadata, told: dict[str, st
             f"{metadata.agent} would put hexadecimal_kg into the arguments of its tool: expected the driver ipmi instead"
         )
     if "password" in told:
-        file = stack.enter_context(_file_in_memory(told.pop("password") + "\n"))
+        file = files.add("password", told.pop("password") + "\n")
         told["ipmitool_timeout"] = f"{told.get('ipmitool_timeout', '2')} -f {file}"
-
-
-@contextmanager
-def _file_in_memory(content: str) -> Iterator[str]:
-    """The path of a file with this content that nobody but us can open, as long as the context lasts."""
-    handle = os.memfd_create("nodewarden")
-    try:
-        os.fchmod(handle, 0o600)
-        os.write(handle, content.encode())
-        yield f"/proc/{os.getpid()}/fd/{handle}"
-    finally:
-        os.close(handle)
 
 
 def _line(name: str, value: str) -> bytes:

@@ -12,6 +12,8 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 
 from activities.errors import ErrorType
 from activities.power.driver import Deadline
@@ -33,10 +35,18 @@ class Ended:
     timed_out: bool
 
 
-async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, environment: Mapping[str, str] | None = None) -> Ended:
+async def run(
+    command: Sequence[str],
+    stdin: bytes,
+    deadline: Deadline,
+    *,
+    environment: Mapping[str, str] | None = None,
+    files: Mapping[Path, int] = MappingProxyType({}),
+) -> Ended:
     """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind.
 
     environment: all of the child's; None: what it may inherit of ours. Never for secrets (S12).
+    files: what the child holds open as well, and the paths by which it and what it starts open that; they lead into the child.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -46,6 +56,7 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
             env=inherited() if environment is None else environment,
+            pass_fds=tuple(files.values()),
         )
     except OSError as error:
         raise not_started(str(error.strerror)) from error
@@ -55,6 +66,8 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
     stdout, stderr = bytearray(), bytearray()
     timed_out = False
     try:
+        for path, handle in files.items():
+            path.symlink_to(f"/proc/{process.pid}/fd/{handle}")
         process.stdin.write(stdin)
         process.stdin.close()
         try:
