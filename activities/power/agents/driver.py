@@ -159,9 +159,19 @@ class FenceAgentDriver:
             raise invalid(f"{self.agent} has no {', '.join(sorted(missing))}: it can't switch and prove a power state")
         if "port_as_ip" in metadata.parameters and not fence_agents.has_plugs(self.agent) and "plug" in _names(self.parameters):
             raise invalid(f"{self.endpoint}: {self.agent} has no plugs and would ignore this one: expected the machine's own ip")
+        self._refuse_protection_that_is_not_known(metadata)
         with parameters_of(self.endpoint):
             fitting = fitted(metadata, {**self.parameters, **self.secrets})
         return _Act(driver=self, operation=operation, deadline=deadline, found=found, fitting=fitting)
+
+    def _refuse_protection_that_is_not_known(self, metadata: AgentMetadata) -> None:
+        """What the agent does not know is left out: never what this device counts as safe by."""
+        known = {key: value for key, value in self.parameters.items() if metadata.has(canonical_name(key))}
+        with parameters_of(self.endpoint):
+            how = fence_agents.insecurity(self.agent, known)
+            if how and not fence_agents.insecurity(self.agent, self.parameters):
+                left_out = ", ".join(sorted(_names(self.parameters) - _names(known)))
+                raise invalid(f"{self.endpoint}: {self.agent} knows no {left_out}, without which it is spoken to by {how}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

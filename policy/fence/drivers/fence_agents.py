@@ -31,7 +31,7 @@ SINGLE_MACHINE_AGENTS = _agents(
 """Their device is one machine's own: its address tells it apart, and there is no plug."""
 
 _PLUG_AGENTS = _agents(
-    "aliyun apc apc_snmp azure_arm bladecenter cdu cisco_ucs crosslink cyberpower_ssh docker drac5 eaton_snmp eaton_ssh ecloud "
+    "aliyun apc apc_snmp azure_arm bladecenter cdu cisco_ucs cyberpower_ssh docker drac5 eaton_snmp eaton_ssh ecloud "
     "emerson eps epsr2 gce hds_cb hetzner_cloud hpblade ibm_powervs ibm_vpc ibmblade ibmz ilo_moonshot intelmodular ipdu ironic "
     "kubevirt ldom lindypdu lpar netio nutanix_ahv openstack ovm powerman pve raritan raritan_px3 rhevm shelly_gen2 skalar "
     "tripplite_snmp vbox virsh virt vmware vmware_rest vmware_soap vmware_vcloud wti xenapi zvm zvmip"
@@ -50,6 +50,7 @@ _NEVER: Mapping[str, str] = {
     "fence_manual": "a person's word is given to nodewarden itself (acknowledge)",
     "fence_aws": "it refuses to work outside of EC2; the driver ec2 does the same from anywhere",
     "fence_aws_vpc_net": "it cuts the network and leaves the machine running",
+    "fence_crosslink": "it calls a machine off that does not answer a ping, and switches nothing",
     "fence_compute": "it tells OpenStack that a host is down and switches nothing off",
     "fence_evacuate": "it tells OpenStack that a host is down and switches nothing off",
     "fence_heuristics_ping": "it is a question to ask before fencing, and no device",
@@ -98,13 +99,23 @@ _PLACES = tuple(
 )
 """Parameters that say in which part of a device, a site or an account a plug is to be found."""
 
-_HTTP = _agents(_PORTS[80])
-"""HTTP without TLS, unless they are told `ssl`; fence_eps can't be."""
+_HTTP = _agents(_PORTS[80]) - {"fence_eps"} | {"fence_shelly_gen2"}
+"""HTTP without TLS, unless they are told `ssl`."""
+_ALWAYS_HTTP = _agents("amt amt_ws eps epsr2")
 _TELNET = _agents(f"{_PORTS[23]} netio rsb")
 """Telnet, unless those of them that can are told `ssh`."""
+_SSH = _agents(f"{_PORTS[22]} cyberpower_ssh eaton_ssh vmware")
+_ANY_KEY = "SSH that takes any host key"
+"""The agents' library says yes to whatever key it is shown; and where its user's home is read-only, each time it is the first."""
 _SNMP_3 = _agents("ipdu")
 """Of those that speak SNMP the ones whose own default is version 3, which encrypts; versions 1 and 2c show their password."""
 _SNMP = _agents(_PORTS[161])
+_VERIFIED = IPMI_AGENTS | _agents(
+    "aliyun azure_arm docker dummy ecloud gce hetzner_cloud ibm_powervs ibm_vpc ibmz ilo ilo2 ironic kubevirt nutanix_ahv openstack "
+    "ovm pve redfish xenapi zvm zvmip"
+)
+"""TLS that is verified unless they are told otherwise; IPMI; and z/VM's own sockets, which leave no machine. `fence_powerman` and
+`fence_virt` have neither."""
 _UNVERIFIED = ("ssl_insecure", "insecure", "notls", "disable_ssl")
 
 _DIAGNOSTIC = IPMI_AGENTS | {"fence_redfish"}
@@ -195,14 +206,21 @@ def insecurity(agent: str, parameters: Mapping[str, str]) -> str:
         return f"TLS without verifying its certificate ({told})"
     if url := next((name for name, value in given.items() if name != "proxy" and value.lower().startswith("http://")), None):
         return f"plain HTTP ({url})"
-    if agent == "fence_eps" or not (is_set("ssl", default=agent not in _HTTP) or is_set("ssl_secure")):
+    tls = is_set("ssl", default=agent in _VERIFIED) or is_set("ssl_secure")
+    if agent in _ALWAYS_HTTP or ((agent in _HTTP or agent in _VERIFIED) and not tls):
         return "plain HTTP (without ssl)"
-    if agent in _TELNET and not is_set("ssh"):
+    if agent in _SSH or (is_set("ssh") and (agent in _TELNET or agent not in PUBLISHED)):
+        return _ANY_KEY
+    if agent in _TELNET:
         return "telnet (without ssh)"
     if agent in _SNMP and given.get("snmp_version", "3" if agent in _SNMP_3 else "") != "3":
         return "SNMP that shows its password (snmp_version is not 3)"
     if given.get("snmp_sec_level", "").lower() == "noauthnopriv":
         return "SNMP without a password (snmp_sec_level)"
+    if agent in PUBLISHED and agent not in _HTTP | _SNMP | _VERIFIED:
+        return "a connection of its own that is not encrypted"
+    if agent not in PUBLISHED | _VERIFIED and not tls:
+        return "a way that is not known of this agent (without ssl)"
     return ""
 
 

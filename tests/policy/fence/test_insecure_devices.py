@@ -1,4 +1,4 @@
-"""To which devices others could listen, or answer in their place."""
+"""S12, S40: to which devices others could listen, or answer in their place."""
 
 from __future__ import annotations
 
@@ -36,14 +36,31 @@ VERIFIED = ""
         ("fence_openstack", {"plug": "vm", "auth_url": "http://cloud:5000/v3"}, "plain HTTP (auth_url)"),
         ("fence_aliyun", {"plug": "vm", "proxy": "http://proxy:3128"}, VERIFIED),
         ("fence_apc", {"plug": "1"}, "telnet"),
-        ("fence_apc", {"plug": "1", "secure": "1"}, VERIFIED),
+        ("fence_apc", {"plug": "1", "secure": "1"}, "SSH that takes any host key"),
         ("fence_brocade", {"plug": "1"}, "telnet"),
-        ("fence_virsh", {"plug": "vm"}, VERIFIED),
+        ("fence_virsh", {"plug": "vm"}, "SSH that takes any host key"),
+        ("fence_virsh", {"plug": "vm", "ssh": "0"}, "SSH that takes any host key"),
+        ("fence_eaton_ssh", {"plug": "1"}, "SSH that takes any host key"),
+        ("fence_cyberpower_ssh", {"plug": "1"}, "SSH that takes any host key"),
+        ("fence_ilo4_ssh", {"ssh": "1"}, "SSH that takes any host key"),
+        ("fence_amt_ws", {}, "plain HTTP"),
+        ("fence_amt_ws", {"ssl": "1"}, "plain HTTP"),
+        ("fence_epsr2", {"plug": "1", "ssl_secure": "1"}, "plain HTTP"),
+        ("fence_shelly_gen2", {"plug": "0"}, "plain HTTP"),
+        ("fence_shelly_gen2", {"plug": "0", "ssl": "1"}, VERIFIED),
+        ("fence_powerman", {"plug": "n1"}, "not encrypted"),
+        ("fence_virt", {"plug": "vm"}, "not encrypted"),
+        ("fence_ipmilan", {}, VERIFIED),
+        ("fence_docker", {"plug": "vm"}, VERIFIED),
         ("fence_apc_snmp", {"plug": "1"}, "SNMP that shows its password"),
         ("fence_apc_snmp", {"plug": "1", "snmp_version": "3"}, VERIFIED),
         ("fence_ipdu", {"plug": "1"}, VERIFIED),
         ("fence_ipdu", {"plug": "1", "snmp_sec_level": "noAuthNoPriv"}, "without a password"),
         ("fence_ours", {"ssl_insecure": "1"}, "(ssl_insecure)"),
+        ("fence_ours", {}, "a way that is not known of this agent"),
+        ("fence_ours", {"ssl": "0"}, "a way that is not known of this agent"),
+        ("fence_ours", {"ssh": "1"}, "SSH that takes any host key"),
+        ("fence_ours", {"ssl": "1"}, VERIFIED),
         ("redfish", {"scheme": "gopher"}, VERIFIED),  # its driver refuses it, with or without a word of ours
         ("no-driver", {}, VERIFIED),
     ],

@@ -400,6 +400,7 @@ async def test_an_agent_dies_by_its_deadline_when_the_worker_was_killed(agent: S
     [
         ("fence_kdump", "switches nothing off"),
         ("fence_sbd", "message"),
+        ("fence_crosslink", "does not answer a ping"),  # S3
         ("fence-aws", "the driver ec2"),
         ("fence_scsi", "the machine runs on"),
         ("fence_ovh", "can't be read"),
@@ -449,6 +450,14 @@ def test_credentials_ask_for_no_insecurity() -> None:
         _factory("fence_redfish").build({"ip": "bmc"}, credentials)
     assert "k3p" not in str(caught.value)
     _factory("fence_redfish").build({"ip": "bmc", "notls": "1"}, credentials)
+
+
+@needs_library
+async def test_what_makes_a_device_secure_is_not_left_out(agent: ScriptedAgent) -> None:
+    """S40: a parameter that the agent does not know protects nobody."""
+    with pytest.raises(PowerError, match="fence_scripted knows no ssl, without which it is spoken to by a way that is not known"):
+        await agent.driver({"ssl": "1"}, password=PASSWORD).read(within(5))
+    assert agent.calls() == []
 
 
 async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:
