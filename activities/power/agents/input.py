@@ -19,6 +19,7 @@ from pathlib import Path
 
 from activities.power.agents.metadata import ENVIRONMENT
 from activities.power.errors import invalid
+from activities.power.processes.child_process import not_started
 from policy.fence.drivers.agent_metadata import AgentMetadata
 from policy.fence.drivers.agent_values import FILES
 
@@ -74,7 +75,10 @@ class _FilesInMemory:
     @cached_property
     def folder(self) -> Path:
         """A private one, for the links."""
-        return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-")))
+        try:
+            return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-")))
+        except OSError as error:
+            raise not_started(f"no folder for links to its files (TMPDIR): {error.strerror}") from error
 
     def add(self, name: str, content: str) -> Path:
         """Where the agent and its tools will find it."""

@@ -66,8 +66,7 @@ async def run(
     stdout, stderr = bytearray(), bytearray()
     timed_out = False
     try:
-        for path, handle in files.items():
-            path.symlink_to(f"/proc/{process.pid}/fd/{handle}")
+        _link(files, process.pid)
         process.stdin.write(stdin)
         process.stdin.close()
         try:
@@ -85,6 +84,15 @@ async def run(
         await collect(process.stdout, stdout)
         await collect(process.stderr, stderr)
     return Ended(stdout=bytes(stdout), stderr=bytes(stderr), returncode=await process.wait(), timed_out=timed_out)
+
+
+def _link(files: Mapping[Path, int], pid: int) -> None:
+    """Nothing was begun yet: it waits for its input."""
+    try:
+        for path, handle in files.items():
+            path.symlink_to(f"/proc/{pid}/fd/{handle}")
+    except OSError as error:
+        raise not_started(str(error.strerror)) from error
 
 
 def inherited() -> dict[str, str]:

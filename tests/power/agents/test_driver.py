@@ -364,6 +364,13 @@ async def test_a_cancelled_operation_leaves_no_process_and_no_file(
     assert _links(tmp_path) == []
 
 
+@needs("fence_apc_snmp")
+async def test_without_a_folder_for_its_links_nothing_is_begun(pdu: Pdu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container whose root is read-only and that has no /tmp."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    await fails(on_pdu(pdu).read(within(5)), ErrorType.TRANSIENT, "TMPDIR")
+
+
 WORKER = """
 import asyncio, pathlib, sys
 from tests.power.agents.scripted import ScriptedAgent
