@@ -111,8 +111,8 @@ _SNMP_3 = _agents("ipdu")
 """Of those that speak SNMP the ones whose own default is version 3, which encrypts; versions 1 and 2c show their password."""
 _SNMP = _agents(_PORTS[161])
 _VERIFIED = IPMI_AGENTS | _agents(
-    "aliyun azure_arm docker dummy ecloud gce hetzner_cloud ibm_powervs ibm_vpc ibmz ilo ilo2 ironic kubevirt nutanix_ahv openstack "
-    "ovm pve redfish xenapi zvm zvmip"
+    "aliyun azure_arm docker dummy ecloud gce hetzner_cloud ibm_powervs ibm_vpc ibmz ilo ilo2 ironic kubevirt nutanix_ahv "
+    "openstack ovm pve redfish xenapi zvm zvmip"
 )
 """TLS that is verified unless they are told otherwise; IPMI; and z/VM's own sockets, which leave no machine. `fence_powerman` and
 `fence_virt` have neither."""
