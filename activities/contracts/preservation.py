@@ -136,6 +136,11 @@ class GiveUpRequest:
         """Whether a remediation asks, which brings the look that licenses it. A preservation that hands over brings none."""
         return self.before is not None
 
+    @property
+    def looked_at(self) -> str:
+        """By its name, whose Machine it must be."""
+        return self.before.look.target.pinned.node if self.before is not None else self.victim or self.node
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpResult:

@@ -51,6 +51,17 @@ def answers_of(node: NodeView | None) -> set[str]:
     return answers | identities_of(node).keys()
 
 
+def is_machine_of(machine: MachineView, name: str, node: NodeView | None) -> bool:
+    """Whether that Machine is the target of that name, or the Machine of the Node that is. node: of that name, None where it is
+    gone."""
+    claims = set(claims_of(machine))
+    if name in claims:
+        return True
+    if node is None:
+        return f"node/{name}" in claims
+    return bool(claims & answers_of(node)) and of_one_cluster(machine, node)
+
+
 def identities_of(node: NodeView | None) -> dict[str, str]:
     """What only one machine can have, each by a key and in words. A kubelet says all of it of itself when it registers."""
     if node is None:

@@ -543,8 +543,8 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
         return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
 
     world.activities = ClusterPreservation("prod", world.connection, look, clock=lambda: world.now)
-    target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="i", kind="", workflow_id="", run_id="")
-    return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us"))
+    target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")
+    return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", removes=True))
 
 
 @pytest.mark.parametrize("verdict", [each for each in LookVerdict if each is not LookVerdict.GO])

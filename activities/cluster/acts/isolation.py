@@ -18,6 +18,7 @@ from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.leave import require_last_look
 from activities.cluster.objects.livenode import (
     Edit,
     LiveNode,
@@ -110,6 +111,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
     async def _licensed(self, request: LookRequest, decide: Callable[[LiveNode], Edit]) -> ActResult:
         """One edit of the Node, milliseconds after a look that says go (S20)."""
+        require_last_look(request, request.target)
         seen = await self._look(request)
         if seen.verdict is not LookVerdict.GO:
             return ActResult(changed=False, detail=seen.reason, look=seen)

@@ -27,7 +27,7 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
-from activities.cluster.live.leave import require_go, require_leave
+from activities.cluster.live.leave import require_go, require_leave, require_machine_of
 from activities.cluster.objects.livenode import (
     LiveNode,
     Operations,
@@ -105,6 +105,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         if request.before is None:
             return await edit(request.machine.key, lambda: self._once(request))
         self._require_other_node(request.victim, " and never has it deleted itself")
+        target = replace(request.before.look.target, cluster=request.cluster, incident=request.incident)
 
         def refused(seen: LookResult) -> GiveUpResult:
             return GiveUpResult(detail=seen.reason, look=seen)
@@ -113,8 +114,10 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             request.before,
             f"deleting {request.machine.key}",
             request.not_after,
+            target=target,
             write=lambda: edit(request.machine.key, lambda: self._once(request)),
             refused=refused,
+            removes=True,
         )
 
     async def _once(self, request: GiveUpRequest) -> GiveUpResult:
@@ -270,7 +273,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
     async def _require_look(self, sight: Sight, request: GiveUpRequest) -> None:
         """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over nobody has
         looked before. What was read before the look and is written by its version can't have changed since."""
-        name = request.victim or request.node
+        name = request.looked_at
         pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
         target = Target(
             cluster=request.cluster,
@@ -300,6 +303,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             return "its Node says that it is well again"
         assert sight.machine is not None
         node, machine = sight.node.view if sight.node is not None else None, read_machine(sight.machine, api_of(request.machine))
+        require_machine_of(request.looked_at, machine, node, request.machine.key)
         if of_control_plane(node, machine) and not request.by_remediation:
             # A member of a control plane, also one whose Node is gone, is given up by a remediation only (S15).
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"

@@ -22,7 +22,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.leave import require_leave
+from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import covers, readable_checks
 from activities.cluster.objects.livenode import LiveNode, find_node, observe, pinned_of, readable_mark
@@ -213,7 +213,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         def asked(machine: MachineView | None) -> bool:
             return machine is None or machine.deleting or _is_false(machine, OWNER_REMEDIATED)
 
-        return await self._begin(request, act, write, asked)
+        return await self._begin(request, act, write, asked, removes=True)
 
     @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
@@ -258,8 +258,11 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         act: str,
         write: Callable[[], Awaitable[ActResult]],
         stands: Callable[[MachineView | None], bool],
+        *,
+        removes: bool = False,
     ) -> ActResult:
-        """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone."""
+        """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone. removes:
+        as of a LookRequest."""
         require_cluster(request.target.cluster, self._cluster)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"
@@ -272,15 +275,25 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         def refused(seen: LookResult) -> ActResult:
             return ActResult(changed=False, detail=seen.reason, look=seen)
 
-        return await self._beginning.begin(request.before, act, request.not_after, write=write, refused=refused, found=found)
+        return await self._beginning.begin(
+            request.before,
+            act,
+            request.not_after,
+            target=request.target,
+            write=write,
+            refused=refused,
+            found=found,
+            removes=removes,
+        )
 
     async def _require_leave(self, request: MachineRequest, machine: MachineView) -> None:
         """On the very version of the Machine that is written, which no look at its Node need find, and with the Node as it is by
         then, whose word beats (S27). The Lease is the look's affair."""
         pinned = request.target.pinned
-        node = await find_node(self._connection, pinned.node) if pinned.uid else None
-        if node is not None and node.view.uid != pinned.uid:
+        node = await find_node(self._connection, pinned.node) if not pinned.node.startswith(MACHINE) else None
+        if node is not None and pinned.uid and node.view.uid != pinned.uid:
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is another object now: uid {node.view.uid}")
+        require_machine_of(pinned.node, machine, node.view if node is not None else None, request.machine.key)
         seen = Seen(node=node.view if node is not None else None, machines=(machine,), cluster_lease="")
         require_leave(seen, Operation.ASK, self._clock(), about=request.machine.key)
 

@@ -22,7 +22,7 @@ from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.leave import require_leave
+from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
@@ -100,6 +100,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
             f"creating the object of {request.template.key}",
             request.not_after,
             write=lambda: self._create(request),
+            target=request.target,
             refused=refused,
             found=found,
         )
@@ -298,6 +299,8 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         if node is not None:
             require_pinned(node, target)
         view = node.view if node is not None else None
+        if machine is not None:
+            require_machine_of(target.pinned.node, machine, view, f"Machine/{machine.namespace}/{machine.name}")
         # Of this very Machine, which no look at its Node need find. Leases are the look's affair.
         seen = Seen(node=view, machines=(machine,) if machine is not None else (), lease="", cluster_lease="")
         require_leave(seen, Operation.CREATE, self._clock())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from activities.contracts.target import LookResult, LookVerdict
+from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, failure
 from policy.episode.gate import By, Operation, Seen, objection
+from policy.objects.belonging import is_machine_of
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
 
 _REFUSED = {
     LookVerdict.VETOED: ErrorType.VETOED,
@@ -25,6 +28,26 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
     if (found := objection(seen, operation, by, now)) is not None:
         kind = _REFUSED[LookVerdict(found.weight)]
         raise failure(kind, f"{about}: {found.words}" if about else found.words)
+
+
+def require_last_look(look: LookRequest, target: Target, *, removes: bool = False) -> None:
+    """Refuse a look that comes with an act and would not license it: who asks may be anybody who can schedule activities (S42).
+    removes: the act has the machine deleted.
+
+    Raises NotLicensed.
+    """
+    expected = {Operation.REMOVE} if removes else {Operation.DISRUPT, Operation.REMOVE}
+    if look.target != target or look.operation not in expected or not look.need_matters:
+        wanted = " or ".join(sorted(expected))
+        told = f"expected a look at {target.pinned.node} for {wanted}, got one at {look.target.pinned.node} for {look.operation}"
+        raise failure(ErrorType.NOT_LICENSED, f"look: {told}; nothing was done")
+
+
+def require_machine_of(target: str, machine: MachineView, node: NodeView | None, about: str) -> None:
+    """Refuse a Machine that is not the target's: a look at the one licenses nothing of the other (S9). node: as it is now, None
+    where it is gone. Raises TargetChanged."""
+    if not is_machine_of(machine, target, node if node is not None and node.name == target else None):
+        raise failure(ErrorType.TARGET_CHANGED, f"{about}: expected the Machine of {target}; nothing was done")
 
 
 def require_go(result: LookResult, otherwise: str) -> None:

@@ -178,7 +178,7 @@ async def test_an_object_about_a_node_that_was_called_so_before_is_not_ours(obje
     """S9: the check owns it still, and the node of that name is another machine."""
     await objects.create()
     await objects.world.recreate_node()
-    anew = replace(objects.asks, target=await objects.world.pinned())
+    anew = replace(objects.asks, target=await objects.world.pinned(), before=await objects.world.before())
     with refused(ErrorType.VETOED, "another Node that was called node-7"):
         await objects.acts.create(anew)
     assert not (await objects.acts.read(anew)).present

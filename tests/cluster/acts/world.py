@@ -398,9 +398,9 @@ class World:
     async def cordon(self, target: Target | None = None, *, not_after: datetime | None = None) -> CordonRequest:
         return CordonRequest(look=await self.look(target), not_after=not_after)
 
-    async def before(self, target: Target | None = None, *, memory: str = "") -> BeforeActing:
+    async def before(self, target: Target | None = None, *, memory: str = "", **fields: Any) -> BeforeActing:
         """What comes before an act that has others begin something. memory: what is noted, "" for nothing."""
-        look = await self.look(target)
+        look = await self.look(target, **{"removes": True, **fields})
         noted = RememberRequest(target=look.target, memory=memory) if memory else None
         return BeforeActing(look=look, remember=noted)
 
