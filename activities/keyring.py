@@ -18,6 +18,9 @@ import orjson
 LEAST_BYTES = 32
 """A shorter key than a SHA-256 code is weaker than one (RFC 2104)."""
 
+DIGITS = 64
+"""Of a whole code."""
+
 
 class Keyring:
     """Signs with the first key and accepts any of them. Raises ValueError without a key, and for one that is too short."""
@@ -38,10 +41,10 @@ class Keyring:
         """
         return _code(self._keys[0], purpose, facts)
 
-    def accepts(self, code: str, purpose: str, *facts: Any) -> bool:
-        """Whether that is a code of ours for that purpose and these facts."""
+    def accepts(self, code: str, purpose: str, *facts: Any, digits: int = DIGITS) -> bool:
+        """Whether that is a code of ours for that purpose and these facts, or the first digits of one."""
         given = code.encode(errors="replace")
-        return any(hmac.compare_digest(given, _code(key, purpose, facts).encode()) for key in self._keys)
+        return any(hmac.compare_digest(given, _code(key, purpose, facts)[:digits].encode()) for key in self._keys)
 
 
 def _code(key: bytes, purpose: str, facts: Sequence[Any]) -> str:

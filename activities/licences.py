@@ -5,7 +5,8 @@ moment at which it was resolved from the fence configuration; without it no cred
 command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run of a
 workflow, by the moment at which its look is old (S20, S45), and once for each device. And which security groups a machine gets
 back is said by whoever has taken them away. What is signed are facts that both sides know; the look is
-`activities/cluster/live/looks.py`, the commands are `activities/power/service.py`.
+`activities/cluster/live/looks.py`, the commands are `activities/power/service.py`. The other way round a cluster worker frees
+nothing on a reading that no power worker of this deployment has taken lately: what an activity is given is what its caller says.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 from temporalio import activity
 
@@ -22,14 +23,27 @@ from activities.contracts import metrics
 from activities.contracts.target import LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
+from policy.episode.messages import Reading, VolumeReading
+from policy.fence.kdump import KdumpReading, KernelDead
+from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, Quarantine
 from policy.values.durations import format_duration
+
+READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
+"""So long ago, a device has said what something is freed by: it is read right before, others may take LONGEST_ACT to answer, and
+clocks differ. The story's own window is shorter (`Power.licensed_until`)."""
+
+SHORT = 24
+"""Digits of a code that is made again for each reading and good for READ_LATELY: it is in every history."""
 
 LONGEST = timedelta(seconds=30)
 """From the look to the end of its licence: an act's window, and what clocks may differ by."""
 
 HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret or signing_keys_file"
+
+
+Read = TypeVar("Read", Reading, VolumeReading)
 
 
 class DeviceCommand(Protocol):
@@ -63,6 +77,9 @@ class RequestGuard(Protocol):
 
     def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
         """Raises InvalidConfig for groups that no quarantine of that incident has found."""
+
+    def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
+        """What was just read for that incident, with its seal."""
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
         """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before."""
@@ -110,6 +127,32 @@ class Licences:
             why = f"no quarantine of incident {target.incident} has found these security groups ({HOW_TO})"
             self._refuse("quarantine", ErrorType.INVALID_CONFIG, endpoint, why)
 
+    def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
+        """See `RequestGuard`."""
+        return replace(reading, seal=self._word(now, "reading", *_read(target, reading)))
+
+    def has_read(self, target: Target, reading: Reading | VolumeReading, now: datetime) -> bool:
+        """Whether a power worker of ours has read that lately, for that incident."""
+        return self._is_word(reading.seal, now, "reading", *_read(target, reading))
+
+    def sealed_dump(self, reading: KdumpReading) -> KdumpReading:
+        """What a listener has heard, with the seal of its last message."""
+        return replace(reading, seal=self._word(reading.last, "kdump", reading.address)) if reading.last is not None else reading
+
+    def has_heard(self, proof: KernelDead, now: datetime) -> bool:
+        """Whether a listener of ours has heard that lately."""
+        return self._is_word(proof.seal, now, "kdump", proof.address)
+
+    def _word(self, at: datetime, purpose: str, *facts: object) -> str:
+        moment = f"{int(at.timestamp()):x}"
+        return f"{moment}.{self._keyring.sign(purpose, moment, *facts)[:SHORT]}"
+
+    def _is_word(self, word: str, now: datetime, purpose: str, *facts: object) -> bool:
+        moment, _, code = word.partition(".")
+        if not self._keyring.accepts(code, purpose, moment, *facts, digits=SHORT):
+            return False
+        return now - datetime.fromtimestamp(int(moment, 16), UTC) <= READ_LATELY
+
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:
         """For that act, by that moment, in the run that asks. Raises WrongClock where the moment is too far away by our clock, so
         that another worker looks."""
@@ -151,6 +194,11 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
 
 def _found(target: Target, endpoint: str, quarantine: Quarantine) -> tuple[object, ...]:
     return target.cluster, target.incident, target.pinned.node, endpoint, quarantine.group, quarantine.former
+
+
+def _read(target: Target, reading: Reading | VolumeReading) -> tuple[object, ...]:
+    what = reading.endpoint if isinstance(reading, Reading) else f"volume {reading.volume}"
+    return target.cluster, target.pinned.node, target.incident, what, reading.state
 
 
 def _activity() -> _User:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from activities.contracts.target import LookRequest, Target
 from activities.keyring import Keyring
-from activities.licences import DeviceCommand, Licences
+from activities.licences import DeviceCommand, Licences, Read
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerAct, Quarantine
 
@@ -23,6 +25,10 @@ class Believing:
 
     def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
         """Nothing is refused."""
+
+    def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
+        """As it was read."""
+        return reading
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
         """Nothing is refused."""

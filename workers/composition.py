@@ -231,6 +231,7 @@ async def _cluster_serving(
                 name,
                 connection,
                 target.last_look,
+                licences,
                 own_node=settings.node_name,
                 source=settings.policy_source(),
                 identities=identities,
@@ -332,7 +333,7 @@ def _power_serving(
         activities=activities_of(
             PowerService(credentials, licences, own_node=settings.node_name, drivers=drivers),
             DeviceReadings(credentials, licences, drivers=drivers, insecure=insecure),
-            EvidenceService(listener),
+            EvidenceService(listener, licences),
             DeviceEvidence(evidence_directory(settings), credentials, licences, drivers=drivers),
         ),
         slots=settings.worker.power_slots,

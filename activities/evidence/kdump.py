@@ -26,6 +26,7 @@ from temporalio import activity
 
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import ErrorType, failure
+from activities.licences import Licences
 from policy.fence.kdump import KdumpReading, normal_address
 
 log = logging.getLogger(__name__)
@@ -127,12 +128,13 @@ async def listening(host: str, port: int = PORT) -> AsyncIterator[KdumpListener]
 class EvidenceService(EvidenceActivities):
     """Served by the power workers of a site. `listener` None: this one does not listen."""
 
-    def __init__(self, listener: KdumpListener | None) -> None:
+    def __init__(self, listener: KdumpListener | None, licences: Licences) -> None:
         self._listener = listener
+        self._licences = licences
 
     @activity.defn(name="power-management.read-kdump")
     async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
         """From memory; nothing is asked of anybody."""
         if self._listener is None:
             raise failure(ErrorType.NOT_SUPPORTED, "this worker does not listen for kdump messages: set kdump.listen")
-        return self._listener.read(request.addresses)
+        return self._licences.sealed_dump(self._listener.read(request.addresses))

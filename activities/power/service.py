@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar, cast
 
 from temporalio import activity
 
+from activities.clocks import utc_now
 from activities.contracts.power import (
     CommandResult,
     GivenUpRequest,
@@ -82,7 +83,7 @@ class PowerService(PowerActivities):
         driver = await self._driver(request)
         reading = await _typed(driver.read(deadline))
         _refuse_another_machine(request, reading)
-        return reading
+        return self._guard.sealed_reading(request.target, reading, utc_now())
 
     @activity.defn(name="power-management.power-off")
     async def power_off(self, request: PowerRequest) -> CommandResult:
@@ -182,7 +183,8 @@ class PowerService(PowerActivities):
     async def read_volume(self, request: VolumeRequest) -> VolumeReading:
         """Wherever it is by now."""
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
-        return await _typed(driver.read_volume(request.volume, Deadline.within(request.deadline)))
+        reading = await _typed(driver.read_volume(request.volume, Deadline.within(request.deadline)))
+        return self._guard.sealed_reading(request.target, reading, utc_now())
 
     async def _off(self, request: PowerRequest, act: PowerAct) -> CommandResult:
         with self._licensed(request, act) as licensed:
@@ -254,7 +256,7 @@ class PowerService(PowerActivities):
                 return reading
             if another_machine(said.serves, request.target.pinned):
                 return reading
-            reading = said
+            reading = self._guard.sealed_reading(request.target, said, utc_now())
             if reading.state is wanted or over.remaining() <= pause:
                 return reading
             await asyncio.sleep(pause.total_seconds())

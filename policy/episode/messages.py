@@ -5,7 +5,7 @@ All of them travel in workflow inputs, signals and results, so they only ever gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -206,13 +206,15 @@ class Pinned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One read of one device: what it said and when it had said it (worker's clock). serves: which machine it said that it
-    serves, in the words of `policy/fence/served_system.py`; nothing where it does not say."""
+    serves, in the words of `policy/fence/served_system.py`; nothing where it does not say. seal: by which a cluster worker knows
+    that a power worker of ours has read it, and when by that one's clock (S1, S42)."""
 
     endpoint: str
     state: PowerState
     at: datetime
     detail: str = ""
     serves: tuple[str, ...] = ()
+    seal: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,13 +246,17 @@ class OffProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeReading:
-    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it."""
+    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it.
+
+    seal: as of a Reading.
+    """
 
     volume: str
     state: VolumeState
     at: datetime
     root: bool = False
     detail: str = ""
+    seal: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

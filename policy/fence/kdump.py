@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -51,6 +51,7 @@ class KdumpReading:
     """What a listener has heard of a node up to `at`. first, last: of the messages of one dump, None where there were none.
 
     All moments are by the listener's clock. listening: since when it has listened without a break; address: from where it heard.
+    seal: by which a cluster worker knows that a listener of ours has heard the last one (S1, S42).
     """
 
     at: datetime
@@ -59,6 +60,7 @@ class KdumpReading:
     first: datetime | None = None
     last: datetime | None = None
     messages: int = 0
+    seal: str = field(default="", compare=False)
 
     def by_another_clock(self, at: datetime) -> KdumpReading:
         """The same, where that clock shows `at` when the listener's shows its own."""
@@ -93,7 +95,7 @@ class KernelDead:
     node stopped being Ready or the episode began.
 
     Licenses freeing the node's pods for moments (`STILL_DEAD` from `last` on), where the configuration trusts the network; never
-    `off proven`. `last` and `heard_at` are by the clock of the listener.
+    `off proven`. `last` and `heard_at` are by the clock of the listener. seal: as of a KdumpReading.
     """
 
     address: str
@@ -101,6 +103,7 @@ class KernelDead:
     last: datetime
     heard_at: datetime
     after: datetime
+    seal: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         told = f"{self.messages} messages from {self.address}, the last one {_ago(self.heard_at - self.last)}"
@@ -156,6 +159,7 @@ def kernel_dead(
         last=reading.last,
         heard_at=reading.at,
         after=max(not_ready_since, began),
+        seal=reading.seal,
     )
     return proof if dead_stands(proof, not_ready_since=not_ready_since, addresses=addresses) else None
 

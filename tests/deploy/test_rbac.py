@@ -291,7 +291,7 @@ async def _episode(worker: ClusterConnection) -> None:
     )
     isolation, freeing = (
         ClusterIsolation(CLUSTER, worker, target.last_look),
-        ClusterFreeing(CLUSTER, worker, target.last_look, own_node="node-0"),
+        ClusterFreeing(CLUSTER, worker, target.last_look, LICENCES, own_node="node-0"),
     )
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     await _answer(target)
@@ -324,7 +324,8 @@ async def _episode(worker: ClusterConnection) -> None:
         assert seen.verdict is LookVerdict.GO, seen.reason
 
     at = datetime.now(UTC)
-    readings = tuple(Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)
+    said = (Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)
+    readings = tuple(LICENCES.sealed_reading(sick, each, at) for each in said)
     proof = OffProof(commanded_at=at - timedelta(seconds=1), readings=readings)
     cut = FreeCutRequest(
         target=sick,

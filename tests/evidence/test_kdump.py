@@ -15,6 +15,7 @@ from activities.errors import ErrorType
 from activities.evidence.kdump import KEPT_SECONDS, EvidenceService, KdumpListener, listening
 from policy.fence.kdump import KdumpReading
 from tests.cluster.acts.world import refused
+from tests.licensing import LICENCES
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -43,7 +44,7 @@ async def read(service: EvidenceService, *addresses: str) -> KdumpReading:
 @pytest.mark.parametrize("message", [LITTLE, BIG])
 async def test_a_message_in_either_byte_order_is_heard_over_udp(message: bytes) -> None:
     async with listening("127.0.0.1", 0) as heard:
-        service, port = EvidenceService(heard), port_of(heard)
+        service, port = EvidenceService(heard, LICENCES), port_of(heard)
         assert not (await read(service, "127.0.0.2")).messages
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
             node.bind(("127.0.0.2", 0))
@@ -137,4 +138,4 @@ def test_a_flood_from_made_up_addresses_costs_no_more_memory_and_hides_no_node_t
 
 async def test_a_worker_that_does_not_listen_says_so() -> None:
     with refused(ErrorType.NOT_SUPPORTED, "kdump.listen"):
-        await read(EvidenceService(None), "10.0.0.7")
+        await read(EvidenceService(None, LICENCES), "10.0.0.7")

@@ -26,8 +26,8 @@ from policy.episode.messages import Pinned
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
 from simulator.resources import NODES
-from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
 from tests.cluster.acts.test_remediation_objects import GROUP, install
+from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
 from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, machine_of
 

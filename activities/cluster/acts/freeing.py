@@ -10,7 +10,7 @@ consequence takes nothing from the machine. A hold does, and so does the off swi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -52,20 +52,24 @@ from activities.contracts.target import (
     FreeResult,
     LookRequest,
     LookResult,
+    Target,
     UntaintRequest,
     Workload,
 )
 from activities.errors import ErrorType, error_type, failure
+from activities.licences import HOW_TO, Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import Operation, Seen
-from policy.episode.messages import OffProof
+from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.fence.kdump import dead_stands, normal_address
 from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
+
+NOT_OURS = f"no power worker of this deployment has read that lately ({HOW_TO})"
 
 SETTLES = 0.6
 """About so many seconds after the taint what is left is told at the latest."""
@@ -82,13 +86,15 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         cluster: str,
         connection: ClusterConnection,
         look: Callable[[LookRequest], Awaitable[LookResult]],
+        licences: Licences,
         *,
         own_node: str = "",
         clock: Clock = utc_now,
         source: PolicySource = DEFAULT_SOURCE,
         identities: Identities | None = None,
     ) -> None:
-        """look: the last look at this cluster (`looks.py`)."""
+        """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read."""
+        self._licences = licences
         super().__init__(cluster, connection, own_node=own_node, clock=clock, source=source)
         self._look = look
         self._identities = identities or Identities(connection)
@@ -269,6 +275,8 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         self._require_other_node(pinned.node, ", which can't be off then")
         if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
+        if request.proof.acknowledgement is None:
+            self._require_read(request.target, request.proof.readings)
         return await self._require_leave(request)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
@@ -277,6 +285,8 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         self._require_other_node(pinned.node, " and frees nothing of it itself")
         if not paths_cut(request.proofs, pinned.endpoints):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no path of it is proven cut")
+        for proof in request.proofs:
+            self._require_read(request.target, (*proof.readings, *proof.volumes))
         available = {each.volume for proof in request.proofs for each in proof.volumes}
         ports = any(proof.readings for proof in request.proofs)  # what lies behind a port may be named by its handle, too
         if unproven := set(request.storage.handles) - available if available and not ports else set():
@@ -291,7 +301,17 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(
                 ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no message of its own says that its kernel is dead: {proof}"
             )
+        if not self._licences.has_heard(proof, self._clock()):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
         return await self._require_leave(request)
+
+    def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading]) -> None:
+        """What a caller says that devices have said is hearsay: anybody who can schedule activities may be he (S1, S42)."""
+        require_cluster(target.cluster, self._cluster)
+        for reading in readings:
+            if not self._licences.has_read(target, reading, self._clock()):
+                said = reading.endpoint if isinstance(reading, Reading) else reading.volume
+                raise failure(ErrorType.NOT_PROVEN, f"Node/{target.pinned.node}: {said} said {reading.state.value}: {NOT_OURS}")
 
     async def _require_leave(self, request: Consequence) -> int | None:
         require_cluster(request.target.cluster, self._cluster)

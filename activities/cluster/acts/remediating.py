@@ -261,8 +261,8 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         *,
         removes: bool = False,
     ) -> ActResult:
-        """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone. removes:
-        as of a LookRequest."""
+        """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone.
+        removes: as of a LookRequest."""
         require_cluster(request.target.cluster, self._cluster)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"

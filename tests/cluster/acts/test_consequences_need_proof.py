@@ -20,6 +20,7 @@ from policy.fence.power import PowerState
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import ENDPOINT, NODE, NOW, OUT_OF_SERVICE, World, off_proof, our_mark, refused, word
+from tests.licensing import LICENCES
 
 SECOND = "ipmi://10.0.1.7:623"
 
@@ -202,7 +203,7 @@ async def test_each_guard_holds_alone(off: World, consequence: Consequence, guar
 
 async def test_nothing_on_the_node_this_worker_runs_on(off: World, consequence: Consequence) -> None:
     """S16: that we run proves that it is not off."""
-    here = ClusterFreeing("prod", off.connection, off.target.last_look, own_node=NODE, clock=off.clock)
+    here = ClusterFreeing("prod", off.connection, off.target.last_look, LICENCES, own_node=NODE, clock=off.clock)
     with refused(ErrorType.OWN_NODE):
         await consequence(here, await off.free())
     await assert_untouched(off)

@@ -13,12 +13,13 @@ from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, FreeResult
 from activities.errors import ErrorType
-from policy.episode.messages import PathProof, Reading
-from policy.fence.kdump import KernelDead
+from policy.episode.messages import PathProof
+from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import CutStorage
 from policy.fence.power import PowerState
 from simulator.resources import VOLUMES
-from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, World, our_mark, refused
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, World, our_mark, read, refused
+from tests.licensing import LICENCES
 from tests.policy.fencing_builders import a_cluster_config, a_policy
 
 PORT = "fence_brocade://switch-1/2"
@@ -47,8 +48,7 @@ async def add_persistent_volume(world: World, name: str, storage_class: str) -> 
 
 
 def proof(*, state: PowerState = PowerState.OFF, endpoint: str = PORT, read_at: timedelta = timedelta(seconds=-5)) -> PathProof:
-    reading = Reading(endpoint=endpoint, state=state, at=NOW + read_at)
-    return PathProof(commanded_at=NOW - timedelta(seconds=20), readings=(reading,))
+    return PathProof(commanded_at=NOW - timedelta(seconds=20), readings=(read(endpoint, state, at=NOW + read_at),))
 
 
 async def request(world: World, *, storage: CutStorage = SAN, proofs: tuple[PathProof, ...] | None = None) -> FreeCutRequest:
@@ -175,13 +175,15 @@ async def test_a_node_that_says_ready_and_has_nothing_behind_the_cut_is_nobody_s
 
 async def test_a_worker_frees_nothing_of_its_own_node_behind_a_cut(cut: World) -> None:
     """S16: whoever runs it is not cut off from what its pods write."""
-    freeing = ClusterFreeing(CLUSTER, cut.connection, cut.target.last_look, own_node=NODE, clock=cut.clock)
+    freeing = ClusterFreeing(CLUSTER, cut.connection, cut.target.last_look, LICENCES, own_node=NODE, clock=cut.clock)
     with refused(ErrorType.OWN_NODE):
         await freeing.free_cut_pods(await request(cut))
 
 
 ADDRESS = "10.0.0.7"
-DEAD = KernelDead(address=ADDRESS, messages=3, last=NOW - timedelta(seconds=4), heard_at=NOW, after=SICK_SINCE)
+HEARD = KdumpReading(at=NOW, listening=SICK_SINCE, address=ADDRESS, last=NOW - timedelta(seconds=4), messages=3)
+SEAL = LICENCES.sealed_dump(HEARD).seal
+DEAD = KernelDead(address=ADDRESS, messages=3, last=NOW - timedelta(seconds=4), heard_at=NOW, after=SICK_SINCE, seal=SEAL)
 
 
 @pytest.fixture
@@ -279,7 +281,7 @@ async def _wait(world: World, until: datetime) -> None:
 async def test_a_worker_never_frees_the_node_it_runs_on(dumping: World) -> None:
     """S16: whoever asks is alive."""
     asked = await dumping_request(dumping)
-    here = ClusterFreeing("prod", dumping.connection, dumping.target.last_look, own_node=NODE, clock=dumping.clock)
+    here = ClusterFreeing("prod", dumping.connection, dumping.target.last_look, LICENCES, own_node=NODE, clock=dumping.clock)
     with refused(ErrorType.OWN_NODE):
         await here.free_while_dumping(asked)
     await assert_untouched(dumping)

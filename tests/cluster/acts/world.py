@@ -130,7 +130,7 @@ class World:
         self.verdict = LookVerdict.GO
         self.target = ClusterTarget(CLUSTER, connection, self.permits, LICENCES, clock=self.clock)
         self.isolation = ClusterIsolation(CLUSTER, connection, self.looks, own_node="node-1", clock=self.clock)
-        self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, own_node="node-1", clock=self.clock)
+        self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, LICENCES, own_node="node-1", clock=self.clock)
 
     def clock(self) -> datetime:
         return self.now
@@ -461,6 +461,12 @@ def our_mark(**added: bool) -> Mark:
     return Mark(incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1", since="2026-11-21T11:55:00Z", **added)
 
 
+WHOSE = Target(
+    cluster=CLUSTER, pinned=Pinned(node=NODE, uid=""), incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1"
+)
+"""What a reading is bound to of it."""
+
+
 def off_proof(
     *,
     commanded_at: datetime | None = NOW - timedelta(seconds=20),
@@ -468,8 +474,13 @@ def off_proof(
     state: PowerState = PowerState.OFF,
     endpoints: tuple[str, ...] = (ENDPOINT,),
 ) -> OffProof:
-    readings = tuple(Reading(endpoint=endpoint, state=state, at=read_at) for endpoint in endpoints)
+    readings = tuple(read(endpoint, state, at=read_at) for endpoint in endpoints)
     return OffProof(commanded_at=commanded_at, readings=readings)
+
+
+def read(endpoint: str, state: PowerState, *, at: datetime = NOW - timedelta(seconds=5)) -> Reading:
+    """As a power worker has read it for our incident."""
+    return LICENCES.sealed_reading(WHOSE, Reading(endpoint=endpoint, state=state, at=at), at)
 
 
 def word(*, who: str = "ada", why: str = "pulled both plugs") -> OffProof:

@@ -1,0 +1,115 @@
+"""A proof of off is data in a request, and so whoever schedules a consequence can make one up: nothing is freed by it (S1, S42).
+
+The attacker has marked a node that runs and is not Ready, which needs no look, and knows all that histories tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.contracts.target import FreeCutRequest, FreeDumpingRequest
+from activities.errors import ErrorType
+from activities.keyring import Keyring
+from activities.licences import READ_LATELY, Licences
+from policy.episode.messages import OffProof, PathProof, Reading, VolumeReading
+from policy.fence.kdump import KdumpReading, KernelDead
+from policy.fence.plan import CutStorage
+from policy.fence.power import PowerState, VolumeState
+from tests.cluster.acts.world import ENDPOINT, HOLDER, NOW, SICK_SINCE, WHOSE, World, off_proof, read, refused
+from tests.licensing import LICENCES
+
+ADDRESS = "10.0.0.7"
+MADE_UP = Reading(endpoint=ENDPOINT, state=PowerState.OFF, at=NOW)
+STRANGER = Licences(Keyring([b"a key of somebody else, long enough for one"]))
+OF_ANOTHER = replace(WHOSE, pinned=replace(WHOSE.pinned, node="node-8"))
+
+FORGED: dict[str, Callable[[], Reading]] = {
+    "without a seal": lambda: MADE_UP,
+    "signed by a stranger": lambda: STRANGER.sealed_reading(WHOSE, MADE_UP, NOW),
+    "said on": lambda: replace(read(ENDPOINT, PowerState.ON, at=NOW), state=PowerState.OFF),
+    "of another device": lambda: replace(read("ipmi://10.0.0.8:623", PowerState.OFF, at=NOW), endpoint=ENDPOINT),
+    "of another node": lambda: LICENCES.sealed_reading(OF_ANOTHER, MADE_UP, NOW),
+    "of another incident": lambda: LICENCES.sealed_reading(replace(WHOSE, incident="incident-0"), MADE_UP, NOW),
+    "of another cluster": lambda: LICENCES.sealed_reading(replace(WHOSE, cluster="test"), MADE_UP, NOW),
+    "read long ago": lambda: read(ENDPOINT, PowerState.OFF, at=NOW - READ_LATELY - timedelta(seconds=2)),
+    "made to last": lambda: replace(MADE_UP, seal=later(read(ENDPOINT, PowerState.OFF, at=NOW - timedelta(hours=1)).seal)),
+    "of a volume": lambda: replace(MADE_UP, seal=LICENCES.sealed_reading(WHOSE, volume(), NOW).seal),
+}
+
+
+def later(seal: str) -> str:
+    return f"{int(NOW.timestamp()):x}.{seal.partition('.')[2]}"
+
+
+def volume() -> VolumeReading:
+    return VolumeReading(volume="vol-1", state=VolumeState.AVAILABLE, at=NOW)
+
+
+@pytest.fixture
+async def marked(world: World) -> World:
+    """With a pod that runs."""
+    await world.hold_cluster_lease()
+    await world.mark_as_ours()
+    await world.add_pod("runs")
+    return world
+
+
+@pytest.mark.parametrize("act", ["delete_workload", "taint_out_of_service", "delete_node"])
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+async def test_s1_a_proof_that_a_caller_has_made_up_frees_nothing(forged: Callable[[], Reading], act: str, marked: World) -> None:
+    proof = OffProof(commanded_at=NOW - timedelta(hours=2), readings=(replace(forged(), at=NOW - timedelta(seconds=1)),))
+    writes, request = marked.writes, await marked.free(proof=proof)
+    with refused(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately"):
+        await getattr(marked.freeing, act)(request)
+    assert marked.writes == writes
+
+
+async def test_s4_one_true_reading_does_not_stand_for_the_others(marked: World) -> None:
+    other = "ipmi://10.0.0.7:624"
+    target = await marked.pinned()
+    target = replace(target, pinned=replace(target.pinned, levels=((ENDPOINT, other),)))
+    true = off_proof()
+    proof = replace(true, readings=(*true.readings, replace(MADE_UP, endpoint=other)))
+    with refused(ErrorType.NOT_PROVEN, f"{other} said off: no power worker"):
+        await marked.freeing.delete_workload(await marked.free(target, proof=proof))
+
+
+@pytest.mark.parametrize("what", ["path", "volume"])
+async def test_s1_a_cut_that_a_caller_has_made_up_frees_nothing(what: str, marked: World) -> None:
+    said: dict[str, Any] = {"readings": (MADE_UP,)} if what == "path" else {"volumes": (volume(),)}
+    request = FreeCutRequest(
+        target=await marked.pinned(),
+        proofs=(PathProof(commanded_at=NOW - timedelta(seconds=9), **said),),
+        storage=CutStorage(handles=("vol-1",)),
+        not_after=NOW + timedelta(seconds=9),
+        holder=HOLDER,
+    )
+    writes = marked.writes
+    with refused(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately"):
+        await marked.freeing.free_cut_pods(request)
+    assert marked.writes == writes
+
+
+@pytest.mark.parametrize("true", [False, True])
+async def test_s1_a_dump_that_no_listener_of_ours_has_heard_frees_nothing(true: bool, marked: World) -> None:
+    last = NOW - timedelta(seconds=2)
+    heard = LICENCES.sealed_dump(KdumpReading(at=NOW, listening=SICK_SINCE, address=ADDRESS if true else "10.0.0.8", last=last))
+    proof = KernelDead(address=ADDRESS, messages=1, last=last, heard_at=NOW, after=SICK_SINCE, seal=heard.seal)
+    target = await marked.pinned()
+    target = replace(target, pinned=replace(target.pinned, addresses=(ADDRESS,)))
+    request = FreeDumpingRequest(target=target, proof=proof, not_after=NOW + timedelta(seconds=9), holder=HOLDER)
+    writes = marked.writes
+    words = "no longer has the address" if true else "no power worker of this deployment has read that lately"
+    with refused(ErrorType.NOT_PROVEN, words):  # the sick node has no addresses
+        await marked.freeing.free_while_dumping(request)
+    assert marked.writes == writes
+
+
+async def test_s2_what_was_truly_read_frees(marked: World) -> None:
+    """Otherwise nothing above would say why it was refused."""
+    assert (await marked.freeing.delete_workload(await marked.free())).deleted_pods == 1
