@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
@@ -32,7 +32,14 @@ class ScannerPermits:
 
     async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
         """Whether that incident may disrupt that node, and why not."""
-        question = PermitQuestion(node=node, incident=incident)
+        answer = await self._answer(cluster, PermitQuestion(node=node, incident=incident))
+        return answer.held, answer.reason
+
+    async def paused(self, cluster: str) -> str:
+        """Why nobody may disrupt anything now, "" where a permit decides. Not to be able to ask is one, too (S20)."""
+        return (await self._answer(cluster, PermitQuestion(node="", incident=""))).paused
+
+    async def _answer(self, cluster: str, question: PermitQuestion) -> PermitQuestion:
         line = self._lines.setdefault(cluster, _Line())
         if line.next is None:
             questions: list[PermitQuestion] = []
@@ -43,7 +50,7 @@ class ScannerPermits:
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
                 return (await asyncio.shield(query.answers))(question)
         except TimeoutError:
-            return False, f"the scanner of {cluster} can't be asked for the permit: it has not answered in time"
+            return _no(question, f"the scanner of {cluster} can't be asked for the permit: it has not answered in time")
 
     async def _ask_in_turn(self, cluster: str, line: _Line, questions: list[PermitQuestion]) -> _Answers:
         async with line.under_way:
@@ -64,17 +71,21 @@ class ScannerPermits:
             return _all(f"the scanner of {cluster} has been stopped")
         except (RPCError, WorkflowQueryFailedError) as error:
             return _all(f"the scanner of {cluster} can't be asked for the permit: {error}")
-        found = {(each.node, each.incident): (each.held, each.reason) for each in answered.questions}
-        unanswered = False, f"the scanner of {cluster} has not said who holds the permit"
-        return lambda asked: found.get((asked.node, asked.incident), unanswered)
+        found = {(each.node, each.incident): each for each in answered.questions}
+        unanswered = f"the scanner of {cluster} has not said who holds the permit"
+        return lambda asked: found.get((asked.node, asked.incident)) or _no(asked, unanswered)
 
 
-_Answers = Callable[[PermitQuestion], tuple[bool, str]]
+_Answers = Callable[[PermitQuestion], PermitQuestion]
+
+
+def _no(asked: PermitQuestion, reason: str) -> PermitQuestion:
+    return replace(asked, reason=reason, paused=reason)
 
 
 def _all(reason: str) -> _Answers:
     """The same no to everybody."""
-    return lambda _asked: (False, reason)
+    return lambda asked: _no(asked, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,7 @@ async def _cluster_serving(
                 name,
                 connection,
                 target.last_look,
+                permits,
                 machines=machines,
                 own_node=settings.node_name,
                 source=settings.policy_source(),

@@ -321,7 +321,7 @@ RULES: tuple[Rule, ...] = (
         stops=_LOOKED | _HANDS_OUT | _EVICTS | _FREES,
         weight=Weight.NOT_LICENSED,
     ),
-    Rule(name="permit", source="S14", says=_permit, stops=_LOOKED, weight=Weight.NOT_LICENSED),
+    Rule(name="permit", source="S14", says=_permit, stops=_LOOKED | _EVICTS, weight=Weight.NOT_LICENSED),
     # A person's word, or a maintenance. All but what is freed of a machine that is off, and what the act does not touch.
     Rule(
         name="node lease",

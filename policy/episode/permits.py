@@ -143,12 +143,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestion:
-    """Whether that incident may disrupt that node now, and the answer."""
+    """Whether that incident may disrupt that node now, and the answer. paused: why nobody may, whatever he holds; "" where a
+    permit decides. A preservation, which needs none, asks only for that."""
 
     node: str
     incident: str
     held: bool = False
     reason: str = ""
+    paused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,11 +96,16 @@ def kept_by_condition(node: NodeView) -> str:
 
 
 def preserved_as_failed(node: NodeView) -> bool:
-    """Whether the Node says that it is kept though it failed: the condition, and the taint that it bears only then. A word
-    against it counts before anything of it was written (S26)."""
+    """Whether the Node says that it is kept though it failed: the condition, and the taint that it bears only then."""
+    return kept(node) and begun_as_failed(node)
+
+
+def begun_as_failed(node: NodeView) -> bool:
+    """The same of one whose pods may be about to be moved, after which the condition is written. A kubelet can't taint its own
+    Node. A word against it counts before anything of it was written (S26)."""
     if requested(Annotated(node=node.annotations.get(PRESERVE_ANNOTATION))).intent is Intent.FALSE:
         return False
-    return kept(node) and any(taint.key == TAINT for taint in node.taints)
+    return any(taint.key == TAINT for taint in node.taints)
 
 
 # Those who take it away -----------------------------------------------------------------------------------------------

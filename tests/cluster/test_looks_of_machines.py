@@ -341,7 +341,9 @@ class TestUncordon:
             await system.annotate(manager, "machines", MACHINE, {PRESERVE_ANNOTATION: "now"})
             await world.add_node(annotations=system.ties(NODE), unschedulable=True)
             await world.mark_as_ours(cordoned=True)
-            isolation = ClusterIsolation(CLUSTER, world.connection, world.looks, machines=machines, clock=world.clock)
+            isolation = ClusterIsolation(
+                CLUSTER, world.connection, world.looks, world.permits, machines=machines, clock=world.clock
+            )
             await isolation.mark_schedulable(await world.restore())
             assert (await world.node())["spec"]["unschedulable"] is True
 

@@ -119,6 +119,9 @@ class Permits:
     async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
         return True, f"{cluster}/{node}/{incident}"
 
+    async def paused(self, cluster: str) -> str:
+        return ""
+
 
 def _printed(**asked: Any) -> list[dict[str, Any]]:
     """What `nodewarden deploy rbac` prints, read as kubectl would."""
@@ -290,7 +293,7 @@ async def _episode(worker: ClusterConnection) -> None:
         CLUSTER, worker, Permits(), LICENCES, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))
     )
     isolation, freeing = (
-        ClusterIsolation(CLUSTER, worker, target.last_look),
+        ClusterIsolation(CLUSTER, worker, target.last_look, Permits()),
         ClusterFreeing(CLUSTER, worker, target.last_look, LICENCES, own_node="node-0"),
     )
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")

@@ -118,7 +118,7 @@ async def taint(world: World, look: LookRequest, _uid: str) -> Any:
 
 
 def isolation(world: World) -> ClusterIsolation:
-    return ClusterIsolation(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
+    return ClusterIsolation(CLUSTER, world.connection, world.target.last_look, world.permits, clock=world.clock)
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)

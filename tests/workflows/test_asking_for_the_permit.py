@@ -103,8 +103,9 @@ def asking(scanner: Scanner) -> ScannerPermits:
 )
 async def test_with_temporal_unreachable_no_permit_is_held(error: Exception) -> None:
     """S37: nothing destructive starts."""
-    held, why = await asking(Scanner(error=error)).holds("prod", "node-1", "i-1")
-    assert (held, str(error) in why) == (False, True)
+    permits = asking(Scanner(error=error))
+    held, why = await permits.holds("prod", "node-1", "i-1")
+    assert (held, str(error) in why, str(error) in await permits.paused("prod")) == (False, True, True)
 
 
 async def test_looks_of_one_moment_are_one_query_and_each_gets_its_own_answer() -> None:

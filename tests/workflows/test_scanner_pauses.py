@@ -40,9 +40,10 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         world.show(report("node-1", "node-2"))
         status = await scan.until(lambda status: bool(status.refused))
         assert (status.refused[0].reason, WHY in status.refused[0].message) == ("Paused", True)
-        asked = PermitQuestions(questions=(PermitQuestion(node="node-1", incident=world.opened[0].incident),))
-        answer = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions[0]
-        assert (answer.held, WHY in answer.reason) == (False, True)
+        nobody = PermitQuestion(node="", incident="")  # a preservation, which needs no permit
+        asked = PermitQuestions(questions=(PermitQuestion(node="node-1", incident=world.opened[0].incident), nobody))
+        for answer in (await scan.handle.query(HealthScanner.holds_permits, asked)).questions:
+            assert (answer.held, WHY in answer.paused) == (False, True)
         assert (await scan.ask("node-3")).decision is PermitDecision.QUEUED
         await told(scan, WHY)
         world.show(world.current)
@@ -51,7 +52,8 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         assert len(world.opened) == 1
         await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
         await scan.has_opened(2)
-        assert (await scan.handle.query(HealthScanner.holds_permits, asked)).questions[0].held
+        answers = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
+        assert [(each.held, each.paused) for each in answers] == [(True, ""), (False, "")]
         await eventually(env, lambda: not world.requests[-1].halted)
 
 

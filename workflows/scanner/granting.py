@@ -224,12 +224,12 @@ class Granting:
 
     def answer_look(self, asked: PermitQuestion, report: ScanReport | None) -> PermitQuestion:
         """Whether that incident may disrupt that node now, and why not (S14, S20)."""
-        permit = self.table.of(asked.node)
+        permit, paused = self.table.of(asked.node), str(self.pause) if self.pause is not None else ""
         if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
             reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'nobody'}"
         else:
-            reason = str(self.pause) if self.pause is not None else self._guard(permit, report)
-        return replace(asked, held=not reason, reason=reason)
+            reason = paused or self._guard(permit, report)
+        return replace(asked, held=not reason, reason=reason, paused=paused)
 
     def _guard(self, permit: Permit, report: ScanReport | None) -> str:
         """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else."""

@@ -6,7 +6,7 @@ name; one that is terminating has not, and a drain proves nothing about what sti
 
 On a node that is not Ready an eviction is a deletion that nobody carries out, and it starts the clock by which Kubernetes takes
 the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer volumes are
-withheld. Node and Lease are looked at anew right before each row of requests.
+withheld. Node, Lease and permit are looked at anew right before each row of requests.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.leave import require_leave
+from activities.cluster.live.looks import PermitBook
 from activities.cluster.objects.livenode import read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
-from activities.contracts.target import DrainRequest, DrainResult
+from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.drain import DrainOptions, DrainPod, plan_drain
 from policy.episode.gate import Operation, Seen
+from policy.episode.messages import Kind
+from policy.episode.vetoes import begun_as_failed
 from policy.fence.plan import Chosen
 from policy.values.moments import moment_of
 
@@ -61,7 +64,10 @@ class _Answer:
 class Drainer:
     """Drains nodes of one cluster; it keeps nothing between rounds."""
 
-    def __init__(self, connection: ClusterConnection, *, own_node: str, clock: Clock, source: PolicySource) -> None:
+    def __init__(
+        self, connection: ClusterConnection, permits: PermitBook, *, own_node: str, clock: Clock, source: PolicySource
+    ) -> None:
+        self._permits = permits
         self._connection = connection
         self._source = source
         self._own_node = own_node
@@ -107,7 +113,8 @@ class Drainer:
         return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
 
     async def _require_licence(self, request: DrainRequest) -> bool:
-        """The cluster is ours, the node the pinned one and ours, and nobody holds it (S9, S20, S38). Whether it is Ready."""
+        """The cluster is ours, the node the pinned one and ours, the permit held, and no hold on it (S9, S14, S20, S38).
+        Whether it is Ready."""
         pinned = request.target.pinned
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         policies = await live_policies(self._connection, self._source)
@@ -115,10 +122,23 @@ class Drainer:
             node = await read_node(self._connection, pinned.node)
         except ObjectNotFound as error:
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone: there is nothing to drain") from error
-        require_held(node, request.target, "it is not drained")
-        seen = Seen(node=node.view, cluster_lease=problem, policies=policies)
+        mark = require_held(node, request.target, "it is not drained")
+        kept = mark.kind == Kind.PRESERVATION.value and begun_as_failed(node.view)
+        permit = await self._permit(request.target, kept=kept)
+        seen = Seen(node=node.view, cluster_lease=problem, policies=policies, permit=permit)
         require_leave(seen, Operation.EVICT, self._clock(), about=f"Node/{pinned.node} is not drained")
         return node.view.ready
+
+    async def _permit(self, target: Target, *, kept: bool) -> str:
+        """What is wrong with it, "" for nothing. A preservation needs none: that its machine has failed, and is kept by it, the
+        Node itself says. A pause stops it all the same."""
+        try:
+            if kept:
+                return await self._permits.paused(target.cluster)
+            held, why = await self._permits.holds(target.cluster, target.pinned.node, target.incident)
+        except Exception as error:  # noqa: BLE001 - whoever can't be asked has not said yes (S20)
+            return f"the permit could not be asked for: {error}"
+        return "" if held else why or "the permit is not held"
 
     # What the filters ask -------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.leave import require_last_look
+from activities.cluster.live.looks import PermitBook
 from activities.cluster.objects.livenode import (
     Edit,
     LiveNode,
@@ -78,6 +79,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         cluster: str,
         connection: ClusterConnection,
         look: Callable[[LookRequest], Awaitable[LookResult]],
+        permits: PermitBook,
         *,
         machines: ClusterConnection | None = None,
         own_node: str = "",
@@ -89,6 +91,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         """look: the last look at this cluster (`looks.py`)."""
         super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
         self._look = look
+        self._permits = permits
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")
@@ -176,7 +179,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
     async def drain(self, request: DrainRequest) -> DrainResult:
         """See `drain.py`."""
         require_cluster(request.target.cluster, self._cluster)
-        draining = Drainer(self._connection, own_node=self._own_node, clock=self._clock, source=self._source)
+        draining = Drainer(self._connection, self._permits, own_node=self._own_node, clock=self._clock, source=self._source)
         return await draining.round(request)
 
     @activity.defn(name="recovery.mark-schedulable")

@@ -72,6 +72,9 @@ class PermitBook(Protocol):
     async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
         """Whether that incident holds a permit for the node now, and the reason in words. Raises where nobody can tell."""
 
+    async def paused(self, cluster: str) -> str:
+        """Why nobody may disrupt anything of the cluster now, "" where a permit decides. Raises where nobody can tell."""
+
 
 class CheckedDevices(Protocol):
     """Whoever has resolved the devices of all nodes lately."""

@@ -108,6 +108,7 @@ class Permits:
 
     def __init__(self) -> None:
         self.answer: tuple[bool, str] = (True, "")
+        self.pause = ""
         self.error: Exception | None = None
         self.asked: list[tuple[str, str, str]] = []
 
@@ -116,6 +117,12 @@ class Permits:
         if self.error is not None:
             raise self.error
         return self.answer
+
+    async def paused(self, cluster: str) -> str:
+        self.asked.append((cluster, "", ""))
+        if self.error is not None:
+            raise self.error
+        return self.pause
 
 
 class World:
@@ -129,7 +136,7 @@ class World:
         self.permits = Permits()
         self.verdict = LookVerdict.GO
         self.target = ClusterTarget(CLUSTER, connection, self.permits, LICENCES, clock=self.clock)
-        self.isolation = ClusterIsolation(CLUSTER, connection, self.looks, own_node="node-1", clock=self.clock)
+        self.isolation = ClusterIsolation(CLUSTER, connection, self.looks, self.permits, own_node="node-1", clock=self.clock)
         self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, LICENCES, own_node="node-1", clock=self.clock)
 
     def clock(self) -> datetime:
@@ -454,7 +461,7 @@ def refused(kind: ErrorType, words: str = "") -> Iterator[pytest.ExceptionInfo[A
     with pytest.raises(ApplicationError) as caught:
         yield caught
     assert error_type(caught.value) is kind, caught.value
-    assert words in caught.value.message
+    assert words in caught.value.message, caught.value
 
 
 def our_mark(**added: bool) -> Mark:

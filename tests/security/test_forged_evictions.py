@@ -1,0 +1,100 @@
+"""Evictions empty a node as surely as power does, and so need the scanner's word like all that disrupts (S14, S20, S44).
+
+The attacker schedules the drain himself, of a node that is well and bears a mark of his, or as a preservation. No look is in it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.acts.preserving import ClusterPreservation
+from activities.contracts.preservation import Hold, HoldRequest
+from activities.contracts.target import ActRequest, DrainRequest, DrainResult, Target
+from activities.errors import ErrorType
+from policy.episode.drain import DrainOptions
+from policy.episode.messages import Kind
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.preservation.held import CONDITION
+from simulator.resources import NODES
+from tests.cluster.acts.world import CLUSTER, HOLDER, NODE, World, refused
+from tests.cluster.machines import CLUSTER_API, machine_of
+
+EVERYTHING = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True, grace=timedelta(0))
+PAUSED = "paused by ada, until somebody ends it: a move (`nodewarden unpause` ends it)"
+
+
+@pytest.fixture
+async def busy(empty: World) -> World:
+    """A node that is well, and a pod on it; no permit is held."""
+    await empty.add_node(ready="True")
+    await empty.hold_cluster_lease()
+    await empty.add_pod("works")
+    await CLUSTER_API.install(empty.others)
+    await CLUSTER_API.add_machine(empty.others, machine_of(NODE), node=NODE)
+    empty.permits.answer = (False, "the permit is held by nobody")
+    return empty
+
+
+async def marked(world: World, kind: Kind) -> Target:
+    """As `isolation.mark` marks it for whoever asks."""
+    target = await world.pinned(kind=kind.value)
+    await world.target.mark(ActRequest(target=target))
+    return target
+
+
+async def drain(world: World, target: Target) -> DrainResult:
+    soon = world.now + timedelta(seconds=10)
+    return await world.isolation.drain(DrainRequest(target=target, options=EVERYTHING, not_after=soon, holder=HOLDER))
+
+
+async def hold(world: World, **fields: Any) -> Hold:
+    acts = ClusterPreservation(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
+    request = HoldRequest(cluster=CLUSTER, node=NODE, machine=CLUSTER_API.machine_ref(machine_of(NODE)), **fields)
+    return await ActivityEnvironment().run(acts.hold, request)
+
+
+async def kept_as_failed(world: World) -> Target:
+    """By a person's word; that it has failed its Machine says."""
+    await world.others.patch(NODES.path(NODE), {"metadata": {"labels": {}, "annotations": {PRESERVE_ANNOTATION: "now"}}})
+    await CLUSTER_API.set_status(world.others, machine_of(NODE), {"phase": "Failed"})
+    assert (await hold(world)).drain
+    return await marked(world, Kind.PRESERVATION)
+
+
+@pytest.mark.parametrize("kind", [Kind.FENCING, Kind.REMEDIATION, Kind.PRESERVATION])
+async def test_s14_without_a_permit_no_pod_is_evicted(kind: Kind, busy: World) -> None:
+    """A mark that says it is a preservation's makes none of it: the Node does not say that it is kept as failed."""
+    target, writes = await marked(busy, kind), busy.writes
+    with refused(ErrorType.NOT_LICENSED, "is not drained: the permit is held by nobody"):
+        await drain(busy, target)
+    assert busy.writes == writes
+
+
+async def test_s20_a_permit_that_nobody_can_tell_of_is_none(busy: World) -> None:
+    target = await marked(busy, Kind.FENCING)
+    busy.permits.error = OSError("no scanner")
+    with refused(ErrorType.NOT_LICENSED, "no scanner"):
+        await drain(busy, target)
+
+
+async def test_s44_a_pause_stops_the_evictions_of_a_preservation(busy: World) -> None:
+    """It needs no permit, and is asked for none."""
+    target = await kept_as_failed(busy)
+    busy.permits.pause, writes = PAUSED, busy.writes
+    with refused(ErrorType.NOT_LICENSED, PAUSED):
+        await drain(busy, target)
+    assert busy.writes == writes
+    busy.permits.pause = ""
+    assert (await drain(busy, target)).evicted == 1
+    assert set(busy.permits.asked) == {(CLUSTER, "", "")}
+
+
+async def test_s44_the_condition_alone_which_a_kubelet_may_write_is_no_preservation(busy: World) -> None:
+    condition = {"type": CONDITION, "status": "True", "reason": "Preserved by user.", "message": ""}
+    await busy.others.patch(NODES.path(NODE, subresource="status"), {"status": {"conditions": [condition]}})
+    with refused(ErrorType.NOT_LICENSED, "the permit is held by nobody"):
+        await drain(busy, await marked(busy, Kind.PRESERVATION))
