@@ -12,15 +12,15 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.preserving import ClusterPreservation
-from activities.contracts.preservation import Hold, HoldRequest
+from activities.contracts.preservation import Hold, HoldRequest, Wish
 from activities.contracts.target import ActRequest, DrainRequest, DrainResult, Target
 from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
 from policy.episode.messages import Kind
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.held import CONDITION
+from policy.preservation.held import CONDITION, TAINT
 from simulator.resources import NODES
-from tests.cluster.acts.world import CLUSTER, HOLDER, NODE, World, refused
+from tests.cluster.acts.world import CHECKS, CLUSTER, HOLDER, NODE, World, refused
 from tests.cluster.machines import CLUSTER_API, machine_of
 
 EVERYTHING = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True, grace=timedelta(0))
@@ -53,8 +53,8 @@ async def drain(world: World, target: Target) -> DrainResult:
 
 async def hold(world: World, **fields: Any) -> Hold:
     acts = ClusterPreservation(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
-    request = HoldRequest(cluster=CLUSTER, node=NODE, machine=CLUSTER_API.machine_ref(machine_of(NODE)), **fields)
-    return await ActivityEnvironment().run(acts.hold, request)
+    asked = {"cluster": CLUSTER, "node": NODE, "machine": CLUSTER_API.machine_ref(machine_of(NODE)), **fields}
+    return await ActivityEnvironment().run(acts.hold, HoldRequest(**asked))
 
 
 async def kept_as_failed(world: World) -> Target:
@@ -98,3 +98,28 @@ async def test_s44_the_condition_alone_which_a_kubelet_may_write_is_no_preservat
     await busy.others.patch(NODES.path(NODE, subresource="status"), {"status": {"conditions": [condition]}})
     with refused(ErrorType.NOT_LICENSED, "the permit is held by nobody"):
         await drain(busy, await marked(busy, Kind.PRESERVATION))
+
+
+@pytest.mark.parametrize("wish", [Wish(automatic=True), Wish(keep=True)], ids=["of a pool", "of a person"])
+async def test_s42_that_a_health_check_calls_it_unhealthy_is_seen_and_not_believed(wish: Wish, busy: World) -> None:
+    """A preservation that anybody starts says so of itself."""
+    await busy.install_kinds()
+    await busy.add_check(duration="60s")
+    told = await hold(busy, wish=wish, unhealthy="x")
+    assert (told.drain, told.phase.partition(":")[0], told.terminate) == (False, "Running", False)
+    assert told.preserved is wish.keep
+    assert not [taint for taint in (await busy.node())["spec"].get("taints") or () if taint["key"] == TAINT]
+
+
+async def test_s42_what_a_health_check_truly_calls_unhealthy_is_kept_as_failed(world: World) -> None:
+    """In its own words, whatever the request says."""
+    await world.hold_cluster_lease()
+    await world.install_kinds()
+    await world.add_check(duration="60s")
+    told = await hold(world, machine=None, wish=Wish(automatic=True), unhealthy="x")
+    assert (told.drain, told.phase) == (True, "Failed:Preserved")
+    again = await hold(world, machine=None, drained=True, unhealthy="x")
+    assert (again.phase, again.drain) == ("Failed:Preserved", False)
+    await world.others.delete(CHECKS.path("workers"))
+    still = await hold(world, machine=None, drained=True, unhealthy="x")
+    assert still.phase == "Failed:Preserved"  # a check that is gone makes nobody well (S25)

@@ -28,6 +28,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
 from activities.cluster.live.leave import require_go, require_leave, require_machine_of
+from activities.cluster.live.sickness import called_unhealthy
 from activities.cluster.objects.livenode import (
     LiveNode,
     Operations,
@@ -88,9 +89,11 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         require_cluster(request.cluster, self._cluster)
 
         async def once() -> Hold:
-            sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+            sight = await self._keeping.look(request.node, request.machine)
+            if request.unhealthy:
+                sight = await self._as_called(sight)
             in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
-            now = self._connection.now() if self._clock is utc_now else self._clock()
+            now = self._now()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else f"{request.node}: there is no such Node or Machine"
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
@@ -137,6 +140,18 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         await self._claim(sight, request)
         return await self._delete(sight, request)
 
+    async def _as_called(self, sight: Sight) -> Sight:
+        """As the health checks see it now: that one calls it unhealthy the request says, and whoever makes requests (S42)."""
+        held, machine = sight.held, sight.machine
+        if held is None or held.failed:
+            return sight
+        view = read_machine(machine, api_of(_ref(machine))) if machine is not None else None
+        called = await called_unhealthy(self._connections, held, view, self._now())
+        return sight.called(called) if called else sight
+
+    def _now(self) -> datetime:
+        return self._connection.now() if self._clock is utc_now else self._clock()
+
     # Keeping --------------------------------------------------------------------------------------------------------
 
     async def _bring_about(self, sight: Sight, request: HoldRequest, now: datetime) -> Hold:
@@ -160,7 +175,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         hold = replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
-        if held.failed == request.unhealthy and held.expiry is None and not held.ended:
+        if sight.only_called and held.expiry is None and not held.ended:
             # Only a check calls it failed, and it was never kept: what becomes of it is for whoever acts on that check.
             return replace(hold, terminate=False)
         return hold

@@ -33,7 +33,8 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """As just read. `held` None: there is neither Machine nor Node. problem: why the pools are not all known."""
+    """As just read. `held` None: there is neither Machine nor Node. problem: why the pools are not all known. only_called:
+    it has failed by the word of a health check alone."""
 
     held: Held | None
     node: LiveNode | None = None
@@ -41,6 +42,14 @@ class Sight:
     owner: str = ""
     timeout: timedelta = DEFAULT_TIMEOUT
     problem: str = ""
+    only_called: bool = False
+
+    def called(self, unhealthy: str) -> Sight:
+        """The same machine as a health check sees it, where nothing else calls it failed."""
+        held = self.held
+        if not unhealthy or held is None or held.failed:
+            return self
+        return replace(self, held=replace(held, failed=unhealthy, phase=MachinePhase.FAILED), only_called=True)
 
     @property
     def machine_uid(self) -> str:
@@ -89,8 +98,6 @@ class Keeping:
         held = _held(found, live.view if live is not None else None)
         if held is None:
             return Sight(held=None)
-        if unhealthy and not held.failed:
-            held = replace(held, failed=unhealthy, phase=MachinePhase.FAILED)
         if deployment is not None and not held.deployment:
             held = replace(held, deployment=deployment.name)
         labels = labels_of(held, deployment)
@@ -105,7 +112,7 @@ class Keeping:
             owner=found.controller if found is not None else "",
             timeout=pool.timeout if pool is not None else own or DEFAULT_TIMEOUT,
             problem=problem,
-        )
+        ).called(unhealthy)
 
     async def overridden(self, machine: ObjectRef | None, owner: str) -> Overridden:
         """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""

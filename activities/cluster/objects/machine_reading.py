@@ -154,7 +154,7 @@ async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject
     namespace, _, own = name.partition("/")
     cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     machine = await find_machine(connections, check.machine_ref(namespace, own))
-    alone = machine is not None and _of_its_cluster(machine.view, check) and not machine.view.node_name
+    alone = machine is not None and is_of_cluster(machine.view, check) and not machine.view.node_name
     return Subject(of_machines=True, machines=(machine.view,) if machine is not None and alone else (), cluster=cluster)
 
 
@@ -172,7 +172,7 @@ async def _named_by_the_node(connections: Readers, check: HealthCheck, node: Nod
         if api is not check.machine_api or namespace != check.ref.namespace:
             continue
         machine = await find_machine(connections, check.machine_ref(namespace, name))
-        if machine is not None and machine.view.node_name == node.name and _of_its_cluster(machine.view, check):
+        if machine is not None and machine.view.node_name == node.name and is_of_cluster(machine.view, check):
             return machine.view
     return None
 
@@ -238,7 +238,7 @@ async def machines_of(connections: Readers, check: HealthCheck, node: str) -> li
         item.value
         async for page in pages.list_pages(resource.path(namespace=check.ref.namespace))
         for item in decoding.items(page.body)
-        if _of_its_cluster(item.value, check)
+        if is_of_cluster(item.value, check)
     ]
     found = [machine for machine in listed if machine.node_name == node]
     unnamed = [machine for machine in listed if not machine.node_name]
@@ -257,7 +257,8 @@ async def _tied(connection: ApiReader, unnamed: list[MachineView], node: str) ->
     return [machine for machine in unnamed if inventory.machines[machine.key].node_name == node]
 
 
-def _of_its_cluster(machine: MachineView, check: HealthCheck) -> bool:
+def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
+    """Whether the Machine is of the Cluster that the check names, where it names one."""
     return not check.cluster_name or machine.cluster_name == check.cluster_name
 
 
