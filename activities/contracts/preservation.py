@@ -45,8 +45,8 @@ class HoldRequest:
     """Bring Machine and Node to what holds now. node: "" for a Machine that never had one; machine: None for a Node alone.
 
     node_uid, machine_uid: as pinned, "" before the first look. drained: how the drain that was due has gone, None before it.
-    unhealthy: what a covering health check says of it, seen anew before it is believed; "" while none calls it unhealthy. isolation: how far that has come, NONE
-    where nothing of it has been begun here.
+    unhealthy: what a covering health check says of it, seen anew before it is believed, "" while none calls it unhealthy.
+    isolation: how far that has come, NONE where nothing of it has been begun here.
     """
 
     cluster: str
