@@ -320,6 +320,9 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
 
 
 ACTION = ActionName(name="hold-x7", uid="u-1")
+PERSON = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
+WISH = {"need": PERSON, "action": ACTION, "requester": "ada", "reason": "drill", "permit_granted": False}
+"""What a person asks for, and his NodeAction says."""
 
 
 async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_shown(env: WorkflowEnvironment) -> None:
@@ -386,10 +389,9 @@ async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
     speaker: str, shown: str, env: WorkflowEnvironment
 ) -> None:
     """S42. Who names no object says so himself, and costs nothing."""
-    person = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
     for action in (ACTION, None):
-        world = World(need=person, speaker=speaker)
-        async with fencing(env, world, at="cordon", action=action, requester="ada", reason="drill") as run:
+        world = World(need=PERSON, speaker=speaker)
+        async with fencing(env, world, at="cordon", **(WISH | {"action": action})) as run:
             assert (await run.status()).requester == (shown if action else "ada, not verified")
             result = await run.result(Outcome.RECOVERED)
         assert (world.acts[0] == "verify", world.count("verify")) == ((True, 1) if action else (False, 0))
@@ -400,6 +402,18 @@ async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
 async def test_an_episode_whose_wish_does_not_stand_ends_before_anything_is_looked_at(env: WorkflowEnvironment) -> None:
     """S42: to the person, as refused."""
     world = World(verify_errors=[failure(ErrorType.NOT_LICENSED, "it is too old")])
-    async with fencing(env, world, action=ACTION, requester="ada", reason="drill") as run:
+    async with fencing(env, world, **WISH) as run:
         result = await run.result(Outcome.REFUSED)
     assert (world.acts, "it is too old" in result.message) == (["verify"], True)
+
+
+@pytest.mark.parametrize("beyond", ["permit_granted", "node_uid", "need"])
+async def test_a_word_that_kubernetes_attests_says_nothing_of_what_is_named_beside_it(
+    beyond: str, env: WorkflowEnvironment
+) -> None:
+    """S42: whoever sees a NodeAction that was not used yet adds nothing to it."""
+    world = World()
+    more = {"permit_granted": True, "node_uid": "uid-9", "need": replace(PERSON, kind=NeedKind.CHECK)}[beyond]
+    async with fencing(env, world, **(WISH | {beyond: more})) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (world.acts, result.message.partition(":")[0]) == ([], beyond)

@@ -98,6 +98,8 @@ class EpisodeConversation:
         """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
         if request.action is None:
             return ""
+        if beyond := request.beyond_its_word():
+            return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
         try:
             word = await heard(said_of(request), request.spoken(), cluster=request.cluster)
         except ApplicationError as error:
