@@ -83,8 +83,8 @@ class EpisodeConversation:
         raise handing_over.go_on_as(episode.kind, goes_on, incident=episode.incident)
 
     def _check_identity(self, request: History) -> None:
-        """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state is
-        believed of an earlier history only, which the server vouches for: anybody may start a workflow with proofs of his own."""
+        """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from
+        an earlier history, and each leaves one: what that history was is asked by the worker (`workers/succession.py`)."""
         expected, info = episode_id(request.cluster, request.node), workflow.info()
         if not request.cluster or not request.node or info.workflow_id != expected:
             raise _refused(
@@ -93,6 +93,10 @@ class EpisodeConversation:
             )
         if request.state is not None and info.continued_run_id is None:
             raise _refused("expected nothing but a request: the state of an episode comes from its own earlier history")
+        if request.state is None and info.continued_run_id is not None:
+            raise _refused(
+                "expected the state of the history before: an episode is begun by a request, and never by another workflow"
+            )
 
     async def _learn_who_asks(self, request: History) -> str:
         """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
