@@ -14,7 +14,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import ActionName, Verified
+from policy.episode.words import ActionName, Verb, Verified
 from policy.fence.power import PowerState
 from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
@@ -341,6 +341,7 @@ async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_sho
     assert "by ada@example.com, verified by Kubernetes (for eve): go on" in said
     proof = result.off_proof.acknowledgement
     assert (proof.verified, proof.speaker, proof.who) == (Verified.KUBERNETES, "ada@example.com", "bob")
+    assert (proof.sealed.spoken.action, proof.sealed.seal) == (Verb.ACK_OFF, result.incident)
     assert world.count("verify") == 3
 
 
@@ -397,6 +398,8 @@ async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
         assert (world.acts[0] == "verify", world.count("verify")) == ((True, 1) if action else (False, 0))
         noted = [entry.detail for entry in result.record if entry.act == "request"]
         assert noted == ([f"by {shown}: drill"] if action else [])
+        told = {each.seal if each is not None else "" for each in world.wishes}
+        assert told == {result.incident if action and speaker else ""}
 
 
 async def test_an_episode_whose_wish_does_not_stand_ends_before_anything_is_looked_at(env: WorkflowEnvironment) -> None:

@@ -105,10 +105,11 @@ class EpisodeConversation:
         if beyond := request.beyond_its_word():
             return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
         try:
-            word = await heard(said_of(request), request.spoken(), cluster=request.cluster)
+            word = await heard(said_of(request), request.spoken(), cluster=request.cluster, incident=self.episode.incident)
         except ApplicationError as error:
             return error.message
         self.episode.requester, self.episode.requester_verified = word.by, word.verified
+        self.episode.wish = word.sealed
         self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
         return ""
 
@@ -154,7 +155,7 @@ class EpisodeConversation:
         """See `hearing.heard`. said: what the word says besides."""
         episode = self.episode
         spoken = Spoken(action=action, node=episode.node, reason=word.reason, **said)
-        return await heard(word, spoken, cluster=episode.cluster, still=still)
+        return await heard(word, spoken, cluster=episode.cluster, incident=episode.incident, still=still)
 
     @workflow.update
     async def abort(self, request: AbortRequest) -> str:

@@ -219,7 +219,12 @@ class Episode(EpisodeState):
     def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
         """A person vouches that the machine is off (S8)."""
         self.acknowledgement = Acknowledgement(
-            who=request.who, verified=request.verified, speaker=request.speaker, why=request.reason, at=workflow.now()
+            who=request.who,
+            verified=request.verified,
+            speaker=request.speaker,
+            sealed=request.sealed,
+            why=request.reason,
+            at=workflow.now(),
         )
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")

@@ -52,18 +52,22 @@ def said_of(request: EpisodeInput) -> Word:
     )
 
 
-async def heard(word: Heard, spoken: Spoken, *, cluster: str, still: Callable[[Heard], None] | None = None) -> Heard:
-    """The word, with how it was verified. still: raises ValueError where it can't be said (any more); asked once that is known.
+async def heard(
+    word: Heard, spoken: Spoken, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
+) -> Heard:
+    """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
+    said (any more); asked once that is known.
 
     Raises ApplicationError, which refuses it to the person.
     """
     if word.action is None:
-        return replace(word, verified=Verified.NO, speaker="")
+        return replace(word, verified=Verified.NO, speaker="", sealed=None)
     update, info = workflow.current_update_info(), workflow.info()
     request = VerifyRequest(
         cluster=cluster,
         spoken=spoken,
         action=word.action,
+        incident=incident,
         use=f"{info.workflow_id} {info.run_id} {update.id if update is not None else ''}".strip(),
     )
     try:
@@ -79,8 +83,8 @@ async def heard(word: Heard, spoken: Spoken, *, cluster: str, still: Callable[[H
         raise _refused(str(error)) from error
     if not verification.speaker:
         workflow.logger.warning("who says %s is not verified: %s", spoken.action.value, verification.problem)
-        return replace(word, verified=Verified.NO, speaker="")
-    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker)
+        return replace(word, verified=Verified.NO, speaker="", sealed=None)
+    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker, sealed=verification.sealed)
 
 
 def _refused(message: str) -> ApplicationError:
