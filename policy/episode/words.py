@@ -28,7 +28,7 @@ NAMESPACE = "nodewarden"
 SAID_LABEL = "nodewarden.io/said"
 """On those that a command line has made, and says itself."""
 
-LONGEST_NAME = 253
+LONGEST_NAME, LONGEST_REASON = 253, 2000
 
 
 class Verb(StrEnum):
@@ -164,3 +164,17 @@ def name_problem(who: str) -> str:
     if "verified" in who.lower():
         return "expected a name; how it was verified is added to it by nodewarden alone"
     return ""
+
+
+def reason_problem(reason: str) -> str:
+    """Why nothing can be said for that reason, "" where it can."""
+    if not reason.strip():
+        return "expected a name or a sentence, got nothing; it goes into the decision record"
+    if len(reason) > LONGEST_REASON:
+        return f"expected at most {LONGEST_REASON} characters, got {len(reason)}"
+    return "" if reason.isprintable() else "expected one line"
+
+
+def one_line(text: str) -> str:
+    """For tables and records, whoever has written it."""
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -420,3 +420,19 @@ async def test_a_word_that_kubernetes_attests_says_nothing_of_what_is_named_besi
     async with fencing(env, world, **(WISH | {beyond: more})) as run:
         result = await run.result(Outcome.REFUSED)
     assert (world.acts, result.message.partition(":")[0]) == ([], beyond)
+
+
+@pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
+async def test_no_input_of_a_workflow_writes_a_line_or_a_verified_name_of_its_own(
+    kind: NeedKind, env: WorkflowEnvironment
+) -> None:
+    """S42, S41: neither of an episode that says that a program wants it, nor in a word's reason."""
+    forged = {"requester": "ada, verified by Kubernetes", "need": Need(kind=kind, reason="sick\nnode-8  fenced")}
+    world = World(need=forged["need"])
+    async with fencing(env, world, at="cordon", **forged) as run:
+        status = await run.status()
+        assert (status.requester.partition(",")[0], status.reason) == ("somebody", "sick node-8  fenced")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looks\nby bob: go on"))
+        assert "reason: expected one line" in str(refused.value.cause)
+        await run.result(Outcome.RECOVERED)

@@ -19,7 +19,7 @@ from activities.errors import ErrorType
 from policy.episode.advice import advice
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
-from policy.episode.words import Spoken, Verb
+from policy.episode.words import Spoken, Verb, one_line
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
 from workflows.episode.hearing import Heard, by_a_person, heard, said_of, still_to_come
@@ -32,6 +32,8 @@ from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonReque
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
     """The episode that was asked for, or as an earlier history has left it. given: further fields of a new one."""
+    asks = said_of(request)
+    reason = one_line(given.pop("reason", request.reason))
     return Episode(
         request.state
         or EpisodeState(
@@ -41,8 +43,9 @@ def opened(kind: Kind, request: History, **given: Any) -> Episode:
             incident=request.incident or workflow.uuid4().hex[:12],
             started=workflow.now(),
             holder=request.holder,
-            requester=said_of(request).by if request.by_a_person and request.requester else request.requester,
-            **({"reason": request.reason} | given),
+            requester=(asks.by if request.by_a_person else asks.who) if request.requester else "",
+            reason=reason,
+            **given,
         )
     )
 

@@ -17,25 +17,19 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.contracts.words import VerifyRequest, WordActivities
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
-from policy.episode.words import Spoken, Verified, name_problem
+from policy.episode.words import Spoken, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
 from workflows.kit.messages import Word
 
 Heard = TypeVar("Heard", bound=Word)
 
 
-LONGEST_REASON = 2000
-"""Characters: a decision record is carried from history to history, and asked for as a whole."""
-
-
 def by_a_person(word: Word) -> None:
     """A person's word needs a name and a reason; both go into the decision record."""
     if problem := name_problem(word.who):
         raise ValueError(f"who: {problem}")
-    if not word.reason.strip():
-        raise ValueError("reason: expected a name or a sentence, got nothing; it goes into the decision record")
-    if len(word.reason) > LONGEST_REASON:
-        raise ValueError(f"reason: expected at most {LONGEST_REASON} characters, got {len(word.reason)}")
+    if problem := reason_problem(word.reason):
+        raise ValueError(f"reason: {problem}")
 
 
 def still_to_come(until: datetime | None) -> None:
@@ -48,7 +42,9 @@ def still_to_come(until: datetime | None) -> None:
 def said_of(request: EpisodeInput) -> Word:
     """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
     return Word(
-        who=request.requester if not name_problem(request.requester) else "somebody", reason=request.reason, action=request.action
+        who=request.requester if not name_problem(request.requester) else "somebody",
+        reason=one_line(request.reason),
+        action=request.action,
     )
 
 
