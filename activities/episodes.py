@@ -34,6 +34,8 @@ from activities.contracts.episodes import (
     EpisodeActivities,
     EpisodeDescription,
     FindRequest,
+    FormerRun,
+    FormerRunDescription,
     FoundOpen,
     NameRequest,
     NewsRequest,
@@ -247,6 +249,18 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             node_uid=status.node_uid,
             provider_id=status.provider_id,
         )
+
+    @activity.defn(name="episodes.describe-former")
+    async def describe_former(self, request: FormerRun) -> FormerRunDescription:
+        """As the server knows it."""
+        handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
+        try:
+            found = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return FormerRunDescription()
+            raise failure(ErrorType.UNREACHABLE, f"the run before can't be described: {error}") from error
+        return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
     @activity.defn(name="episodes.tell")
     async def tell(self, request: NewsRequest) -> TellResult:

@@ -1,12 +1,13 @@
-"""What a power worker asks for before it believes a request: that a cluster worker of this deployment has signed it (S42).
+"""What workers ask for before they believe a request: that a cluster worker of this deployment has signed it (S42).
 
 Whoever can schedule activities can ask a power worker for anything, with a device of his own. So a device carries a seal from the
 moment at which it was resolved from the fence configuration; without it no credential is read and nothing is connected to. A
 command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run of a
 workflow, by the moment at which its look is old (S20, S45), and once for each device. And which security groups a machine gets
-back is said by whoever has taken them away. What is signed are facts that both sides know; the look is
-`activities/cluster/live/looks.py`, the commands are `activities/power/service.py`. The other way round a cluster worker frees
-nothing on a reading that no power worker of this deployment has taken lately: what an activity is given is what its caller says.
+back is said by whoever has taken them away. A person's word bears a seal of the cluster worker that has verified it, for looks
+and consequences on whichever one. What is signed are facts that both sides know; the look is `activities/cluster/live/looks.py`,
+the commands are `activities/power/service.py`. The other way round a cluster worker frees nothing on a reading that no power
+worker of this deployment has taken lately: what an activity is given is what its caller says.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from activities.contracts.target import LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
+from policy.episode.words import SealedWord, Verb
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import FencingPlan, PowerDevice
@@ -153,6 +155,23 @@ class Licences:
             return False
         return now - datetime.fromtimestamp(int(moment, 16), UTC) <= READ_LATELY
 
+    def sealed_word(self, cluster: str, incident: str, word: SealedWord) -> SealedWord:
+        """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
+        return replace(word, seal=self._keyring.sign("word", *_said(cluster, incident, word)))
+
+    def doubt_of_word(self, target: Target, word: SealedWord | None, *verbs: Verb) -> str:
+        """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. Whoever
+        answers in a cluster worker's place may say what he likes, and signs nothing."""
+        said = " or ".join(verb.value for verb in verbs)
+        if word is None:
+            return f"no NodeAction attests that a person has said {said} (worker.words)"
+        if not self._keyring.accepts(word.seal, "word", *_said(target.cluster, target.incident, word)):
+            whom = f"{word.speaker} has said {said} to incident {target.incident}"
+            return f"nobody of this deployment has verified that {whom} ({HOW_TO})"
+        if word.spoken.action not in verbs or word.spoken.node != target.pinned.node:
+            return f"{word.speaker} has said {word.spoken.action.value} of {word.spoken.node}, and not {said}"
+        return ""
+
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:
         """For that act, by that moment, in the run that asks. Raises WrongClock where the moment is too far away by our clock, so
         that another worker looks."""
@@ -190,6 +209,10 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
     machine = (pinned.uid, pinned.provider_id, pinned.system_uuid, pinned.instance_id)
     victim = (target.cluster, target.incident, pinned.node, *machine, pinned.endpoints)
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
+
+
+def _said(cluster: str, incident: str, word: SealedWord) -> tuple[object, ...]:
+    return cluster, incident, activity.info().workflow_id, replace(word, seal="")
 
 
 def _found(target: Target, endpoint: str, quarantine: Quarantine) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from policy.episode.words import Spoken, Verb
 from policy.scan.pauses import PAUSE_MEMO, Pause
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
-from starter.episodes import ask, tell, unanswered
+from starter.episodes import ANSWER_WITHIN, ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.speaking import Speaker, attested
 from starter.stuck import task_failure
@@ -75,6 +75,11 @@ class ScannerHandle:
     async def stop(self, *, who: str, reason: str) -> str:
         """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
         return await self._told("stop", Verb.STOP_SCAN, StopRequest(who=who, reason=reason))
+
+    async def withdraw(self) -> None:
+        """Have one that this process has started end, as by a word. It is nobody's, so that none has to be verified (S42)."""
+        await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
+        await self.ended()
 
     async def _told(self, update: str, verb: Verb, word: Word, *, until: datetime | None = None) -> str:
         spoken = Spoken(action=verb, node="", reason=word.reason, until=until)

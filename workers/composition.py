@@ -196,6 +196,7 @@ async def _cluster_serving(
         )
     )
     identities = Identities(connection, scan.view)
+    verified = settings.worker.words == "verified"
     target = ClusterTarget(
         name,
         connection,
@@ -208,6 +209,7 @@ async def _cluster_serving(
         identities=identities,
         checked=CheckedClaims(client),
         notify=notify,
+        verified_words=verified,
     )
     return Serving(
         queue=cluster_queue(name),
@@ -215,7 +217,7 @@ async def _cluster_serving(
             scan,
             target,
             ClusterRepetitions(name, connection, fences=fences, notify=notify),
-            ClusterWords(name, connection, required=settings.worker.words == "verified"),
+            ClusterWords(name, connection, licences, required=verified),
             devices,
             ClusterIsolation(
                 name,
@@ -236,6 +238,7 @@ async def _cluster_serving(
                 own_node=settings.node_name,
                 source=settings.policy_source(),
                 identities=identities,
+                words=licences if verified else None,
             ),
             ClusterRemediation(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
             ClusterPreservation(

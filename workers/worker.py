@@ -18,6 +18,7 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
@@ -25,6 +26,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from workers.liveness import Liveness
 from workers.runtime import runtime
 from workers.settings import WorkerSettings
+from workers.succession import Succession
 from workers.timekeeping import Timekeeping
 from workers.together import alongside
 from workers.words import Words
@@ -91,11 +93,16 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         # Workflows have Temporal's time, and so has what only talks to Temporal.
-        interceptors=[Liveness(), Words(required=settings.words == "verified")]
+        interceptors=[Liveness(), Succession(_types(serving.workflows)), Words(required=settings.words == "verified")]
         if serving.workflows
         else [Liveness(), Timekeeping(runtime().metric_meter)],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
+
+
+def _types(workflows: Sequence[type]) -> frozenset[str]:
+    definitions = (workflow._Definition.must_from_class(each) for each in workflows)
+    return frozenset(each.name for each in definitions if each.name is not None)
 
 
 def _unversioned() -> WorkerDeploymentConfig:

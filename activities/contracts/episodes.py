@@ -155,8 +155,29 @@ class DeploymentName:
     holder: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerRun:
+    """The run that a workflow says it goes on with."""
+
+    workflow_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerRunDescription:
+    """What the server says of it; nothing where it knows of none."""
+
+    workflow_type: str = ""
+    task_queue: str = ""
+
+
 class EpisodeActivities(ABC):
     """Served on `nodewarden`; holds the Temporal client."""
+
+    @activity.defn(name="episodes.describe-former")
+    @abstractmethod
+    async def describe_former(self, request: FormerRun) -> FormerRunDescription:
+        """Of what kind the run was that has left a state. Raises Unreachable."""
 
     @activity.defn(name="episodes.open")
     @abstractmethod

@@ -7,25 +7,29 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from policy.episode.words import ActionName, Spoken
+from policy.episode.words import ActionName, SealedWord, Spoken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """A word, and the NodeAction by which Kubernetes is to attest it. use: what makes use of the object; no other one may."""
+    """A word, and the NodeAction by which Kubernetes is to attest it. use: what makes use of the object; no other one may.
+    incident: of the episode that it is said to, "" where it is said to a scanner."""
 
     cluster: str
     spoken: Spoken
     action: ActionName
     use: str
+    incident: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """speaker: the name by which Kubernetes knows who has spoken, "" where it can't be relied on, and the problem says why."""
+    """speaker: the name by which Kubernetes knows who has spoken, "" where it can't be relied on, and the problem says why.
+    sealed: the word, for whoever is to act on it."""
 
     speaker: str = ""
     problem: str = ""
+    sealed: SealedWord | None = None
 
 
 class WordActivities(ABC):

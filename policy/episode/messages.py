@@ -5,9 +5,10 @@ All of them travel in workflow inputs, signals and results, so they only ever gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import ClassVar
 
 from policy.episode.needs import Need, NeedKind
 from policy.episode.words import ActionName, Said, Spoken, Verb, Verified
@@ -38,6 +39,9 @@ class EpisodeInput:
     action: ActionName | None = None
     """The object by which Kubernetes attests the requester; None: he only says so himself."""
 
+    in_its_word: ClassVar[tuple[str, ...]] = ()
+    """The fields of its kind that `spoken` says."""
+
     @property
     def by_a_person(self) -> bool:
         """Whether it says that a person wants it: a need that a program has is looked at live, and a person's can't be."""
@@ -46,6 +50,20 @@ class EpisodeInput:
     def spoken(self) -> Spoken:
         """What a NodeAction has to say, to be the requester's word."""
         raise NotImplementedError
+
+    def beyond_its_word(self) -> str:
+        """The field by which it asks for something that its word does not say, "" where none does: whoever has attested
+        "remediate node-7" has said nothing of a machine that somebody else names beside it (S42)."""
+        wish = Need(kind=NeedKind.PERSON, reason=self.reason, requester=self.requester)
+        for each in fields(self):
+            found = getattr(self, each.name)
+            said = each.name in _OF_EVERY_EPISODE or each.name in self.in_its_word
+            if not said and found != each.default and not (each.name == "need" and found == wish):
+                return each.name
+        return ""
+
+
+_OF_EVERY_EPISODE = tuple(each.name for each in fields(EpisodeInput))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +78,8 @@ class FencingInput(EpisodeInput):
     template: ObjectRef | None = None
     permit_granted: bool = False
     node_uid: str = ""
+
+    in_its_word = ("template",)
 
     @property
     def by_a_person(self) -> bool:
@@ -87,6 +107,8 @@ class PreservationInput(EpisodeInput):
     hold: timedelta | None = None
     isolate: bool = False
     unhealthy: str = ""
+
+    in_its_word = ("hold", "isolate")
 
     @property
     def by_a_person(self) -> bool:
@@ -135,6 +157,8 @@ class RemediationInput(EpisodeInput):
     memory: str | None = None
     adopts: str = ""
     permit_granted: bool = False
+
+    in_its_word = ("strategies", "skip_impossible")
 
     @property
     def by_a_person(self) -> bool:

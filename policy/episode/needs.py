@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from policy.checks.verdicts import Health, Verdict
+from policy.episode.words import SealedWord
 from policy.values.object_refs import ObjectRef
 
 
@@ -37,7 +38,7 @@ class Need:
 
     cause: what ails the node, in a word that is the same each time (`ReadyUnknown`); "" where a person asks. check: the health
     check, or the object that asks; object_uid: that object's, since another one of its name is another need. delegate: who may
-    hold the node's lease although we act, because it is he who asked us to.
+    hold the node's lease although we act, because it is he who asked us to. word: the person's, where Kubernetes attests it.
     """
 
     kind: NeedKind = NeedKind.PERSON
@@ -48,6 +49,7 @@ class Need:
     cause: str = ""
     object_uid: str = ""
     delegate: str = ""
+    word: SealedWord | None = None
 
 
 def need_gone(need: Need, verdict: Verdict | None) -> bool:

@@ -28,7 +28,7 @@ NAMESPACE = "nodewarden"
 SAID_LABEL = "nodewarden.io/said"
 """On those that a command line has made, and says itself."""
 
-LONGEST_NAME = 253
+LONGEST_NAME, LONGEST_REASON = 253, 2000
 
 
 class Verb(StrEnum):
@@ -65,24 +65,6 @@ class ActionName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """Whose word it is. who: as he says himself. speaker: the name by which Kubernetes knows him, "" where that is not verified.
-    Nothing of `verified` and `speaker` is believed of a caller."""
-
-    who: str
-    verified: Verified = Verified.NO
-    speaker: str = ""
-
-    @property
-    def by(self) -> str:
-        """For people, with how it was verified."""
-        if self.verified is Verified.NO:
-            return f"{self.who}, not verified"
-        known = f"{self.speaker}, verified by Kubernetes"
-        return known if self.who in {"", self.speaker} else f"{known} (for {self.who})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """All that a NodeAction says, but who. node: "" for what is about no single one. power_on, until, hold: of those that have
     them. shorten: of `extend`. isolate: of `preserve`; strategies, template: of `remediate` and `fence`."""
@@ -114,6 +96,35 @@ class Spoken:
         }
         said = {key: value for key, value in given.items() if value}
         return {"action": self.action.value, "requestedBy": requested_by, "reason": self.reason} | said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedWord:
+    """A word as a cluster worker has verified it. action: the NodeAction's uid. seal: by which cluster workers know it again."""
+
+    spoken: Spoken
+    action: str
+    speaker: str
+    seal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Whose word it is. who: as he says himself. speaker: the name by which Kubernetes knows him, "" where that is not verified.
+    sealed: what was verified. Nothing of these but `who` is believed of a caller."""
+
+    who: str
+    verified: Verified = Verified.NO
+    speaker: str = ""
+    sealed: SealedWord | None = None
+
+    @property
+    def by(self) -> str:
+        """For people, with how it was verified."""
+        if self.verified is Verified.NO:
+            return f"{self.who}, not verified"
+        known = f"{self.speaker}, verified by Kubernetes"
+        return known if self.who in {"", self.speaker} else f"{known} (for {self.who})"
 
 
 def spoken_of(spec: Mapping[str, Any]) -> Spoken:
@@ -153,3 +164,17 @@ def name_problem(who: str) -> str:
     if "verified" in who.lower():
         return "expected a name; how it was verified is added to it by nodewarden alone"
     return ""
+
+
+def reason_problem(reason: str) -> str:
+    """Why nothing can be said for that reason, "" where it can."""
+    if not reason.strip():
+        return "expected a name or a sentence, got nothing; it goes into the decision record"
+    if len(reason) > LONGEST_REASON:
+        return f"expected at most {LONGEST_REASON} characters, got {len(reason)}"
+    return "" if reason.isprintable() else "expected one line"
+
+
+def one_line(text: str) -> str:
+    """For tables and records, whoever has written it."""
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, me, run, session_of
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ async def _refuse_a_rival(
             if holder and await is_alive(connection, holder):
                 refusal = ClusterHeldError(scanner.cluster, holder)
                 if scanner.started:
-                    await warden.stop_scanner(scanner.cluster, who=me(), reason=str(refusal))
-                    await warden.scanner(scanner.cluster).ended()
+                    await warden.scanner(scanner.cluster).withdraw()
+                    await warden.device_check(scanner.cluster).stop()
                 raise refusal
             await asyncio.sleep(LOOK_SECONDS)

@@ -97,6 +97,32 @@ async def test_an_episode_that_has_begun_is_not_begun_again() -> None:
     assert found["status"]["message"] == "episode/prod/node-2 has begun"
 
 
+@pytest.mark.parametrize(
+    ("verb", "answer", "told"),
+    [
+        (Verb.FENCE, "", "episode/prod/node-2 has begun"),
+        (Verb.HOLD, "is held", "is held"),
+        (
+            Verb.HOLD,
+            failure(ErrorType.NOT_LICENSED, "used already"),
+            "episode/prod/node-2 has heard it; asked again what it answered: used already",
+        ),
+        (Verb.HOLD, failure(ErrorType.UNREACHABLE, "silent"), None),
+    ],
+)
+async def test_what_was_heard_is_not_told_to_be_too_old(verb: Verb, answer: Exception | str, told: str | None) -> None:
+    """S44: it was obeyed, and its answer was lost."""
+    async with api_with_actions() as (person, connection):
+        action = await made(person, Spoken(action=verb, node="node-2", reason="a drill").spec("ada"))
+        path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
+        await person.patch(path, {"status": {"phase": "Heard", "usedBy": "one", "workflow": "episode/prod/node-2"}})
+        now = connection.now
+        connection.now = lambda: now() + timedelta(minutes=6)  # type: ignore[method-assign]
+        await attended(person, connection, Herald(answer))
+        (found,) = await live(person)
+    assert (found["status"]["phase"], found["status"].get("message")) == (("Done", told) if told else ("Heard", None))
+
+
 @pytest.mark.parametrize(("age", "left", "phase"), [("6m", 1, "Refused"), ("25h", 0, "")])
 async def test_an_old_one_is_refused_unsaid_and_a_day_later_taken_away(age: str, left: int, phase: str) -> None:
     """S33: what nobody has carried out in time is carried out by nobody."""

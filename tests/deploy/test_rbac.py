@@ -556,7 +556,7 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     keeping = ActionKeeping(CLUSTER, worker, found, Silent(), on_change=ended.set)
     keeping.attend()
     await ended.wait()
-    heard = await ActivityEnvironment().run(ClusterWords(CLUSTER, worker).verify, asked)
+    heard = await ActivityEnvironment().run(ClusterWords(CLUSTER, worker, LICENCES).verify, asked)
     assert "in force" in heard.problem  # since a moment only
     ended.clear()
     keeping = ActionKeeping(CLUSTER, worker, found, Silent(), kept_for=timedelta(seconds=-60), on_change=ended.set)

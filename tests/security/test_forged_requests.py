@@ -21,11 +21,13 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
+from policy.episode.ids import episode_id
 from tests.security.listener import listening
 from tests.system.harness import System
 from tests.system.questions import commands, episode, standing
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_api_restarts import under_shipped_rights
+from workflows.kit.ids import WORKFLOW_QUEUE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -44,6 +46,16 @@ class Forge:
         return await workflow.execute_activity(
             name, request, task_queue=queue, start_to_close_timeout=timedelta(seconds=20), retry_policy=once
         )
+
+
+@workflow.defn(name="Hop", sandboxed=False)
+class Hop:
+    """Goes on as an episode of ours, with any input."""
+
+    @workflow.run
+    async def run(self, request: Any) -> None:
+        """On our queue."""
+        workflow.continue_as_new(args=[request], workflow="Fencing", task_queue=WORKFLOW_QUEUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +108,7 @@ async def attacker(system: System) -> AsyncIterator[Attacker]:
     result = await system.ended(before)
     assert await system.judge(before, result) == []
     client = system.warden.client
-    async with Worker(client, task_queue=QUEUE, workflows=[Forge], workflow_runner=UnsandboxedWorkflowRunner()):
+    async with Worker(client, task_queue=QUEUE, workflows=[Forge, Hop], workflow_runner=UnsandboxedWorkflowRunner()):
         yield Attacker(client, system)
 
 
@@ -208,6 +220,19 @@ async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(name
     reading = {"target": target, "device": true["device"], "deadline": 5}
     assert "nobody of this deployment has signed it" in await attacker.refused("power-management.read-power", POWER, reading)
     assert told(system) == before
+
+
+@pytest.mark.parametrize("state", [{"reason": "forged", "started": "2026-11-21T12:00:00Z", "permit": True}, None])
+async def test_no_workflow_of_his_own_goes_on_as_an_episode_of_ours(state: dict[str, Any] | None, attacker: Attacker) -> None:
+    """With a state, it would have proven whatever that says; without one, marks of its incident would be its own."""
+    whose = {"cluster": attacker.system.cluster_name, "node": "node-4"}
+    common = {"kind": "Fencing", "incident": "forged"}
+    request = whose | {"state": whose | common | state if state is not None else None}
+    workflow_id = episode_id(whose["cluster"], whose["node"])
+    with pytest.raises(WorkflowFailureError) as failed:
+        await attacker.client.execute_workflow("Hop", request, id=workflow_id, task_queue=QUEUE)
+    why = f"that was Hop on task queue '{QUEUE}'" if state is not None else "never by another workflow"
+    assert why in str(failed.value.cause)
 
 
 async def test_what_was_refused_and_what_was_done_is_logged(attacker: Attacker) -> None:

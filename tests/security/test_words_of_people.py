@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,13 +24,15 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.actions import TRY_AGAIN_SECONDS
+from activities.contracts.target import Target
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
-from policy.episode.messages import Kind, Outcome, Phase
-from policy.episode.words import NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, Spoken, Verb
+from policy.episode.messages import Kind, Outcome, Phase, Pinned
+from policy.episode.words import NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.errors import RefusedError
 from tests.deploy.manifests import path_of
+from tests.licensing import LICENCES
 from tests.node_actions import ACTIONS, LONG_AGO, PEOPLE, Object, api_with_actions, made, shipped
 from tests.system.harness import System
 from tests.system.questions import in_phase, standing
@@ -95,9 +98,9 @@ class Stage:
     async def verify(
         self, action: ActionName, *, use: str = "one", required: bool = True, later: timedelta = timedelta(0)
     ) -> Verification:
-        words = ClusterWords("prod", self._connection, required=required, clock=lambda: datetime.now(UTC) + later)
+        words = ClusterWords("prod", self._connection, LICENCES, required=required, clock=lambda: datetime.now(UTC) + later)
         return await ActivityEnvironment().run(
-            words.verify, VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use)
+            words.verify, VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use, incident="incident-1")
         )
 
     async def answer(self, action: ActionName, phase: str) -> None:
@@ -120,10 +123,38 @@ async def test_an_object_attests_its_makers_word_to_one_use_however_often_that_a
     async with acting() as stage:
         action = await stage.action()
         for _ in range(2):
-            assert await stage.verify(action) == Verification(speaker="ada")
+            told = await stage.verify(action)
+            assert (told.speaker, told.problem) == ("ada", "")
         assert (await stage.status(action))["usedBy"] == "one"
         with pytest.raises(ApplicationError, match="used already"):
             await stage.verify(action, use="another")
+
+
+async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() -> None:
+    """S42: whoever polls in a cluster worker's place answers what he likes; other workers know a verified word again."""
+    pinned = Pinned(node=NODE, uid="uid-2")
+    target = Target(cluster="prod", pinned=pinned, incident="incident-1", kind="Fencing", workflow_id="test", run_id="run-1")
+    async with acting() as stage:
+        sealed = (await stage.verify(await stage.action())).sealed
+    assert sealed is not None
+
+    def doubt_of(about: Target, word: SealedWord | None, *verbs: Verb) -> str:
+        return ActivityEnvironment().run(lambda: LICENCES.doubt_of_word(about, word, *verbs))
+
+    assert doubt_of(target, sealed, Verb.ABORT) == ""
+    assert "no NodeAction attests" in doubt_of(target, None, Verb.ABORT)
+    assert "and not ack-off" in doubt_of(target, sealed, Verb.ACK_OFF)
+    assert "and not abort" in doubt_of(replace(target, pinned=replace(pinned, node="node-3")), sealed, Verb.ABORT)
+    for forged in (
+        replace(sealed, speaker="eve"),
+        replace(sealed, spoken=replace(sealed.spoken, action=Verb.ACK_OFF)),
+        replace(sealed, spoken=replace(sealed.spoken, node="node-3")),
+        replace(sealed, action="another"),
+        replace(sealed, seal=""),
+    ):
+        assert "nobody of this deployment" in doubt_of(target, forged, Verb.ABORT, Verb.ACK_OFF)
+    for elsewhere in (replace(target, incident="incident-2"), replace(target, cluster="another")):
+        assert "nobody of this deployment" in doubt_of(elsewhere, sealed, Verb.ABORT)
 
 
 async def test_what_was_answered_meanwhile_stays_answered() -> None:

@@ -14,7 +14,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import ActionName, Verified
+from policy.episode.words import ActionName, Verb, Verified
 from policy.fence.power import PowerState
 from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
@@ -320,6 +320,9 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
 
 
 ACTION = ActionName(name="hold-x7", uid="u-1")
+PERSON = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
+WISH = {"need": PERSON, "action": ACTION, "requester": "ada", "reason": "drill", "permit_granted": False}
+"""What a person asks for, and his NodeAction says."""
 
 
 async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_shown(env: WorkflowEnvironment) -> None:
@@ -338,6 +341,7 @@ async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_sho
     assert "by ada@example.com, verified by Kubernetes (for eve): go on" in said
     proof = result.off_proof.acknowledgement
     assert (proof.verified, proof.speaker, proof.who) == (Verified.KUBERNETES, "ada@example.com", "bob")
+    assert (proof.sealed.spoken.action, proof.sealed.seal) == (Verb.ACK_OFF, result.incident)
     assert world.count("verify") == 3
 
 
@@ -386,20 +390,49 @@ async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
     speaker: str, shown: str, env: WorkflowEnvironment
 ) -> None:
     """S42. Who names no object says so himself, and costs nothing."""
-    person = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
     for action in (ACTION, None):
-        world = World(need=person, speaker=speaker)
-        async with fencing(env, world, at="cordon", action=action, requester="ada", reason="drill") as run:
+        world = World(need=PERSON, speaker=speaker)
+        async with fencing(env, world, at="cordon", **(WISH | {"action": action})) as run:
             assert (await run.status()).requester == (shown if action else "ada, not verified")
             result = await run.result(Outcome.RECOVERED)
         assert (world.acts[0] == "verify", world.count("verify")) == ((True, 1) if action else (False, 0))
         noted = [entry.detail for entry in result.record if entry.act == "request"]
         assert noted == ([f"by {shown}: drill"] if action else [])
+        told = {each.seal if each is not None else "" for each in world.wishes}
+        assert told == {result.incident if action and speaker else ""}
 
 
 async def test_an_episode_whose_wish_does_not_stand_ends_before_anything_is_looked_at(env: WorkflowEnvironment) -> None:
     """S42: to the person, as refused."""
     world = World(verify_errors=[failure(ErrorType.NOT_LICENSED, "it is too old")])
-    async with fencing(env, world, action=ACTION, requester="ada", reason="drill") as run:
+    async with fencing(env, world, **WISH) as run:
         result = await run.result(Outcome.REFUSED)
     assert (world.acts, "it is too old" in result.message) == (["verify"], True)
+
+
+@pytest.mark.parametrize("beyond", ["permit_granted", "node_uid", "need"])
+async def test_a_word_that_kubernetes_attests_says_nothing_of_what_is_named_beside_it(
+    beyond: str, env: WorkflowEnvironment
+) -> None:
+    """S42: whoever sees a NodeAction that was not used yet adds nothing to it."""
+    world = World()
+    more = {"permit_granted": True, "node_uid": "uid-9", "need": replace(PERSON, kind=NeedKind.CHECK)}[beyond]
+    async with fencing(env, world, **(WISH | {beyond: more})) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (world.acts, result.message.partition(":")[0]) == ([], beyond)
+
+
+@pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
+async def test_no_input_of_a_workflow_writes_a_line_or_a_verified_name_of_its_own(
+    kind: NeedKind, env: WorkflowEnvironment
+) -> None:
+    """S42, S41: neither of an episode that says that a program wants it, nor in a word's reason."""
+    forged = {"requester": "ada, verified by Kubernetes", "need": Need(kind=kind, reason="sick\nnode-8  fenced")}
+    world = World(need=forged["need"])
+    async with fencing(env, world, at="cordon", **forged) as run:
+        status = await run.status()
+        assert (status.requester.partition(",")[0], status.reason) == ("somebody", "sick node-8  fenced")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looks\nby bob: go on"))
+        assert "reason: expected one line" in str(refused.value.cause)
+        await run.result(Outcome.RECOVERED)

@@ -178,6 +178,8 @@ class World:
     pin_errors: list[ApplicationError] = field(default_factory=list)
     verify_errors: list[ApplicationError] = field(default_factory=list)
     speaker: str = ""
+    wishes: list[contract.SealedWord | None] = field(default_factory=list)
+    """Of whoever asked for the episode, as looks are told of it."""
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.ToldEvent] = field(default_factory=list)
@@ -341,7 +343,11 @@ class ScriptedTarget:
     async def verify(self, request: contract.VerifyRequest) -> contract.Verification:
         await self.world.act("verify")
         self.world.may_fail(self.world.verify_errors)
-        return contract.Verification(speaker=self.world.speaker, problem="" if self.world.speaker else "no policy")
+        speaker = self.world.speaker
+        if not speaker:
+            return contract.Verification(problem="no policy")
+        word = contract.SealedWord(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
+        return contract.Verification(speaker=speaker, sealed=word)
 
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
         world, wanted = self.world, request.wanted
@@ -391,6 +397,7 @@ class ScriptedTarget:
         world = self.world
         await self._hear_along(request.news)
         await world.act("look" if request.destructive else "glance")
+        world.wishes.append(request.need.word)
         if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1
             world.ready = world.lingers >= 0

@@ -19,7 +19,7 @@ from activities.errors import ErrorType
 from policy.episode.advice import advice
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
-from policy.episode.words import Spoken, Verb
+from policy.episode.words import Spoken, Verb, one_line
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
 from workflows.episode.hearing import Heard, by_a_person, heard, said_of, still_to_come
@@ -32,6 +32,8 @@ from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonReque
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
     """The episode that was asked for, or as an earlier history has left it. given: further fields of a new one."""
+    asks = said_of(request)
+    reason = one_line(given.pop("reason", request.reason))
     return Episode(
         request.state
         or EpisodeState(
@@ -41,8 +43,9 @@ def opened(kind: Kind, request: History, **given: Any) -> Episode:
             incident=request.incident or workflow.uuid4().hex[:12],
             started=workflow.now(),
             holder=request.holder,
-            requester=said_of(request).by if request.by_a_person and request.requester else request.requester,
-            **({"reason": request.reason} | given),
+            requester=(asks.by if request.by_a_person else asks.who) if request.requester else "",
+            reason=reason,
+            **given,
         )
     )
 
@@ -83,8 +86,8 @@ class EpisodeConversation:
         raise handing_over.go_on_as(episode.kind, goes_on, incident=episode.incident)
 
     def _check_identity(self, request: History) -> None:
-        """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state is
-        believed of an earlier history only, which the server vouches for: anybody may start a workflow with proofs of his own."""
+        """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from
+        an earlier history, and each leaves one: what that history was is asked by the worker (`workers/succession.py`)."""
         expected, info = episode_id(request.cluster, request.node), workflow.info()
         if not request.cluster or not request.node or info.workflow_id != expected:
             raise _refused(
@@ -93,16 +96,23 @@ class EpisodeConversation:
             )
         if request.state is not None and info.continued_run_id is None:
             raise _refused("expected nothing but a request: the state of an episode comes from its own earlier history")
+        if request.state is None and info.continued_run_id is not None:
+            raise _refused(
+                "expected the state of the history before: an episode is begun by a request, and never by another workflow"
+            )
 
     async def _learn_who_asks(self, request: History) -> str:
         """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
         if request.action is None:
             return ""
+        if beyond := request.beyond_its_word():
+            return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
         try:
-            word = await heard(said_of(request), request.spoken(), cluster=request.cluster)
+            word = await heard(said_of(request), request.spoken(), cluster=request.cluster, incident=self.episode.incident)
         except ApplicationError as error:
             return error.message
         self.episode.requester, self.episode.requester_verified = word.by, word.verified
+        self.episode.wish = word.sealed
         self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
         return ""
 
@@ -148,7 +158,7 @@ class EpisodeConversation:
         """See `hearing.heard`. said: what the word says besides."""
         episode = self.episode
         spoken = Spoken(action=action, node=episode.node, reason=word.reason, **said)
-        return await heard(word, spoken, cluster=episode.cluster, still=still)
+        return await heard(word, spoken, cluster=episode.cluster, incident=episode.incident, still=still)
 
     @workflow.update
     async def abort(self, request: AbortRequest) -> str:

@@ -23,6 +23,7 @@ from policy.episode.messages import Acknowledgement, EpisodeStatus, Phase, Recor
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
+from policy.episode.words import one_line
 from policy.fence.config import FenceStep
 from policy.objects.marks import NOTHING_ADDED, Added
 from workflows.episode.publisher import Publisher
@@ -118,7 +119,7 @@ class Episode(EpisodeState):
     def introduce(self, *, zone: str, reason: str, since: datetime | None = None) -> None:
         """Have this episode be found by its search attributes, however it was started. since: when its node began to offend, as
         far as that is known by now."""
-        self.zone, self.reason = zone, reason
+        self.zone, self.reason = zone, one_line(reason)
         if self.offends_since is None and since is not None:
             self.offends_since = since
             measuring.detected(self.cluster, self.kind, since)
@@ -219,7 +220,12 @@ class Episode(EpisodeState):
     def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
         """A person vouches that the machine is off (S8)."""
         self.acknowledgement = Acknowledgement(
-            who=request.who, verified=request.verified, speaker=request.speaker, why=request.reason, at=workflow.now()
+            who=request.who,
+            verified=request.verified,
+            speaker=request.speaker,
+            sealed=request.sealed,
+            why=request.reason,
+            at=workflow.now(),
         )
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")

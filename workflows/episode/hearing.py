@@ -17,25 +17,19 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.contracts.words import VerifyRequest, WordActivities
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
-from policy.episode.words import Spoken, Verified, name_problem
+from policy.episode.words import Spoken, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
 from workflows.kit.messages import Word
 
 Heard = TypeVar("Heard", bound=Word)
 
 
-LONGEST_REASON = 2000
-"""Characters: a decision record is carried from history to history, and asked for as a whole."""
-
-
 def by_a_person(word: Word) -> None:
     """A person's word needs a name and a reason; both go into the decision record."""
     if problem := name_problem(word.who):
         raise ValueError(f"who: {problem}")
-    if not word.reason.strip():
-        raise ValueError("reason: expected a name or a sentence, got nothing; it goes into the decision record")
-    if len(word.reason) > LONGEST_REASON:
-        raise ValueError(f"reason: expected at most {LONGEST_REASON} characters, got {len(word.reason)}")
+    if problem := reason_problem(word.reason):
+        raise ValueError(f"reason: {problem}")
 
 
 def still_to_come(until: datetime | None) -> None:
@@ -48,22 +42,28 @@ def still_to_come(until: datetime | None) -> None:
 def said_of(request: EpisodeInput) -> Word:
     """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
     return Word(
-        who=request.requester if not name_problem(request.requester) else "somebody", reason=request.reason, action=request.action
+        who=request.requester if not name_problem(request.requester) else "somebody",
+        reason=one_line(request.reason),
+        action=request.action,
     )
 
 
-async def heard(word: Heard, spoken: Spoken, *, cluster: str, still: Callable[[Heard], None] | None = None) -> Heard:
-    """The word, with how it was verified. still: raises ValueError where it can't be said (any more); asked once that is known.
+async def heard(
+    word: Heard, spoken: Spoken, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
+) -> Heard:
+    """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
+    said (any more); asked once that is known.
 
     Raises ApplicationError, which refuses it to the person.
     """
     if word.action is None:
-        return replace(word, verified=Verified.NO, speaker="")
+        return replace(word, verified=Verified.NO, speaker="", sealed=None)
     update, info = workflow.current_update_info(), workflow.info()
     request = VerifyRequest(
         cluster=cluster,
         spoken=spoken,
         action=word.action,
+        incident=incident,
         use=f"{info.workflow_id} {info.run_id} {update.id if update is not None else ''}".strip(),
     )
     try:
@@ -79,8 +79,8 @@ async def heard(word: Heard, spoken: Spoken, *, cluster: str, still: Callable[[H
         raise _refused(str(error)) from error
     if not verification.speaker:
         workflow.logger.warning("who says %s is not verified: %s", spoken.action.value, verification.problem)
-        return replace(word, verified=Verified.NO, speaker="")
-    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker)
+        return replace(word, verified=Verified.NO, speaker="", sealed=None)
+    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker, sealed=verification.sealed)
 
 
 def _refused(message: str) -> ApplicationError:

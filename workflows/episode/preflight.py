@@ -374,7 +374,7 @@ class Preflight:
     ) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
-            need=self.need,
+            need=replace(self.need, word=self._episode.wish),
             holder=self._episode.holder,
             destructive=destructive,
             need_matters=need_matters,

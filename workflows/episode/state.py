@@ -34,7 +34,7 @@ from policy.episode.messages import (
     RestartProof,
 )
 from policy.episode.observation import Observation
-from policy.episode.words import Verified
+from policy.episode.words import SealedWord, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
@@ -366,6 +366,8 @@ class EpisodeState:
     """Of the run that it began with, by which our mark knows it."""
     requester: str = ""
     requester_verified: Verified = Verified.NO
+    wish: SealedWord | None = None
+    """The requester's word, where Kubernetes attests it."""
     cause: str = ""
     zone: str = ""
     workloads: tuple[str, ...] = ()

@@ -95,6 +95,17 @@ def temporal_call() -> ActivityConfig:
     )
 
 
+def former_run(task_queue: str) -> ActivityConfig:
+    """What was before: asked until it is answered, since an episode that goes on can't end without that."""
+    return ActivityConfig(
+        task_queue=task_queue,
+        start_to_close_timeout=timedelta(seconds=10),
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
+        priority=URGENT,
+        summary="asks who has left the state",
+    )
+
+
 def cluster_read(cluster: str) -> ActivityConfig:
     """A live read: repeated freely for a minute at least, so that the last try comes after that."""
     return ActivityConfig(

@@ -62,6 +62,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
+from policy.episode.words import Verb
 from policy.fence.kdump import dead_stands, normal_address
 from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
@@ -92,9 +93,12 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         clock: Clock = utc_now,
         source: PolicySource = DEFAULT_SOURCE,
         identities: Identities | None = None,
+        words: Licences | None = None,
     ) -> None:
-        """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read."""
+        """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read. words: by
+        whom a person's word for off is known again, None where it need not be verified."""
         self._licences = licences
+        self._words = words
         super().__init__(cluster, connection, own_node=own_node, clock=clock, source=source)
         self._look = look
         self._identities = identities or Identities(connection)
@@ -277,7 +281,16 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
         if request.proof.acknowledgement is None:
             self._require_read(request.target, request.proof.readings)
+        if doubt := self._doubt_of_word(request):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {doubt}")
         return await self._require_leave(request)
+
+    def _doubt_of_word(self, request: FreeRequest) -> str:
+        """Why a person's word for off is not known to be his, "" where it is or need not be (S42)."""
+        word = request.proof.acknowledgement
+        if word is None or self._words is None:
+            return ""
+        return self._words.doubt_of_word(request.target, word.sealed, Verb.ACK_OFF)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""

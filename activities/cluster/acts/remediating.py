@@ -137,10 +137,13 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             found = await machine_of(self._connections, node.view)
         else:
             found = await machine_named(self._connections, request.node)
-        has = found.view.node_name if found is not None and node is None and request.need is None else ""
+        has = found.view.node_name if found is not None and node is None and request.by_a_person else ""
         if has and await find_node(self._connection, has) is not None:
             # What the Node says, its lease and its part in the control plane would not be asked by the Machine's name (S15, S20).
             told = f"{request.node}: expected a Machine that has no Node, this one has Node/{has}: name that"
+            raise failure(ErrorType.INVALID_CONFIG, told)
+        if found is not None and request.machine is not None and not _is_about(request.node, found):
+            told = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{found.view.node_name or '-'}"
             raise failure(ErrorType.INVALID_CONFIG, told)
         if found is not None and request.machine_uid and found.view.uid != request.machine_uid:
             raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
@@ -456,6 +459,11 @@ def _remembers(machine: MachineView, request: FollowRequest) -> bool:
         if memory.incident and memory.incident == request.target.incident:
             return True
     return False
+
+
+def _is_about(name: str, machine: LiveMachine) -> bool:
+    """Whether that Machine is the one to be replaced for that name, a Node's or its own."""
+    return name in {machine.view.node_name, f"{MACHINE}{machine.ref.namespace}/{machine.ref.name}"}
 
 
 def _forgotten(request: RemediationInput, node: LiveNode | None, machine: MachineView | None) -> str:

@@ -69,8 +69,10 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
+        verified_words: bool = False,
         notify: Notify = nobody,
     ) -> None:
+        """verified_words: a person's wish is acted on only where it was verified that it is his."""
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
         self._licences = licences
         self._last_look = LastLook(
@@ -82,6 +84,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
             takeover=takeover,
             identities=identities,
             checked=checked,
+            words=licences if verified_words else None,
         )
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock, notify=notify)
 

@@ -18,7 +18,8 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.attesting import doubt_of
 from activities.contracts.words import Verification, VerifyRequest, WordActivities
 from activities.errors import ErrorType, failure
-from policy.episode.words import NAMESPACE, WITHIN, ActionName, difference, spoken_of
+from activities.licences import Licences
+from policy.episode.words import NAMESPACE, WITHIN, ActionName, SealedWord, difference, spoken_of
 from policy.values.moments import moment_of, written
 
 HEARD = "Heard"
@@ -29,8 +30,15 @@ class ClusterWords(WordActivities):
     """Served by the workers of one cluster's queue. required: whether a word that is not verified is refused."""
 
     def __init__(
-        self, cluster: str, connection: ClusterConnection, *, required: bool = False, clock: Clock | None = None
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        licences: Licences,
+        *,
+        required: bool = False,
+        clock: Clock | None = None,
     ) -> None:
+        self._licences = licences
         self._cluster = cluster
         self._connection = connection
         self._required = required
@@ -51,7 +59,11 @@ class ClusterWords(WordActivities):
             if problem and self._required:
                 raise _refused(request.action, problem)
             await self._note_use(request, found)
-            return Verification(problem=problem) if problem else Verification(speaker=str(found["spec"]["requestedBy"]))
+            if problem:
+                return Verification(problem=problem)
+            speaker = str(found["spec"]["requestedBy"])
+            word = SealedWord(spoken=request.spoken, action=request.action.uid, speaker=speaker)
+            return Verification(speaker=speaker, sealed=self._licences.sealed_word(self._cluster, request.incident, word))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
 

@@ -34,6 +34,7 @@ from activities.cluster.objects.reading import Readers
 from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
+from activities.licences import Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import Rules, rules_of
@@ -47,6 +48,7 @@ from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind, need_gone
 from policy.episode.observation import Observation
 from policy.episode.vetoes import preserved_as_failed
+from policy.episode.words import Verb
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.node_events import NodeEvent
 from policy.remediation import control_plane
@@ -153,8 +155,11 @@ class LastLook:
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
+        words: Licences | None = None,
     ) -> None:
-        """takeover: what another controller has taken up is acted on all the same."""
+        """takeover: what another controller has taken up is acted on all the same. words: by whom a person's wish is known again,
+        None where it need not be verified."""
+        self._words = words
         self._checked = checked
         self._source = source
         self._identities = identities or Identities(connection)
@@ -363,7 +368,7 @@ class LastLook:
         """Whether the reason for the episode still stands, judged anew on the live node."""
         match request.need.kind:
             case NeedKind.PERSON:
-                return _Answer()
+                return self._need_of_person(request)
             case NeedKind.CLEAN_UP:
                 if sight.node is not None and not sight.node.view.ready:
                     return _says(Weight.VETOED, "the node is not Ready: its marks are no mere left-overs")
@@ -379,6 +384,13 @@ class LastLook:
                 return self._need_of_check(request, sight)
             case NeedKind.FOREIGN_OBJECT:
                 return self._need_of_request(request, sight.asking)
+
+    def _need_of_person(self, request: LookRequest) -> _Answer:
+        """That he wants it can't be seen; where only verified words are heard, it can be shown (S42)."""
+        if self._words is None or not request.destructive:
+            return _Answer()
+        doubt = self._words.doubt_of_word(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
+        return _says(Weight.NOT_LICENSED, doubt) if doubt else _Answer()
 
     def _need_of_request(self, request: LookRequest, document: JsonObject | None) -> _Answer:
         key = request.need.check.key if request.need.check else "the object"

@@ -106,14 +106,17 @@ class ActionKeeping(Attending):
             log.warning("NodeAction/%s is not answered yet: %s", name, error.message)
 
     async def _said(self, found: JsonObject) -> tuple[str, str]:
-        """The phase, and what was answered."""
-        if self._age(found) > WITHIN:
-            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and nothing has come of it: make another one"
-        if problem := await doubt_of(self._connection, found):
-            return REFUSED, problem
+        """The phase, and what was answered. What was made use of was heard, however long ago, and if its answer was lost: it is
+        said again for that, and is obeyed once."""
         spec: dict[str, Any] = found.get("spec") or {}
-        if (heard := found.get("status") or {}).get("usedBy") and spec.get("action") in BEGINNINGS:
-            return DONE, f"{heard.get('workflow')} has begun"
+        status = found.get("status") or {}
+        used = bool(status.get("usedBy"))
+        if used and spec.get("action") in BEGINNINGS:
+            return DONE, f"{status.get('workflow')} has begun"
+        if not used and self._age(found) > WITHIN:
+            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and nothing has come of it: make another one"
+        if not used and (problem := await doubt_of(self._connection, found)):
+            return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
         try:
             return DONE, await self._herald.say(self._cluster, spoken_of(spec), action, str(spec.get("requestedBy", "")))
@@ -122,6 +125,8 @@ class ActionKeeping(Attending):
         except ApplicationError as error:
             if error_type(error) is not ErrorType.NOT_LICENSED:
                 raise
+            if used:
+                return DONE, f"{status.get('workflow')} has heard it; asked again what it answered: {error.message}"
             return REFUSED, error.message
 
     async def _answer(self, found: JsonObject, phase: str, message: str) -> None:

@@ -139,9 +139,30 @@ async def test_a_machine_that_has_a_node_is_remediated_by_the_nodes_name(ready: 
     await OPENSHIFT.install(ready.others)
     await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
     remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
-    request = RemediationInput(cluster=CLUSTER, node=f"machine/{OPENSHIFT.namespace}/{machine_of(NODE)}", incident=INCIDENT)
-    with refused(ErrorType.INVALID_CONFIG, f"has Node/{NODE}: name that"):
+    name = f"machine/{OPENSHIFT.namespace}/{machine_of(NODE)}"
+    for need in (None, Need(kind=NeedKind.PERSON, reason="as the command line says it")):
+        request = RemediationInput(cluster=CLUSTER, node=name, incident=INCIDENT, need=need)
+        with refused(ErrorType.INVALID_CONFIG, f"has Node/{NODE}: name that"):
+            await ActivityEnvironment().run(remediation.pin, request)
+
+
+async def test_no_other_nodes_machine_is_remediated_in_a_nodes_name(ready: World) -> None:
+    """S9: an input of a workflow may name any Machine beside any node, and every look is about the node."""
+    await OPENSHIFT.install(ready.others)
+    for node in (NODE, "node-9"):
+        await OPENSHIFT.add_machine(ready.others, machine_of(node), node=node)
+    remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
+    request = RemediationInput(
+        cluster=CLUSTER,
+        node=NODE,
+        incident=INCIDENT,
+        strategies=("reboot=10m",),
+        machine=OPENSHIFT.machine_ref(machine_of("node-9")),
+    )
+    with refused(ErrorType.INVALID_CONFIG, f"machine: expected the Machine of {NODE}, "):
         await ActivityEnvironment().run(remediation.pin, request)
+    pin = await ActivityEnvironment().run(remediation.pin, replace(request, machine=OPENSHIFT.machine_ref(machine_of(NODE))))
+    assert pin.machine.name == machine_of(NODE)
 
 
 @pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])

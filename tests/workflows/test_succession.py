@@ -1,0 +1,111 @@
+"""Whose state a run may go on with, on a real server: that of its own earlier run, of our types and on our queue (S42).
+
+The attacker has a client, and a worker for a queue and types of his own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowContinuedAsNewError, WorkflowFailureError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from activities.episodes import EpisodeService
+from workers.settings import WorkerSettings
+from workers.succession import Succession
+from workers.worker import Serving, activities_of, build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """As those of ours: the first run has no state."""
+
+    state: str | None = None
+
+
+@workflow.defn(name="Ours", sandboxed=False)
+class Ours:
+    """Acts on what it is told by the run before."""
+
+    @workflow.run
+    async def run(self, request: Request) -> str:
+        """The state."""
+        if request.state is None:
+            workflow.continue_as_new(Request(state="ours"))
+        return request.state
+
+
+@workflow.defn(name="Hop", sandboxed=False)
+class Hop:
+    """The attacker's: goes on as ours."""
+
+    @workflow.run
+    async def run(self, queue: str) -> None:
+        """With a state of his own."""
+        workflow.continue_as_new(args=[Request(state="forged")], workflow="Ours", task_queue=queue)
+
+
+@workflow.defn(name="Ours", sandboxed=False)
+class Disguised(Hop):
+    """The same by the name of ours."""
+
+    @workflow.run
+    async def run(self, queue: str) -> None:
+        """With a state of his own."""
+        await super().run(queue)
+
+
+async def unused(_client: object) -> str:
+    return ""
+
+
+async def test_a_state_is_believed_of_an_earlier_run_of_ours_only(server: WorkflowEnvironment) -> None:
+    queue, his = f"ours-{uuid.uuid4().hex}", f"his-{uuid.uuid4().hex}"
+    client = server.client
+    service = EpisodeService(client, task_queue=queue, holder=unused)
+    serving = Serving(queue=queue, workflows=[Ours], activities=activities_of(service))
+    async with build(client, serving, WorkerSettings()):
+        handle = await client.start_workflow("Ours", Request(), id=f"true-{queue}", task_queue=queue)
+        assert await handle.result() == "ours"
+        for disguise in (Hop, Disguised):
+            async with Worker(client, task_queue=his, workflows=[disguise], workflow_runner=UnsandboxedWorkflowRunner()):
+                name = "Hop" if disguise is Hop else "Ours"
+                forged = await client.start_workflow(name, queue, id=f"forged-{name}-{queue}", task_queue=his)
+                with pytest.raises(WorkflowFailureError) as refused:
+                    await forged.result()
+            assert f"that was {name} on task queue '{his}'" in str(refused.value.cause)
+
+
+async def test_nor_of_one_of_another_type(server: WorkflowEnvironment) -> None:
+    queue = f"ours-{uuid.uuid4().hex}"
+    service = activities_of(EpisodeService(server.client, task_queue=queue, holder=unused))
+    asking = Succession({"Another"})
+    async with Worker(server.client, task_queue=queue, workflows=[Ours], activities=service, interceptors=[asking]):
+        with pytest.raises(WorkflowFailureError) as refused:
+            await server.client.execute_workflow("Ours", Request(), id=f"type-{queue}", task_queue=queue)
+    assert "that was Ours" in str(refused.value.cause)
+
+
+async def test_nor_is_a_state_believed_of_who_has_it_begun_again_by_a_schedule(server: WorkflowEnvironment) -> None:
+    """The run before is of our type, on our queue, and has ended: what it was begun with is what the attacker has written."""
+    queue = f"ours-{uuid.uuid4().hex}"
+    client = server.client
+    serving = Serving(
+        queue=queue, workflows=[Ours], activities=activities_of(EpisodeService(client, task_queue=queue, holder=unused))
+    )
+    async with build(client, serving, WorkerSettings()):
+        forged = Request(state="forged")
+        handle = await client.start_workflow("Ours", forged, id=f"cron-{queue}", task_queue=queue, cron_schedule="@every 1s")
+        try:
+            for _ in range(2):
+                run = client.get_workflow_handle(handle.id, run_id=(await handle.describe()).run_id)
+                with pytest.raises((WorkflowFailureError, WorkflowContinuedAsNewError)):
+                    await run.result(follow_runs=False)
+                last = [each async for each in run.fetch_history_events()][-1]
+                assert "there was none" in last.workflow_execution_failed_event_attributes.failure.message
+        finally:
+            await handle.terminate("the test is over")
