@@ -69,7 +69,9 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
     await world.mark_as_ours(cordoned=True)
     await world.add_pod("db-0")
     looks: ClusterTarget = world.target
-    freeing = ClusterFreeing(CLUSTER, world.connection, looks.last_look, own_node="node-1", clock=world.clock, words=LICENCES)
+    freeing = ClusterFreeing(
+        CLUSTER, world.connection, looks.last_look, LICENCES, own_node="node-1", clock=world.clock, words=LICENCES
+    )
     for forged in forgeries(Verb.ACK_OFF):
         with refused(ErrorType.NOT_PROVEN, "is not proven off"):
             await ActivityEnvironment().run(getattr(freeing, act), await world.free(proof=acknowledged(forged)))
