@@ -112,5 +112,7 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     if episode.problem and (former is None or former.problem != episode.problem):
         yield f"{name}: problem: {episode.problem}"
+    if episode.held != (former.held if former is not None else ""):
+        yield f"{name}: {episode.held or 'held no more'}"
     if episode.advice and (former is None or former.advice != episode.advice):
         yield f"{name}: what to do: {episode.advice}"

@@ -139,6 +139,7 @@ def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
         "queued": episode.queued or None,
         "problem": episode.problem or None,
         "advice": episode.advice or None,
+        "held": episode.held or None,
         "started": episode.started.isoformat(),
     }
 
@@ -268,6 +269,8 @@ def _told(episodes: NodeEpisodes, now: datetime) -> list[str]:
             lines.append(f"it does: {episode.doing}")
         if rung := wording.rung(episode, now):
             lines.append(rung)
+        if episode.held and episode.held not in episode.doing:
+            lines.append(episode.held)
         if episode.advice:
             lines.append(f"what to do: {episode.advice}")
     if episodes.silent is not None:

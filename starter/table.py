@@ -179,6 +179,8 @@ def _doing(episode: EpisodeStatus, now: datetime) -> Text:
     known = wording.proof_or_problem(episode)
     if known:
         text.append(f"\n{known}", style="red" if episode.problem else "green")
+    if episode.held and episode.held not in episode.doing:
+        text.append(f"\n{episode.held}", style="yellow")
     if episode.advice:
         text.append(f"\n{episode.advice}", style="yellow")
     return text

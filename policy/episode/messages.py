@@ -323,7 +323,7 @@ class EpisodeStatus:
     verified; "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
     a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
-    comes of it, "" while none is waited for.
+    comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
     """
 
     incident: str
@@ -356,6 +356,7 @@ class EpisodeStatus:
     rung_until: datetime | None = None
     machine: str = ""
     advice: str = ""
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from policy.checks.brakes import Brake, Closed, Counts, threshold_breached
 from policy.checks.conflicts import TAKEOVER
@@ -148,7 +149,8 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, 
     if verdict.standing is Standing.EXCLUDED:
         return (WITHOUT_LABEL,)
     if verdict.health is Health.SOON:
-        wait = f"in {format_duration(each.due_in)}" if each.due_in is not None else "once somebody says since when"
+        seconds = timedelta(seconds=-(-each.due_in // timedelta(seconds=1))) if each.due_in is not None else None
+        wait = f"in {format_duration(seconds)}" if seconds is not None else "once somebody says since when"
         return (f"nothing is done before its time is over, {wait}",)
     if verdict.standing is not Standing.UNHEALTHY:
         return ()

@@ -82,6 +82,9 @@ def test_a_problem_is_said_once() -> None:
     parked = replace(status(row("n")), episodes=(episode(phase=Phase.NEEDS_HUMAN, doing="waits", problem="wrong password"),))
     assert "episode node-7: problem: wrong password" in changes(None, parked)
     assert changes(parked, parked) == []
+    held = replace(parked, episodes=(replace(parked.episodes[0], held="held by ada: drill"),))
+    assert changes(parked, held) == ["episode node-7: held by ada: drill"]
+    assert changes(held, parked) == ["episode node-7: held no more"]
 
 
 def test_two_incidents_of_one_node_are_two_stories() -> None:

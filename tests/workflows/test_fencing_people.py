@@ -278,6 +278,7 @@ async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) 
             lambda status: "the word of ada, not verified is kept until there is a permit: NodeHealthCheck" in status.problem
         )
         await run.hold("wait, look first")
+        assert (await run.status()).held == "held by ada, not verified: wait, look first"  # S44: also while it waits for a person
         asked = world.count("ask-permit")
         await let_pass(env, run.handle, timedelta(hours=1))
         assert world.count("ask-permit") == asked

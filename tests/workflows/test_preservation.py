@@ -356,3 +356,12 @@ async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(
         await run.says(Preservation.release)
         result = await run.timeout()
     assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["stopped"]
+
+
+async def test_a_name_that_nobody_has_is_missing_and_preserves_nothing(env: WorkflowEnvironment) -> None:
+    """S44: whoever mistyped it is told that, and finds no preservation that was released."""
+    world = machine("now")
+    world.present = False
+    async with preserving(env, world) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (result.missing, result.message) == (True, "the Machine is gone")

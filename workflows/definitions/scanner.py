@@ -319,8 +319,10 @@ class HealthScanner:
         """Begin nothing new and do nothing destructive until a moment, or until `unpause`. What was begun and is off is still
         freed and switched on again."""
         request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
+        former = self._granting.pause
         self._take_pause(Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until))
-        return f"{self._input.cluster} is {self._granting.pause}"
+        instead = f"; before, it was {former}" if former is not None else ""
+        return f"{self._input.cluster} is {self._granting.pause}{instead}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:

@@ -174,6 +174,7 @@ class Episode(EpisodeState):
             rung_until=self.rung_until,
             machine=self.machine,
             advice=self.advice,
+            held=str(self.held) if self.held is not None else "",
         )
 
     def _show(self) -> None:

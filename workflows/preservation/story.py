@@ -86,6 +86,8 @@ class PreservationStory:
         self.episode.introduce(zone="", reason=self.episode.reason)
         while True:
             hold = await self._look()
+            if hold.gone and not (hold.replaced or self._progress.node_uid or self._progress.machine_uid):
+                return await close(self.episode, refusal(hold.gone, missing=True), None)
             if hold.gone:
                 outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED
                 if hold.override:
@@ -367,8 +369,6 @@ class PreservationStory:
         outcome = Outcome.ABORTED if self.episode.abort_asked is not None else Outcome.RELEASED
         if hold.recovered:
             outcome = Outcome.RECOVERED
-        if hold.gone and not hold.replaced and not (self._progress.node_uid or self._progress.machine_uid):
-            return await close(self.episode, refusal(hold.gone, missing=True), None)
         return await self._end(outcome, hold.reason)
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:

@@ -66,6 +66,7 @@ from policy.episode.words import Verb
 from policy.fence.kdump import dead_stands, normal_address
 from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
+from policy.values.counting import counted
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
@@ -132,7 +133,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(ErrorType.NOT_FOUND, message) from error
         driven_out = [pod for pod in pods if pod.in_the_way and not pod.stays_under(OUR_TAINT)]
         try:
-            told = f"{await self._in_rows(request, driven_out, self._delete_pod)} pods deleted"
+            told = f"{counted(await self._in_rows(request, driven_out, self._delete_pod), 'pod')} deleted"
         except ApplicationError as error:
             told = f"pods are left to Kubernetes' garbage collector: {error.message}"
         return replace(tainted, detail=f"{tainted.detail}; {told}", left=await self._left_soon(target.pinned.node))
