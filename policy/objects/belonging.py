@@ -52,11 +52,11 @@ def answers_of(node: NodeView | None) -> set[str]:
 
 
 def is_machine_of(machine: MachineView, name: str, node: NodeView | None) -> bool:
-    """Whether that Machine is the target of that name, or the Machine of the Node that is. node: of that name, None where it is
-    gone."""
-    claims = set(claims_of(machine))
-    if name in claims:
+    """Whether that Machine is the target of that name, or the Machine of the Node that is. One that has never had a Node goes by
+    its own name, in whatever API. node: of that name, None where it is gone."""
+    if not machine.node_name and name == f"machine/{machine.namespace}/{machine.name}":
         return True
+    claims = set(claims_of(machine))
     if node is None:
         return f"node/{name}" in claims
     return bool(claims & answers_of(node)) and of_one_cluster(machine, node)

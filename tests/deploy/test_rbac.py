@@ -339,7 +339,7 @@ async def _episode(worker: ClusterConnection) -> None:
     )
     assert (await environment.run(freeing.free_cut_pods, cut)).deleted_pods == 0
     free = FreeRequest(target=sick, proof=proof, not_after=at + timedelta(seconds=20), holder=HOLDER)
-    assert (await environment.run(freeing.taint_out_of_service, free)).detail.endswith("; 1 pods deleted")
+    assert (await environment.run(freeing.taint_out_of_service, free)).detail.endswith("; 1 pod deleted")
     freed = await environment.run(freeing.delete_workload, free)
     assert (freed.deleted_pods, freed.deleted_attachments) == (0, 1)
     assert (await environment.run(freeing.read_workload, act)).pods == 0

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from policy.objects.belonging import contested, identities_of
+from policy.objects.belonging import contested, identities_of, is_machine_of
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
 from tests.policy.builders import a_node
 
 AMI = "03000200-0400-0500-0006-000700080009"
@@ -48,3 +50,21 @@ def test_of_many_a_few_are_named() -> None:
 def test_nodes_that_say_nothing_of_themselves_are_nobodys_twins() -> None:
     silent = [a_node(name, provider_id="", system_uuid="", boot_id="") for name in "ab"]
     assert told(*silent) == ""
+
+
+@pytest.mark.parametrize("api", [OPENSHIFT, CLUSTER_API])
+@pytest.mark.parametrize(
+    ("name", "node_name", "belongs"),
+    [
+        ("machine/ns/m-1", "", True),
+        ("machine/ns/m-1", "node-1", False),
+        ("machine/ns/m-2", "", False),
+        ("node-1", "node-1", True),
+    ],
+)
+def test_a_machine_that_never_had_a_node_is_the_target_of_its_own_name(
+    api: MachineApi, name: str, node_name: str, *, belongs: bool
+) -> None:
+    """S9: one that has a Node goes by that, whose health is looked at."""
+    machine = MachineView(api=api, namespace="ns", name="m-1", uid="u", node_name=node_name)
+    assert is_machine_of(machine, name, None) is belongs
