@@ -238,7 +238,7 @@ async def _cluster_serving(
                 own_node=settings.node_name,
                 source=settings.policy_source(),
                 identities=identities,
-                words=licences if verified else None,
+                verified_words=verified,
             ),
             ClusterRemediation(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
             ClusterPreservation(

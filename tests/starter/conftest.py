@@ -14,6 +14,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.contracts import search
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn
 from tests.workers.server import SILENT, VERSIONED, development_server
@@ -65,3 +67,10 @@ def keyboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, reque
         (tmp_path / "nodewarden.yaml").write_text(known, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
+    """Somebody who may do everything in the cluster of the test."""
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as client:
+        yield client

@@ -67,12 +67,6 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 @pytest.fixture
-async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
-    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as client:
-        yield client
-
-
-@pytest.fixture
 async def worker(api: ApiServer) -> AsyncIterator[ClusterConnection]:
     async with ClusterConnection.to(api.url, token="worker") as connection:
         yield connection

@@ -14,7 +14,7 @@ from activities.cluster.api.connection import ClusterConnection
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
+from simulator.client import ApiClient
 from starter.client import Nodewarden
 from starter.deploy.rbac import leases as leases_namespace
 from starter.uninstall import kubernetes, temporal
@@ -38,12 +38,6 @@ MARK = Mark(incident="i-1", kind="Fencing", workflow_id="w", cordoned=True, out_
 async def api() -> AsyncIterator[ApiServer]:
     async with ApiServer(tokens={"administrator": "admin"}) as server:
         yield server
-
-
-@pytest.fixture
-async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
-    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as client:
-        yield client
 
 
 @pytest.fixture

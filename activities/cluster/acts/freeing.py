@@ -94,12 +94,12 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         clock: Clock = utc_now,
         source: PolicySource = DEFAULT_SOURCE,
         identities: Identities | None = None,
-        words: Licences | None = None,
+        verified_words: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read. words: by
-        whom a person's word for off is known again, None where it need not be verified."""
+        """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read.
+        verified_words: a person's word for off counts only where it was verified that it is his."""
         self._licences = licences
-        self._words = words
+        self._verified_words = verified_words
         super().__init__(cluster, connection, own_node=own_node, clock=clock, source=source)
         self._look = look
         self._identities = identities or Identities(connection)
@@ -289,9 +289,9 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
     def _doubt_of_word(self, request: FreeRequest) -> str:
         """Why a person's word for off is not known to be his, "" where it is or need not be (S42)."""
         word = request.proof.acknowledgement
-        if word is None or self._words is None:
+        if word is None or not self._verified_words:
             return ""
-        return self._words.doubt_of_word(request.target, word.sealed, Verb.ACK_OFF)
+        return self._licences.doubt_of_word(request.target, word.sealed, Verb.ACK_OFF)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""

@@ -70,7 +70,7 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
     await world.add_pod("db-0")
     looks: ClusterTarget = world.target
     freeing = ClusterFreeing(
-        CLUSTER, world.connection, looks.last_look, LICENCES, own_node="node-1", clock=world.clock, words=LICENCES
+        CLUSTER, world.connection, looks.last_look, LICENCES, own_node="node-1", clock=world.clock, verified_words=True
     )
     for forged in forgeries(Verb.ACK_OFF):
         with refused(ErrorType.NOT_PROVEN, "is not proven off"):
