@@ -1,8 +1,8 @@
 """Until when the attempt of an activity that runs here may still write.
 
 A worker that stood still (SIGSTOP, a suspended machine) goes on in the middle of an attempt which Temporal has long given to
-another worker: what it then writes comes late and beside the episode (S45). Set for each attempt by `workers/liveness.py`; asked
-right before each write, by `in_time`.
+another worker: what it then writes comes late and beside the episode (S45). Set for each attempt by
+`workers/interceptors/liveness.py`; asked right before each write, by `in_time`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from simulator.objects import JsonObject, timestamp
 from starter.client import Nodewarden
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT, WorkerProcess
-from workers.settings import load
+from workers.configuration.settings import load
 
 CRDS = (ROOT / "deploy" / "crds", ROOT / "simulator" / "crds", ROOT / "simulator" / "crds" / "self-node-remediation")
 DURATION = timedelta(seconds=2)

@@ -27,13 +27,13 @@ from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
 from starter.client import Nodewarden
-from starter.display import LineDisplay, LiveDisplay, watch
-from starter.status import ClusterStatus
+from starter.handles.status import ClusterStatus
+from starter.output.display import LineDisplay, LiveDisplay, watch
 from workers import process
+from workers.configuration.settings import Settings, load
 from workers.leaving import leave
 from workers.logs import configure
 from workers.runtime import start_runtime
-from workers.settings import Settings, load
 from workers.together import alongside
 from workers.worker import stop_on_signals
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from demo.simulation import Gap
 from policy.episode.messages import EpisodeResult, Outcome
-from starter.record_table import Moment, moments_of, story
+from starter.output.record_table import Moment, moments_of, story
 
 STAGES = ("mark-unschedulable", "off-proven", "free-workloads", "power-on", "mark-schedulable")
 

@@ -30,18 +30,18 @@ from policy.fence.device_check import DeviceReport
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.object_refs import ObjectRef
-from starter.device_checks import DeviceCheckHandle
-from starter.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
-from starter.history import History
-from starter.preservations import PreservedNodes, open_preservations
-from starter.scanners import ScannerHandle, StartedScanner
-from starter.speaking import Speaker, attested
-from starter.status import ClusterStatus, NodeEpisodes, SilentEpisode
+from starter.handles.device_checks import DeviceCheckHandle
+from starter.handles.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
+from starter.handles.history import History
+from starter.handles.preservations import PreservedNodes, open_preservations
+from starter.handles.scanners import ScannerHandle, StartedScanner
+from starter.handles.speaking import Speaker, attested
+from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
+from workers.configuration.settings import Settings, load
 from workers.connect import TemporalUnreachableError, connect
-from workers.embedded import running_endpoint
+from workers.embedded.server import running_endpoint
 from workers.identity import holder
-from workers.settings import Settings, load
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus, Word
 

@@ -33,11 +33,13 @@ WRONG_ARROWS = {
     "no-circles": ("policy.fence.drivers.planted", "policy.fence.agents"),
     "rooms-of-workflows": ("workflows.episode.planted", "workflows.fencing.case"),
     "activities": ("activities.contracts.planted", "activities.episodes"),
+    "rooms-of-starter": ("starter.handles.planted", "starter.output.table"),
+    "rooms-of-workers": ("workers.configuration.planted", "workers.composition"),
     "policy-is-pure": ("policy.values.planted_dice", "random"),
     "workflows-hold-no-client": ("workflows.kit.planted_client", "kubernetes"),
     "simulator-stands-alone": ("simulator.planted", "policy.episode.ids"),
     "nobody-needs-the-simulator": ("workers.planted", "simulator.client"),
-    "deploy-is-a-table": ("starter.deploy.planted", "workers.settings"),
+    "deploy-is-a-table": ("starter.deploy.planted", "workers.configuration.settings"),
 }
 """For each contract of .importlinter: who imports what to break it."""
 

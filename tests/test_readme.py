@@ -27,7 +27,7 @@ from starter.client import Nodewarden
 from starter.commands.groups import NodeOrCommand
 from starter.commands.session import EXIT_CODES, Exit
 from tests.policy.fencing_builders import plan_of_template
-from workers.settings import load
+from workers.configuration.settings import load
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -17,10 +17,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
-from workers.clusters import ClusterSettings, ConnectionSettings
+from workers.configuration.clusters import ClusterSettings, ConnectionSettings
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import Settings
 from workers.runtime import runtime
-from workers.setting_sources import SettingsError
-from workers.settings import Settings
 from workers.signing_keys import keyring_of
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
@@ -320,7 +320,7 @@ def _power_serving(
     from activities.power.evidence import DeviceEvidence
     from activities.power.registry import driver_for
     from activities.power.service import PowerService
-    from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
+    from workers.configuration.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)

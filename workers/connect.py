@@ -1,7 +1,7 @@
 """Reaching Temporal: one client with our plugin, patience while the service is not up yet.
 
 The SDK's own connect fails at once on a closed port; workers start before their service often enough that waiting is theirs
-by default, while a command at a terminal gives up after seconds. Which address that is: `workers/settings.py`.
+by default, while a command at a terminal gives up after seconds. Which address that is: `workers/configuration/settings.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, TLSConfig
 from temporalio.service import RPCError, RPCStatusCode
 
-from workers.payload_codec import Encryption
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import TemporalSettings
 from workers.payload_keys import Clusters, encryption_of, no_clusters
+from workers.payloads.codec import Encryption
 from workers.plugin import plugin_with
 from workers.runtime import runtime
-from workers.setting_sources import SettingsError
-from workers.settings import TemporalSettings
 
 _log = logging.getLogger(__name__)
 

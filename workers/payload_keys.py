@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from workers.clusters import ClusterSettings
-from workers.key_sources import KeySource
-from workers.payload_codec import Encryption
-from workers.setting_sources import SettingsError
-from workers.settings import TemporalSettings
+from workers.configuration.clusters import ClusterSettings
+from workers.configuration.key_sources import KeySource
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import TemporalSettings
+from workers.payloads.codec import Encryption
 
 ENTRY = "payload-keys"
 """The key of the Secret's data."""

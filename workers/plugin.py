@@ -17,9 +17,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
-from workers.converting import DATA_CONVERTER, converter_with
-from workers.entrance import Entrance
-from workers.payload_codec import Encryption
+from workers.interceptors.entrance import Entrance
+from workers.payloads.codec import Encryption
+from workers.payloads.converting import DATA_CONVERTER, converter_with
 
 DEFINITIONS = "workflows.definitions"
 """The package of the modules that define workflows: never passed through."""

@@ -15,16 +15,16 @@ from datetime import timedelta
 from temporalio.client import Client
 
 from workers import search_attributes
-from workers.clusters import ClusterSettings
 from workers.composition import compose
+from workers.configuration.clusters import ClusterSettings
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import Settings, TemporalSettings
 from workers.connect import connect
-from workers.embedded import EmbeddedTemporal, running_endpoint
+from workers.embedded.server import EmbeddedTemporal, running_endpoint
+from workers.embedded.state_directory import Endpoint
 from workers.identity import name_embedded
 from workers.keeping_secrets import keep_memory_private
 from workers.preparing import spare_collector
-from workers.setting_sources import SettingsError
-from workers.settings import Settings, TemporalSettings
-from workers.state_directory import Endpoint
 from workers.together import alongside
 from workers.worker import Role, WorkerDeployment, build, run_until
 

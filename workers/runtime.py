@@ -10,7 +10,7 @@ import logging
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from activities.contracts.metrics import buckets
-from workers.setting_sources import SettingsError
+from workers.configuration.setting_sources import SettingsError
 
 _runtimes: list[Runtime] = []
 

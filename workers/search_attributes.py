@@ -1,7 +1,7 @@
 """The typed search attributes must exist before the first workflow starts: where we may, create them; else say how.
 
 Which ones there are and what they mean: `activities/contracts/search.py`. The embedded server is started with them
-(`workers/embedded.py`); this is for every other Temporal.
+(`workers/embedded/server.py`); this is for every other Temporal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The keys with which the workers of a deployment know each other's words (`activities/keyring.py`): all need the same ones.
 
 The first signs, all are accepted. A key is changed in three steps (`docs/security.md`): the new one last, then first, then the
-old one goes once no episode from before is open. Where the settings name neither file nor Secret (`workers/key_sources.py`) a
-worker makes a file of its own in its state directory, which is right as long as it is the only one.
+old one goes once no episode from before is open. Where the settings name neither file nor Secret
+(`workers/configuration/key_sources.py`) a worker makes a file of its own in its state directory, which is right
+as long as it is the only one.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from activities.keyring import Keyring
-from workers.key_sources import KeySource, new_keys, parsed
-from workers.setting_sources import SettingsError
-from workers.settings import Settings
-from workers.state_directory import make_private
+from workers.configuration.key_sources import KeySource, new_keys, parsed
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import Settings
+from workers.embedded.state_directory import make_private
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
-    from workers.clusters import ClusterSettings
+    from workers.configuration.clusters import ClusterSettings
 
 _log = logging.getLogger(__name__)
 

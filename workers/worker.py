@@ -23,13 +23,13 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
-from workers.liveness import Liveness
+from workers.configuration.settings import WorkerSettings
+from workers.interceptors.liveness import Liveness
+from workers.interceptors.succession import Succession
+from workers.interceptors.timekeeping import Timekeeping
+from workers.interceptors.words import Words
 from workers.runtime import runtime
-from workers.settings import WorkerSettings
-from workers.succession import Succession
-from workers.timekeeping import Timekeeping
 from workers.together import alongside
-from workers.words import Words
 
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from simulator.workloads import NAMESPACE as WORKLOADS
 from tests.system.harness import Pace, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import WorkerProcess
-from workers.key_sources import new_keys
-from workers.settings import WorkerSettings
+from workers.configuration.key_sources import new_keys
+from workers.configuration.settings import WorkerSettings
 
 PLAN: Mapping[str, Any] = {
     "waitBeforePower": "0s",

@@ -1,7 +1,7 @@
 """Decides what `nodewarden explain` answers: each check's opinion of a node, what holds the check back, what would unblock it.
 
-It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/explanation_output.py` adds what the
-scanner and the episodes say of the node, and prints it all. The command is `starter/commands/explain.py`.
+It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/output/explanation_output.py` adds
+what the scanner and the episodes say of the node, and prints it all. The command is `starter/commands/explain.py`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from starter.commands.session import Exit, Output, Session, complain, say_begun
 
 if TYPE_CHECKING:
     from policy.episode.messages import EpisodeResult
-    from starter.episodes import EpisodeHandle
+    from starter.handles.episodes import EpisodeHandle
 
 LOOK_SECONDS = 1.0
 
@@ -45,7 +45,7 @@ async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Beg
 def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: BeginningWords) -> Exit:
     from policy.episode.messages import Outcome
     from starter import wording
-    from starter.encoding import to_json
+    from starter.output.encoding import to_json
 
     if session.output is Output.JSON:
         typer.echo(to_json(result))
@@ -61,8 +61,8 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
 async def see_through(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
     from policy.episode.messages import EpisodeStatus, Phase
-    from starter.changes import episode_changes
     from starter.errors import MissingError, SilentError
+    from starter.output.changes import episode_changes
 
     end = asyncio.create_task(episode.result())
     former: EpisodeStatus | None = None

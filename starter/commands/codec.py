@@ -13,7 +13,7 @@ from starter.commands.session import Exit, Session, run, say, session_of
 if TYPE_CHECKING:
     import ssl
 
-    from workers.settings import Settings
+    from workers.configuration.settings import Settings
 
 PORT = 8234
 """Beside that of the embedded server's UI."""
@@ -51,8 +51,8 @@ def serve(
     session = session_of(context)
 
     async def work() -> Exit | None:
-        from workers.setting_sources import SettingsError
-        from workers.settings import is_loopback
+        from workers.configuration.setting_sources import SettingsError
+        from workers.configuration.settings import is_loopback
 
         if not is_loopback(host) and not (tls_cert and tls_key and token_file):
             raise SettingsError(
@@ -76,11 +76,11 @@ class _Door:
 
 
 async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Exit:
-    from workers.codec_server import CodecServer
+    from workers.configuration.setting_sources import SettingsError
     from workers.keeping_secrets import keep_memory_private
     from workers.logs import configure
     from workers.payload_keys import encryption_of
-    from workers.setting_sources import SettingsError
+    from workers.payloads.codec_server import CodecServer
     from workers.worker import stop_on_signals
 
     keep_memory_private()
@@ -105,8 +105,8 @@ async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Ex
 
 def _origins(given: list[str] | None, settings: Settings) -> list[str]:
     """Those that were named, else of the embedded server's UI, if that runs here, by both its names."""
-    from workers.embedded import running_endpoint
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
+    from workers.embedded.server import running_endpoint
 
     if given is None:
         endpoint = running_endpoint(settings.state)
@@ -123,7 +123,7 @@ def _origins(given: list[str] | None, settings: Settings) -> list[str]:
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     import ssl
 
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if certificate is None and key is None:
         return None
@@ -138,7 +138,7 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
 
 
 def _token(file: Path | None) -> str:
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if file is None:
         return ""

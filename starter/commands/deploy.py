@@ -115,7 +115,7 @@ def _print(context: typer.Context, objects: Callable[[], Iterable[dict[str, Any]
     async def work() -> Exit:
         from policy.values.errors import PolicyError
         from starter.deploy.commented import to_yaml
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         try:
             typer.echo(to_yaml(objects()), nl=False)

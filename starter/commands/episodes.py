@@ -25,7 +25,7 @@ from starter.commands.session import (
 )
 
 if TYPE_CHECKING:
-    from starter.episodes import EpisodeHandle
+    from starter.handles.episodes import EpisodeHandle
 
 
 def abort(

@@ -35,7 +35,7 @@ def evaluate(
 
     async def work() -> Exit:
         from policy.scan.evaluation import evaluate as evaluate_checks
-        from starter.evaluation import as_json, as_table
+        from starter.output.evaluation import as_json, as_table
 
         at = moment_of(now)
         cluster = read_cluster(filename, at, overlap=overlap)

@@ -1,6 +1,7 @@
 """The command `nodewarden explain NODE`: why a node is, or is not, acted on; live, or from files.
 
-Here: its options, and what it reads and asks. `policy/scan/explanation.py` decides, `starter/explanation_output.py` prints.
+Here: its options, and what it reads and asks. `policy/scan/explanation.py` decides, `starter/output/explanation_output.py`
+prints.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from starter.commands.session import ClusterOption, Exit, OutputOption, Session,
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
-    from starter.explanation_output import NodeExplanation
-    from workers.settings import Settings
+    from starter.output.explanation_output import NodeExplanation
+    from workers.configuration.settings import Settings
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.")]
 
@@ -41,7 +42,7 @@ def explain(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.explanation_output import as_json, as_text
+        from starter.output.explanation_output import as_json, as_text
 
         answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
         show(session, lambda: as_json(answer), lambda: as_text(answer))
@@ -55,7 +56,7 @@ def explain(
 def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
     """What the objects of these files say of the node at that moment."""
     from policy.scan.explanation import explain as explain_node
-    from starter.explanation_output import NodeExplanation
+    from starter.output.explanation_output import NodeExplanation
 
     at = moment_of(now)
     cluster = read_cluster(files, at, overlap=overlap)
@@ -69,7 +70,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     from starter import wording
     from starter.client import Nodewarden
     from starter.errors import MissingError, RequestError
-    from starter.explanation_output import NodeExplanation
+    from starter.output.explanation_output import NodeExplanation
     from workers.connect import TemporalUnreachableError
 
     settings = session.settings()
@@ -107,7 +108,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
 async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCluster | None:
     from temporalio.exceptions import ApplicationError
 
-    from starter.live import read_live
+    from starter.plans.live import read_live
     from workers.composition import open_cluster
 
     known = settings.connections().get(name)

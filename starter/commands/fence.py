@@ -71,7 +71,7 @@ def _template(text: str) -> ObjectRef | None:
     from policy.fence.specs import GROUP, VERSION
     from policy.fence.templates import KIND
     from policy.values.object_refs import ObjectRef
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if not text:
         return None

@@ -23,9 +23,9 @@ def check(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.device_table import as_table
-        from starter.display import fitting_console
-        from starter.encoding import to_json
+        from starter.output.device_table import as_table
+        from starter.output.display import fitting_console
+        from starter.output.encoding import to_json
 
         async with session.connected() as (warden, settings, name):
             await session.expect_served(warden, settings, name)

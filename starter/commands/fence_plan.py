@@ -11,7 +11,7 @@ from starter.commands.session import ClusterOption, Exit, NodeArgument, OutputOp
 
 if TYPE_CHECKING:
     from policy.fence.config import FenceConfig
-    from workers.settings import Settings
+    from workers.configuration.settings import Settings
 
 
 def plan(
@@ -30,7 +30,7 @@ def plan(
 
     async def work() -> Exit:
         from policy.fence.shown import as_json
-        from starter.fence_plans import as_table, planned_from_files
+        from starter.plans.fence_plans import as_table, planned_from_files
 
         settings = session.settings()
         if filename:
@@ -47,7 +47,7 @@ async def _live(session: Session, settings: Settings, node: str) -> FenceConfig:
     from temporalio.exceptions import ApplicationError
 
     from starter.errors import RequestError
-    from starter.fence_plans import planned
+    from starter.plans.fence_plans import planned
     from workers.composition import open_cluster
 
     name, known = session.known_cluster(settings)

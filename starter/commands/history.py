@@ -31,9 +31,9 @@ def history(
         from datetime import UTC, datetime
 
         from policy.episode.messages import Outcome
-        from starter.history import OUTCOMES
-        from starter.history_table import as_json, as_table
-        from workers.setting_sources import SettingsError
+        from starter.handles.history import OUTCOMES
+        from starter.output.history_table import as_json, as_table
+        from workers.configuration.setting_sources import SettingsError
 
         wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
         if unknown := wanted - set(OUTCOMES):
@@ -62,7 +62,7 @@ def record(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.record_table import as_json, as_table
+        from starter.output.record_table import as_json, as_table
 
         async with session.connected() as (warden, _, known):
             found = await warden.history.record(known, name)

@@ -1,4 +1,4 @@
-"""What the commands share that look at all of a cluster from files; by one reading of it: `starter/live.py`."""
+"""What the commands share that look at all of a cluster from files; by one reading of it: `starter/plans/live.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NowOption = Annotated[str, typer.Option("--now", help="The moment to evaluate at
 
 def moment_of(text: str) -> datetime:
     """The moment that --now names. Raises SettingsError for anything else."""
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if not text:
         return datetime.now(UTC)
@@ -37,8 +37,8 @@ def moment_of(text: str) -> datetime:
 def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> OfflineCluster:
     """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
     from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
-    from starter.manifests import Unreadable, read_files
-    from workers.setting_sources import SettingsError
+    from starter.plans.manifests import Unreadable, read_files
+    from workers.configuration.setting_sources import SettingsError
 
     if not files:
         raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")

@@ -31,7 +31,7 @@ from starter.commands.session import (
 )
 
 if TYPE_CHECKING:
-    from starter.episodes import EpisodeHandle
+    from starter.handles.episodes import EpisodeHandle
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -92,7 +92,7 @@ def extend(
     """Let the preservation of NODE end later: so much later, or at a moment."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         if bool(until) is bool(hold):
             raise SettingsError("--until, --for: expected exactly one of them")
@@ -134,12 +134,12 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
         async with session.connected() as (warden, _, name):
             found = await warden.preserved(name)
         if session.output is Output.JSON:
-            from starter.encoding import to_json
+            from starter.output.encoding import to_json
 
             typer.echo(to_json(found))
         else:
-            from starter.display import fitting_console
-            from starter.preserved_table import as_table
+            from starter.output.display import fitting_console
+            from starter.output.preserved_table import as_table
 
             fitting_console().print(as_table(found))
         return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK

@@ -25,8 +25,8 @@ def plan(
     session = session_of(context, output=output)
 
     async def work() -> Exit:
-        from starter.preserve_plans import as_json, as_table, planned_from_files
-        from workers.setting_sources import SettingsError
+        from starter.plans.preserve_plans import as_json, as_table, planned_from_files
+        from workers.configuration.setting_sources import SettingsError
 
         if not filename:
             raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
@@ -34,7 +34,7 @@ def plan(
         if session.output is Output.JSON:
             typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
         else:
-            from starter.display import fitting_console
+            from starter.output.display import fitting_console
 
             fitting_console().print(as_table(found))
         return Exit.FAILED if found.errors else Exit.OK

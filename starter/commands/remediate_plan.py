@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
     from policy.remediation.escalation import EscalationStep
     from policy.remediation.ladder import Body
-    from starter.remediation_plans import RemediationPlan
-    from workers.settings import Settings
+    from starter.plans.remediation_plans import RemediationPlan
+    from workers.configuration.settings import Settings
 
 PatientArgument = Annotated[
     str, typer.Argument(metavar="NODE", help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.")
@@ -49,7 +49,7 @@ def plan(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.remediation_plans import as_json, as_table, planned
+        from starter.plans.remediation_plans import as_json, as_table, planned
 
         named = named_steps(steps)
         if filename:
@@ -66,7 +66,7 @@ def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:
     """The steps that --with names, None without any. Raises SettingsError."""
     from policy.remediation.ladder import read_strategies
     from policy.values.errors import PolicyError
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if not steps:
         return None
@@ -83,7 +83,7 @@ def _code(found: RemediationPlan) -> Exit:
 
 
 async def _live(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
-    from starter.remediation_plans import planned
+    from starter.plans.remediation_plans import planned
 
     settings = session.settings()
     cluster, body = await _read(session, settings, node)
@@ -95,7 +95,7 @@ async def _read(session: Session, settings: Settings, node: str) -> tuple[Offlin
 
     from activities.cluster.acts.bodies import body_of
     from starter.errors import RequestError
-    from starter.live import read_live
+    from starter.plans.live import read_live
     from workers.composition import open_cluster
 
     name, known = session.known_cluster(settings)

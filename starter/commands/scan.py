@@ -128,9 +128,9 @@ def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOp
     async def work() -> Exit | None:
         from datetime import UTC, datetime
 
-        from starter.display import OnceDisplay
-        from starter.encoding import to_json
-        from starter.status import ClusterStatus
+        from starter.handles.status import ClusterStatus
+        from starter.output.display import OnceDisplay
+        from starter.output.encoding import to_json
 
         async with session.connected() as (warden, _, name):
             scanner = await warden.scanner_status(name)

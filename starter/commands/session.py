@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from activities.cluster.api.connection import ClusterConnection
     from starter.client import Nodewarden
-    from starter.episodes import EpisodeHandle
-    from workers.clusters import ClusterSettings
-    from workers.settings import Settings
+    from starter.handles.episodes import EpisodeHandle
+    from workers.configuration.clusters import ClusterSettings
+    from workers.configuration.settings import Settings
 
 
 class Exit(IntEnum):
@@ -67,13 +67,13 @@ class Session:
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
-        from workers.settings import load
+        from workers.configuration.settings import load
 
         return load(config=self.config)
 
     def clusters(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The clusters to serve: the one named by --cluster, else all that the settings or the kubeconfig give."""
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         known = settings.connections()
         if self.cluster:
@@ -90,7 +90,7 @@ class Session:
 
     def one_cluster(self, settings: Settings) -> str:
         """The cluster that a request is about. Any name may be given: only the workers need to know how it is reached."""
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         if self.cluster:
             return self.cluster
@@ -108,7 +108,7 @@ class Session:
     async def connected(self) -> AsyncIterator[tuple[Nodewarden, Settings, str]]:
         """Temporal, as the settings have it, and the cluster that the request is about."""
         from starter.client import Nodewarden
-        from starter.speaking import Speaker
+        from starter.handles.speaking import Speaker
 
         settings = self.settings()
         name = self.one_cluster(settings)
@@ -120,7 +120,7 @@ class Session:
     async def _own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
         """The caller's own way to a cluster; None where he has none."""
         from workers.composition import open_connection
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         try:
             opened = await open_connection(name, settings.connections()[name])
@@ -132,7 +132,7 @@ class Session:
 
     async def expect_served(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """Before something is begun for a cluster: a name that neither the settings nor any worker knows is a slip of the pen."""
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         if not self.cluster or await warden.serves(name):
             return
@@ -177,11 +177,11 @@ def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) 
 
 def _judge(error: Exception) -> tuple[str, Exit]:
     from starter.errors import RequestError
+    from workers.configuration.setting_sources import SettingsError
     from workers.connect import NamespaceMissingError, TemporalUnreachableError
-    from workers.embedded import EmbeddedServerError
+    from workers.embedded.server import EmbeddedServerError
     from workers.process import StoppedError
     from workers.search_attributes import SearchAttributesError
-    from workers.setting_sources import SettingsError
 
     if isinstance(error, StoppedError):
         return "", Exit.OK
@@ -203,7 +203,7 @@ def complain(text: str) -> None:
 
 def given(option: str, text: str) -> str:
     """The text, where it says something: it goes into the decision record, and people will ask for it afterwards."""
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if not text.strip():
         raise SettingsError(f"{option}: expected a name or a sentence for the decision record, got nothing")
@@ -222,7 +222,7 @@ def show(
     if session.output is Output.JSON:
         typer.echo(json.dumps(as_json(), indent=2, ensure_ascii=False))
         return
-    from starter.display import fitting_console
+    from starter.output.display import fitting_console
 
     fitting_console(width=None).print(as_text(), soft_wrap=soft_wrap)
 
@@ -247,7 +247,7 @@ def duration_of(option: str, text: str) -> timedelta:
     """What `--for` and its like name. Raises SettingsError for anything else."""
     from policy.preservation.requests import LONGEST_PRESERVATION
     from policy.values.durations import parse_duration
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     hours = LONGEST_PRESERVATION // timedelta(hours=1)
     message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h or 90m, got {text!r}"
@@ -263,7 +263,7 @@ def duration_of(option: str, text: str) -> timedelta:
 def moment_of(option: str, text: str) -> datetime:
     """What `--until` and its like name. Raises SettingsError for anything else."""
     from policy.values import moments
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     found = moments.moment_of(text) if "T" in text.upper() else None
     if found is None:
@@ -279,7 +279,7 @@ def ending(hold: str, until: str) -> datetime | None:
     """When what is asked for ends by itself; None: it does not. Raises SettingsError."""
     from datetime import UTC
 
-    from workers.setting_sources import SettingsError
+    from workers.configuration.setting_sources import SettingsError
 
     if until and hold:
         raise SettingsError("--until, --for: expected one of them or none")

@@ -20,7 +20,7 @@ def status(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.display import display_for
+        from starter.output.display import display_for
 
         async with session.connected() as (warden, _, name):
             if not watch:
@@ -29,7 +29,7 @@ def status(
                 if found.scanner is not None or found.episodes:
                     return Exit.OK
                 return Exit.UNREACHABLE if found.unanswered else Exit.MISSING
-            from starter.display import watch as keep_watching
+            from starter.output.display import watch as keep_watching
 
             await keep_watching(warden, [name], display_for(session.output is Output.JSON, live=True))
         return Exit.OK

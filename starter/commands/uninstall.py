@@ -24,7 +24,7 @@ def uninstall(
 
     async def work() -> Exit:
         from starter.uninstall.leftovers import as_json, as_table, left_of
-        from workers.setting_sources import SettingsError
+        from workers.configuration.setting_sources import SettingsError
 
         if not check:
             raise SettingsError("--check: expected it: what is removed, and in which order, is yours to say (docs/uninstall.md)")

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starter.client import Nodewarden
-    from starter.display import Display
-    from starter.scanners import StartedScanner
-    from starter.status import ClusterStatus
-    from workers.clusters import ClusterSettings
+    from starter.handles.scanners import StartedScanner
+    from starter.handles.status import ClusterStatus
+    from starter.output.display import Display
+    from workers.configuration.clusters import ClusterSettings
+    from workers.configuration.settings import Settings
     from workers.process import Running
-    from workers.settings import Settings
 
 LOOK_SECONDS = 0.5
 
@@ -45,7 +45,7 @@ def up(
 
 async def _up(session: Session, cap: int) -> Exit:
     from starter.client import Nodewarden
-    from starter.display import display_for
+    from starter.output.display import display_for
     from workers import process
     from workers.logs import configure
     from workers.runtime import start_runtime
@@ -80,7 +80,7 @@ async def _look_after(
     warden: Nodewarden, clusters: Mapping[str, ClusterSettings], display: Display, *, cap: int, settings: Settings
 ) -> None:
     """Start the scanners, then show them; leave as soon as one finds that its cluster is a living other deployment's."""
-    from starter.display import watch
+    from starter.output.display import watch
     from workers.together import alongside
 
     rivals: dict[str, str] = {}

@@ -26,9 +26,9 @@ def worker(
     async def work() -> Exit | None:
         from workers import process
         from workers.composition import needs_clusters
+        from workers.configuration.setting_sources import SettingsError
         from workers.logs import configure
         from workers.runtime import start_runtime
-        from workers.setting_sources import SettingsError
         from workers.worker import Role, WorkerDeployment, stop_on_signals
 
         if bool(deployment) != bool(build_id):

@@ -32,9 +32,9 @@ from policy.values.counting import counted
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 from starter.doctor.findings import Finding, ok, problem, warning
-from starter.evaluation import described
-from starter.live import read_live
-from workers.settings import Settings
+from starter.output.evaluation import described
+from starter.plans.live import read_live
+from workers.configuration.settings import Settings
 
 MOST_NODES = 200
 MOST_NAMED = 5

@@ -81,8 +81,8 @@ from tests.deploy.admitting import refusals
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.licensing import LICENCES
-from workers.credentials import ClusterObjects, WorkerCredentials
-from workers.settings import Settings
+from workers.configuration.credentials import ClusterObjects, WorkerCredentials
+from workers.configuration.settings import Settings
 from workers.signing_keys import keyring_of
 
 pytestmark = pytest.mark.timeout(30)

@@ -19,7 +19,7 @@ from policy.fence.plan import Act, CredentialRef, FencingPlan, PlannedMethod, Po
 from policy.fence.power import PowerAct
 from tests.licensing import LICENCES
 from tests.power.targets import target_with
-from workers.converting import DATA_CONVERTER
+from workers.payloads.converting import DATA_CONVERTER
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
 PORT = PowerDevice(driver="fence_ifmib", endpoint="fence_ifmib://10.0.0.9/7")

@@ -41,7 +41,7 @@ from tests.documents import documents
 from tests.licensing import BELIEVING, LICENCES
 from tests.power.agents.scripted import needs
 from tests.power.conftest import within
-from workers.credentials import ClusterObjects, WorkerCredentials
+from workers.configuration.credentials import ClusterObjects, WorkerCredentials
 
 pytestmark = [pytest.mark.timeout(60), needs("fence_virsh", "ssh")]
 

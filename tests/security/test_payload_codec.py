@@ -26,9 +26,9 @@ from tests.system.harness import System
 from tests.system.questions import episode, in_phase, standing
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before
-from workers.embedded_process import find_binary
-from workers.key_sources import new_keys
-from workers.settings import load
+from workers.configuration.key_sources import new_keys
+from workers.configuration.settings import load
+from workers.embedded.server_process import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

@@ -11,7 +11,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof
 from policy.fence.power import PowerState
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.object_refs import ObjectRef
-from starter.status import ClusterStatus
+from starter.handles.status import ClusterStatus
 from workflows.kit.messages import ScannerStatus
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

@@ -19,8 +19,8 @@ from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn
 from tests.workers.server import SILENT, VERSIONED, development_server
+from workers.configuration.settings import TemporalSettings
 from workers.connect import connect
-from workers.settings import TemporalSettings
 from workflows.kit.ids import WORKFLOW_QUEUE
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Outcome, Phase, RestartProof
-from starter.changes import changes, episode_changes
-from starter.status import ClusterStatus, SilentEpisode
+from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.output.changes import changes, episode_changes
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status
 
 

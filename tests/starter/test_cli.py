@@ -15,11 +15,11 @@ import pytest
 from temporalio.client import Client
 
 from policy.episode.messages import Outcome
-from starter import episodes
 from starter.client import Nodewarden
+from starter.handles import episodes
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
-from workers.embedded_process import free_ports
+from workers.embedded.server_process import free_ports
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (

@@ -15,14 +15,14 @@ from temporalio.worker import Worker
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.values.object_refs import ObjectRef
-from starter import episodes
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
-from starter.stuck import task_failure
+from starter.handles import episodes
+from starter.handles.stuck import task_failure
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
+from workers.configuration.settings import load
 from workers.identity import holder
-from workers.settings import load
 from workflows.kit import options
 from workflows.kit.ids import scanner_id
 from workflows.kit.messages import ScannerInput

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from policy.checks.fence_policies import PolicySource
-from starter.fence_plans import planned_from_files
+from starter.plans.fence_plans import planned_from_files
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "fencing.md"
 

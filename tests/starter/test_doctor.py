@@ -30,7 +30,7 @@ from tests.cluster.fencing_requests import leader
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.starter.keyboard import nodewarden
-from workers.settings import Settings, load
+from workers.configuration.settings import Settings, load
 
 TOKENS = {"administrator": "admin", "worker": "system:serviceaccount:nodewarden:nodewarden", "nobody": "nobody"}
 CRDS = [f"deploy/crds/{path.name}" for path in sorted((ROOT / "deploy/crds").glob("*.yaml"))]

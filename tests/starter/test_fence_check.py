@@ -13,10 +13,10 @@ from temporalio.client import WorkflowExecutionStatus
 
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
-from starter import device_checks
 from starter.client import Nodewarden
-from starter.device_table import as_table
 from starter.errors import RequestError, SilentError
+from starter.handles import device_checks
+from starter.output.device_table import as_table
 from tests.starter.builders import NOW, ago
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT

@@ -13,8 +13,8 @@ import pytest
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
 from policy.values.moments import written
 from starter.client import Nodewarden
-from starter.history import EpisodeRecord
-from starter.record_table import as_json, as_table, moments_of
+from starter.handles.history import EpisodeRecord
+from starter.output.record_table import as_json, as_table, moments_of
 from tests.starter.builders import NOW, ago, proof
 from tests.starter.drawing import drawn
 from tests.starter.keyboard import nodewarden

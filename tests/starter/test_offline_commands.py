@@ -14,7 +14,7 @@ import pytest
 from policy.checks.overlaps import Overlap
 from policy.remediation.ladder import NAMES
 from starter.commands.explain import from_files
-from starter.explanation_output import conclusion
+from starter.output.explanation_output import conclusion
 from tests.starter.keyboard import nodewarden
 
 NOW = "2026-11-21T12:00:00Z"

@@ -12,12 +12,12 @@ from rich.console import Console
 
 from policy.episode.messages import Kind, Outcome, Phase, PreservationInput
 from policy.values.moments import written
-from starter import preservations
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError
-from starter.preservations import PreservedNode, PreservedNodes
-from starter.preserved_table import as_table
-from starter.status import SilentEpisode
+from starter.handles import preservations
+from starter.handles.preservations import PreservedNode, PreservedNodes
+from starter.handles.status import SilentEpisode
+from starter.output.preserved_table import as_table
 from tests.starter.builders import NOW, episode, status
 from tests.starter.keyboard import nodewarden
 from tests.starter.test_table import drawn

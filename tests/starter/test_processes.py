@@ -17,8 +17,8 @@ from temporalio.client import Client
 from starter.client import Nodewarden
 from tests.starter.process import nodewarden
 from tests.workers.server import VERSIONED
-from workers.embedded_process import find_binary, free_ports
-from workers.settings import load
+from workers.configuration.settings import load
+from workers.embedded.server_process import find_binary, free_ports
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.system]
 

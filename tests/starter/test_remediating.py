@@ -11,7 +11,7 @@ from policy.episode.messages import Outcome, RemediationInput
 from policy.episode.needs import NeedKind
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
-from starter.explanation_output import NodeExplanation, conclusion
+from starter.output.explanation_output import NodeExplanation, conclusion
 from tests.starter.keyboard import nodewarden
 
 

@@ -14,8 +14,8 @@ from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import AtRisk, Candidate, NodeAtRisk
-from starter.status import ClusterStatus, SilentEpisode
-from starter.table import render
+from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.output.table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from tests.starter.drawing import drawn as lines_of
 from workflows.kit.messages import Backoff, RefusedNode

@@ -15,8 +15,8 @@ from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectNotFound
 from tests.starter.process import nodewarden
-from workers.embedded import running_endpoint
-from workers.embedded_process import free_ports
+from workers.embedded.server import running_endpoint
+from workers.embedded.server_process import free_ports
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.system]
 

@@ -46,7 +46,7 @@ from tests.system.real_api import RealApiServer, assets
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Witness, judge, left_over
 from tests.system.worker_process import ROOT, WorkerProcess
-from workers.settings import Settings, load
+from workers.configuration.settings import Settings, load
 from workers.signing_keys import OWN_FILE
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus

@@ -130,7 +130,7 @@ EVERYTHING = (
     "kubernetes.aio.client",
     "kubernetes.aio.config",
     "tests.system.killable_worker",
-    "workers.credentials",
+    "workers.configuration.credentials",
     "workers.process",
     "workflows.fencing.story",
     "workflows.definitions.scanner",

@@ -1,7 +1,7 @@
 """A Temporal dev server that a test may kill and start again on the same port and the same database.
 
-The flags are those of our own embedded mode. Not `workers.embedded`, which restarts its server by itself: here the test says
-when. One server carries several namespaces, so that systems that run side by side share nothing but its process.
+The flags are those of our own embedded mode. Not `workers.embedded.server`, which restarts its server by itself: here the test
+says when. One server carries several namespaces, so that systems that run side by side share nothing but its process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from tests.system import mortal
 from workers import search_attributes
-from workers.embedded_process import find_binary, free_ports, server_arguments
+from workers.embedded.server_process import find_binary, free_ports, server_arguments
 from workers.runtime import runtime
 
 HOST = "127.0.0.1"

@@ -20,7 +20,7 @@ from tests.system.questions import commands, episode, in_phase, standing, status
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before
 from tests.system.worker_process import WorkerProcess
-from workers.embedded_process import find_binary
+from workers.embedded.server_process import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 

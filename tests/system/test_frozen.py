@@ -21,7 +21,7 @@ from tests.system.harness import System
 from tests.system.nursery import Nursery
 from tests.system.witness import NODE_LEASES, Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
-from workers.settings import load
+from workers.configuration.settings import load
 from workflows.definitions.fencing import Fencing
 from workflows.kit.ids import episode_id
 

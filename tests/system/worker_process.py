@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tests.system import mortal
 from tests.system.nursery import Nursery
-from workers.credentials import ENVIRONMENT_PREFIX
+from workers.configuration.credentials import ENVIRONMENT_PREFIX
 
 ROOT = Path(__file__).parents[2]
 ORDER_VARIABLE = "KILL_ORDER"

@@ -10,7 +10,7 @@ import pytest
 
 from policy.objects.surroundings import EtcdGuard
 from policy.scan.evaluation import evaluate
-from starter.evaluation import as_json
+from starter.output.evaluation import as_json
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json

@@ -31,8 +31,8 @@ from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, req
 from policy.values.moments import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
-from starter.manifests import Manifest
-from starter.preserve_plans import PreservePlan, as_json, planned
+from starter.plans.manifests import Manifest
+from starter.plans.preserve_plans import PreservePlan, as_json, planned
 from tests.preserved_objects import carried_out
 from tests.vectors.objects import NOW, Json, moment
 

@@ -30,7 +30,7 @@ from simulator.resources import LEASES, NODES
 from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, take_lease, told
 from tests.simulator.remediators.test_hosts import ask_for, until_hosted
 from tests.vectors.objects import Json
-from workers.credentials import Admission, WorkerCredentials
+from workers.configuration.credentials import Admission, WorkerCredentials
 
 pytestmark = pytest.mark.timeout(40)
 

@@ -22,8 +22,8 @@ from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryBackoff, RetryRules
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
-from starter.evaluation import as_json
-from starter.manifests import Manifest, Unreadable, read_files, read_text
+from starter.output.evaluation import as_json
+from starter.plans.manifests import Manifest, Unreadable, read_files, read_text
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json, moment

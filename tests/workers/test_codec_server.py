@@ -21,8 +21,8 @@ from temporalio.api.common.v1 import Payload
 
 from tests.starter.keyboard import nodewarden as typed
 from tests.starter.process import nodewarden
-from workers.codec_server import CodecServer
-from workers.payload_codec import Encryption
+from workers.payloads.codec import Encryption
+from workers.payloads.codec_server import CodecServer
 
 KEY = b"k" * 32
 UI = "https://temporal.example.org"

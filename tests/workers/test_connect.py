@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import TemporalSettings
 from workers.connect import NamespaceMissingError, TemporalUnreachableError, connect
-from workers.embedded_process import free_ports
+from workers.embedded.server_process import free_ports
 from workers.plugin import PLUGIN
-from workers.setting_sources import SettingsError
-from workers.settings import TemporalSettings
 
 SOON = timedelta(seconds=1)
 

@@ -18,7 +18,7 @@ import pytest
 from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
 
 from activities import contracts
-from workers.converting import DATA_CONVERTER, PayloadConverter
+from workers.payloads.converting import DATA_CONVERTER, PayloadConverter
 
 WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")
 ACTIVITY = ActivitySerializationContext(

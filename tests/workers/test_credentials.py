@@ -18,7 +18,7 @@ from activities.keyring import Keyring
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.fence.insecure_devices import InsecureDevices
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
-from workers.credentials import ENVIRONMENT_PREFIX, ClusterObjects, MountedObjects, WorkerCredentials
+from workers.configuration.credentials import ENVIRONMENT_PREFIX, ClusterObjects, MountedObjects, WorkerCredentials
 
 BMC = CredentialRef(name="bmc", namespace="nodewarden", keys={"username": "username", "password": "password"})
 WHOLE = CredentialRef(name="bmc", namespace="nodewarden")

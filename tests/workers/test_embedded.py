@@ -19,14 +19,14 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from tests.power.processes.process_table import visible
-from workers import embedded
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import Settings, TemporalSettings
 from workers.connect import connect
-from workers.embedded import EmbeddedServerError, EmbeddedTemporal, running_endpoint
-from workers.embedded_process import free_ports, is_free
-from workers.setting_sources import SettingsError
-from workers.settings import Settings, TemporalSettings
+from workers.embedded import server as embedded
+from workers.embedded.server import EmbeddedServerError, EmbeddedTemporal, running_endpoint
+from workers.embedded.server_process import free_ports, is_free
+from workers.embedded.state_directory import Endpoint, StateDirectory
 from workers.signing_keys import keyring_of
-from workers.state_directory import Endpoint, StateDirectory
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -140,7 +140,7 @@ async def test_the_server_of_a_killed_process_is_adopted_and_ended_by_the_next(t
     port, ui_port = free_ports("127.0.0.1", 2)
     script = (
         "import asyncio, pathlib, sys\n"
-        "from workers.embedded import EmbeddedTemporal\n"
+        "from workers.embedded.server import EmbeddedTemporal\n"
         "async def main():\n"
         f"    async with EmbeddedTemporal(pathlib.Path(sys.argv[1]), port={port}, ui_port={ui_port}) as server:\n"
         "        print(server.pid, flush=True)\n"

@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from workers.liveness import BEATS_PER_TIMEOUT, ROOM, Liveness, pause_between_beats
+from workers.interceptors.liveness import BEATS_PER_TIMEOUT, ROOM, Liveness, pause_between_beats
 from workflows.kit import options
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from workers.configuration.settings import LogFormat, LogSettings
 from workers.logs import configure, finish
-from workers.settings import LogFormat, LogSettings
 
 
 @pytest.fixture(autouse=True)

@@ -19,17 +19,17 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import Worker
 
 from activities.cluster.api.connection import ClusterConnection
-from starter.stuck import task_failure
+from starter.handles.stuck import task_failure
 from tests.workers.test_signing_keys import Api
 from workers import composition
-from workers.clusters import ClusterSettings
+from workers.configuration.clusters import ClusterSettings
+from workers.configuration.key_sources import new_keys
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import TemporalSettings
 from workers.connect import connect
-from workers.converting import DATA_CONVERTER
-from workers.key_sources import new_keys
-from workers.payload_codec import ENCODING, Encryption
 from workers.payload_keys import encryption_of
-from workers.setting_sources import SettingsError
-from workers.settings import TemporalSettings
+from workers.payloads.codec import ENCODING, Encryption
+from workers.payloads.converting import DATA_CONVERTER
 
 CANARY = "canary-in-a-payload"
 SOON = timedelta(seconds=10)

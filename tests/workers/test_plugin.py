@@ -56,7 +56,11 @@ def test_the_replayer_takes_the_same_plugin() -> None:
 
 @pytest.mark.parametrize(
     "trial",
-    ["import activities.cluster.api.connection", "from activities.power.service import PowerService", "import workers.settings"],
+    [
+        "import activities.cluster.api.connection",
+        "from activities.power.service import PowerService",
+        "import workers.configuration.settings",
+    ],
     indirect=True,
 )
 async def test_a_workflow_that_drags_in_a_client_or_an_implementation_is_refused(trial: type) -> None:

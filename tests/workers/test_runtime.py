@@ -11,9 +11,9 @@ import pytest
 
 from activities.contracts import metrics
 from workers import runtime as module
-from workers.embedded_process import free_ports
+from workers.configuration.setting_sources import SettingsError
+from workers.embedded.server_process import free_ports
 from workers.runtime import runtime, start_runtime
-from workers.setting_sources import SettingsError
 
 
 def test_there_is_one_runtime_per_process() -> None:

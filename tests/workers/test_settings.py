@@ -12,9 +12,9 @@ import pytest
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.checks.retries import RetryBackoff, RetryRules
 from policy.scan.repeats import RepeatAlarm
-from workers.clusters import ClusterSettings
-from workers.setting_sources import SettingsError
-from workers.settings import LogFormat, load
+from workers.configuration.clusters import ClusterSettings
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import LogFormat, load
 
 
 def write(path: Path, text: str) -> Path:

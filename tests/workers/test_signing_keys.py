@@ -13,11 +13,11 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.errors import ErrorType, failure
-from workers import key_sources
-from workers.clusters import ClusterSettings
-from workers.key_sources import new_keys
-from workers.setting_sources import SettingsError
-from workers.settings import Settings
+from workers.configuration import key_sources
+from workers.configuration.clusters import ClusterSettings
+from workers.configuration.key_sources import new_keys
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import Settings
 from workers.signing_keys import keyring_of
 
 CLUSTERS = {"prod": ClusterSettings(in_cluster=True), "edge": ClusterSettings(context="edge")}

@@ -33,11 +33,18 @@ from policy.checks.retries import RetryRules
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.scan.repeats import Repetition
-from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
+from workers.configuration.clusters import ClusterSettings
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import (
+    NotificationSettings,
+    RemediationSettings,
+    Settings,
+    TemporalSettings,
+    WorkerSettings,
+    load,
+)
 from workers.connect import connect
-from workers.setting_sources import SettingsError
-from workers.settings import NotificationSettings, RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")

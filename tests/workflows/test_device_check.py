@@ -48,7 +48,7 @@ from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
-from workers.liveness import Liveness
+from workers.interceptors.liveness import Liveness
 from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck
 from workflows.kit.ids import cluster_queue, device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult

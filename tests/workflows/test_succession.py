@@ -15,8 +15,8 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.episodes import EpisodeService
-from workers.settings import WorkerSettings
-from workers.succession import Succession
+from workers.configuration.settings import WorkerSettings
+from workers.interceptors.succession import Succession
 from workers.worker import Serving, activities_of, build
 
 

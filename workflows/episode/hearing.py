@@ -1,7 +1,8 @@
 """How a person's word is heard: it needs a name and a reason, and where it names a NodeAction, Kubernetes says whose it is (S42).
 
-Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say, not
-the workflow's (`workers/words.py`, `activities/cluster/acts/words.py`). A word that names no object costs no activity.
+Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say,
+not the workflow's (`workers/interceptors/words.py`, `activities/cluster/acts/words.py`). A word that names no
+object costs no activity.
 """
 
 from __future__ import annotations

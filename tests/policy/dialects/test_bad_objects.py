@@ -20,7 +20,7 @@ from activities.cluster.watch.offline import OfflineCluster
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError, shown
-from starter.evaluation import as_json
+from starter.output.evaluation import as_json
 from tests.offline import load
 from tests.policy.builders import WORKER, check_object
 from tests.vectors import objects

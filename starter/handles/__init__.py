@@ -1,0 +1,1 @@
+"""What runs in Temporal, from outside: episodes, scanners, preservations, checks of devices, and what ended."""

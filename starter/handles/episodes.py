@@ -1,0 +1,239 @@
+"""One episode from outside: ask it, tell it, wait for its end. Every refusal comes back as a typed error with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
+from policy.episode.words import Spoken, Verb
+from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from starter.handles.speaking import Speaker, attested
+from starter.handles.stuck import task_failure
+from workflows.kit import options
+from workflows.kit.ids import episode_id
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, Word
+
+ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
+DECIDED_WITHIN = timedelta(seconds=5)
+ASK_AGAIN = timedelta(milliseconds=100)
+
+_NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
+
+T = TypeVar("T")
+
+
+class EpisodeHandle:
+    """The episode of one node. `joined`: `fence` found an equal request running and started nothing."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        cluster: str,
+        node: str,
+        run_id: str = "",
+        joined: bool = False,
+        speaker: Speaker | None = None,
+    ) -> None:
+        """speaker: who says what is said to it; None: nobody attests that, and `who` is required."""
+        self._speaker = speaker
+        self.cluster = cluster
+        self.node = node
+        self.joined = joined
+        self.workflow_id = episode_id(cluster, node)
+        self.run_id = run_id
+        self._client = client
+        self._what = f"episode of {node}"
+        self._handle: WorkflowHandle[Any, EpisodeResult] = client.get_workflow_handle(
+            self.workflow_id, run_id=run_id or None, result_type=EpisodeResult
+        )
+
+    async def status(self) -> EpisodeStatus:
+        """What it does now. Raises MissingError where none is open."""
+        return await ask(
+            self._client, self.workflow_id, "status", EpisodeStatus, what=self._what, run_id=self.run_id, only_open=True
+        )
+
+    async def record(self) -> tuple[RecordEntry, ...]:
+        """The decision record, also of an episode that has ended."""
+        return await ask(self._client, self.workflow_id, "record", tuple[RecordEntry, ...], what=self._what, run_id=self.run_id)
+
+    async def decided(self) -> EpisodeStatus | EpisodeResult | None:
+        """Wait for the scanner's word on its permit: its status once it has one, queues for one or waits for a person, its result
+        where it has ended by then. None: nobody has answered within that time; the request stands all the same.
+        """
+        return await self._settled(lambda status: status.permit or bool(status.queued) or status.phase is Phase.NEEDS_HUMAN)
+
+    async def is_open(self) -> bool:
+        """Whether it runs. False also where there never was one."""
+        try:
+            description = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def result(self) -> EpisodeResult:
+        """Wait for the end. Raises MissingError where there is no such episode, RequestError where it did not end properly."""
+        try:
+            return await self._handle.result()
+        except WorkflowFailureError as error:
+            cause: BaseException = error.cause or error
+            message = f"the episode of {self.node} ended without a result: {getattr(cause, 'message', '') or cause}"
+            raise RequestError(message) from error
+        except RPCError as error:
+            raise unanswered(error, what=self._what) from error
+
+    async def kept(self) -> EpisodeStatus | EpisodeResult | None:
+        """Wait until a preservation is in force, or meets a problem: its status then, its result where it has ended by then.
+
+        None: nobody has answered within that time; the request stands all the same.
+        """
+        return await self._settled(lambda status: status.preserved_until is not None or bool(status.problem))
+
+    async def _settled(self, settled: Callable[[EpisodeStatus], bool]) -> EpisodeStatus | EpisodeResult | None:
+        try:
+            async with asyncio.timeout(DECIDED_WITHIN.total_seconds()):
+                while True:
+                    try:
+                        status = await self.status()
+                    except MissingError:
+                        return await self.result()
+                    if settled(status):
+                        return status
+                    await asyncio.sleep(ASK_AGAIN.total_seconds())
+        except (TimeoutError, SilentError):
+            return None
+
+    async def release(self, *, who: str, reason: str) -> str:
+        """End the preservation now. Raises RefusedError where the node is held for something else."""
+        await self._expect_preservation()
+        return await self._tell("release", Verb.RELEASE, PersonRequest(who=who, reason=reason))
+
+    async def extend(
+        self, *, who: str, reason: str, until: datetime | None = None, hold: timedelta | None = None, shorten: bool = False
+    ) -> str:
+        """Move the end of the preservation: to a moment, or by so much. Exactly one of the two. Raises RefusedError where the
+        moment is earlier than the present end without `shorten`, or the node is held for something else.
+        """
+        await self._expect_preservation()
+        request = ExtendRequest(who=who, reason=reason, until=until, hold=hold, shorten=shorten)
+        return await self._tell("extend", Verb.EXTEND, request, until=until, hold=hold, shorten=shorten)
+
+    async def isolate(self, *, who: str, reason: str) -> str:
+        """Have a preserved machine cut off from its volumes and its network while it is kept as failed. Raises RefusedError where
+        the node is held for something else.
+        """
+        await self._expect_preservation()
+        return await self._tell("isolate", Verb.ISOLATE, PersonRequest(who=who, reason=reason))
+
+    async def _expect_preservation(self) -> None:
+        status = await self.status()
+        if status.kind is not Kind.PRESERVATION:
+            raise RefusedError(f"{self.node} is not preserved: it is held by {named(status)}")
+
+    async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
+        """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
+        request = AbortRequest(who=who, reason=reason, power_on=power_on)
+        return await self._tell("abort", Verb.ABORT, request, power_on=power_on)
+
+    async def ack_off(self, *, who: str, reason: str) -> str:
+        """Vouch that the machine is off (S8): the only substitute for reading it."""
+        return await self._tell("acknowledge_off", Verb.ACK_OFF, AcknowledgeRequest(who=who, reason=reason))
+
+    async def hold(self, *, who: str, reason: str, until: datetime | None = None) -> str:
+        """Nothing destructive until `resume`, or that moment."""
+        return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
+
+    async def resume(self, *, who: str, reason: str) -> str:
+        """End a hold, or let a parked episode try again."""
+        return await self._tell("resume", Verb.RESUME, PersonRequest(who=who, reason=reason))
+
+    async def _tell(self, update: str, action: Verb, word: Word, **said: Any) -> str:
+        """said: what the word says besides."""
+        spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
+        word = await attested(self._speaker, self.cluster, word, spoken)
+        return await tell(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
+
+
+def named(status: EpisodeStatus) -> str:
+    """The holder of a node, for whoever is refused because of it."""
+    why = f": {status.reason}" if status.reason else ""
+    return f"{status.kind.value} {status.incident} ({status.phase.value}){why}"
+
+
+async def ask(
+    client: Client, workflow_id: str, query: str, answer: type[T], *, what: str, run_id: str = "", only_open: bool = False
+) -> T:
+    """Query a workflow. Raises MissingError, SilentError or RefusedError."""
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
+    try:
+        result: T = await handle.query(
+            query,
+            result_type=answer,
+            reject_condition=QueryRejectCondition.NOT_OPEN if only_open else None,
+            rpc_timeout=ANSWER_WITHIN,
+        )
+    except WorkflowQueryRejectedError as error:
+        raise MissingError(f"no open {what}") from error
+    except WorkflowQueryFailedError as error:
+        raise RefusedError(f"{what}: {error}") from error
+    except RPCError as error:
+        if error.status in _NO_ANSWER:
+            raise SilentError(await why_silent(client, workflow_id, what)) from error
+        raise unanswered(error, what=what) from error
+    return result
+
+
+async def tell(
+    client: Client, workflow_id: str, update: str, request: object, answer: type[T], *, what: str, run_id: str = ""
+) -> T:
+    """Send an update and await its answer. Raises MissingError, SilentError or RefusedError (a validator's reason)."""
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
+    try:
+        result: T = await handle.execute_update(update, request, result_type=answer, rpc_timeout=ANSWER_WITHIN)
+    except WorkflowUpdateFailedError as error:
+        raise RefusedError(str(getattr(error.cause, "message", "") or error.cause)) from error
+    except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
+        if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
+            raise unanswered(error, what=what) from error
+        raise SilentError(f"{await why_silent(client, workflow_id, what)}; the request may still arrive") from error
+    return result
+
+
+def unanswered(error: RPCError, *, what: str) -> RequestError:
+    """What a failed call means for people."""
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return MissingError(f"no open {what}")
+    if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
+        return SilentError(f"{what}: Temporal is not available: {error.message}")
+    return RequestError(f"{what}: {error.message}")
+
+
+async def why_silent(client: Client, workflow_id: str, what: str) -> str:
+    """Why a workflow that runs does not answer, for people."""
+    failure = await task_failure(client, workflow_id)
+    if failure is None:
+        return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
+    if failure.other_code:
+        return (
+            f"{what}: stuck, its history was written by another version of nodewarden: run that version's worker, or terminate it"
+        )
+    return f"{what}: stuck, the worker fails on it: {failure.message}"

@@ -1,0 +1,229 @@
+"""Episodes that have ended, and the decision record of one, open or ended: from Temporal's visibility and the runs' results.
+
+Visibility lags: good enough to look at, never to decide by. How long it remembers is the namespace's retention.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.service import RPCError
+
+from activities.contracts import search
+from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry
+from policy.values.moments import written
+from starter import wording
+from starter.errors import MissingError, SilentError
+from starter.handles.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
+from workflows.kit.ids import episode_id
+
+MOST_LISTED = 500
+OPEN_LISTED = 1000
+OF_ONE_NODE = 10
+ASKED_AT_ONCE = 50
+QUOTE = "'"
+
+_ENDS = {
+    WorkflowExecutionStatus.TERMINATED: "terminated",
+    WorkflowExecutionStatus.FAILED: "failed",
+    WorkflowExecutionStatus.CANCELED: "canceled",
+    WorkflowExecutionStatus.TIMED_OUT: "timed-out",
+}
+"""How an episode ended that has no result. It may have left marks on its node: the next one finds them."""
+
+OUTCOMES = (*(each.value for each in Outcome), *_ENDS.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedEpisode:
+    """outcome: one of OUTCOMES. why: for what it was begun. result: None of one that was ended from outside, or failed."""
+
+    node: str
+    kind: Kind
+    outcome: str
+    message: str
+    why: str
+    incident: str
+    started: datetime
+    ended: datetime
+    workflow_id: str
+    run_id: str
+    result: EpisodeResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedEpisodes:
+    """Newest first. more: visibility has older ones than were asked for."""
+
+    cluster: str
+    episodes: tuple[EndedEpisode, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeRecord:
+    """One episode and its decision record. ended: None while it is open; outcome: then its phase. off_proof: the last one."""
+
+    cluster: str
+    node: str
+    kind: Kind
+    outcome: str
+    message: str
+    why: str
+    incident: str
+    started: datetime
+    ended: datetime | None = None
+    off_proof: OffProof | None = None
+    entries: tuple[RecordEntry, ...] = ()
+
+
+class History:
+    """What Temporal remembers of episodes. Results never change, so each is fetched once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._results: dict[str, EpisodeResult] = {}
+        self._at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def listed(self, cluster: str, state: str, *, node: str = "", limit: int) -> Sequence[WorkflowExecution]:
+        """The runs of episodes in a state, such as `ExecutionStatus = 'Running'`; of those that ended the newest first."""
+        kinds = ", ".join(f"'{kind.value}'" for kind in Kind)
+        # The name was checked to be safe where it came in (settings, or the caller's own); quotes would end the literal.
+        query = f"WorkflowType IN ({kinds}) AND Cluster = '{cluster.replace(QUOTE, '')}' AND {state}"
+        if node:
+            query += f" AND Node = '{node.replace(QUOTE, '')}'"
+        try:
+            return [run async for run in self._client.list_workflows(query, limit=limit, rpc_timeout=ANSWER_WITHIN)]
+        except RPCError as error:
+            raise unanswered(error, what=f"episodes of {cluster}") from error
+
+    async def open(self, cluster: str, *, node: str = "") -> Sequence[WorkflowExecution]:
+        """Those that run."""
+        return await self.listed(cluster, "ExecutionStatus = 'Running'", node=node, limit=OPEN_LISTED)
+
+    async def completed(self, cluster: str, *, node: str = "", limit: int) -> tuple[EpisodeResult, ...]:
+        """How the last ones ended that have a result, newest first."""
+        runs = await self.listed(cluster, "ExecutionStatus = 'Completed'", node=node, limit=limit)
+        results = await asyncio.gather(*(self._result(run) for run in runs))
+        return tuple(result for result in results if result is not None)
+
+    async def ended(
+        self, cluster: str, *, node: str = "", since: datetime | None = None, limit: int = MOST_LISTED
+    ) -> EndedEpisodes:
+        """Those that have ended in any way, since a moment."""
+        states = ", ".join(f"'{each}'" for each in ("Completed", "Terminated", "Failed", "Canceled", "TimedOut"))
+        state = f"ExecutionStatus IN ({states})" + (f" AND CloseTime >= '{written(since)}'" if since is not None else "")
+        runs = await self.listed(cluster, state, node=node, limit=limit + 1)
+        found = await asyncio.gather(*(self._ended(cluster, run) for run in runs[:limit]))
+        return EndedEpisodes(
+            cluster=cluster,
+            episodes=tuple(sorted((each for each in found if each is not None), key=lambda each: each.ended, reverse=True)),
+            more=len(runs) > limit,
+        )
+
+    async def record(self, cluster: str, name: str) -> EpisodeRecord:
+        """Of a node's open episode, else of its last one that was begun; or of the one with that incident.
+
+        Raises MissingError where Temporal remembers neither.
+        """
+        if (found := await self._open_record(cluster, name)) is not None:
+            return found
+        ended = (await self.ended(cluster, node=name, limit=OF_ONE_NODE)).episodes
+        if ended:
+            begun = (each for each in ended if each.outcome != Outcome.REFUSED)
+            return await self._ended_record(cluster, next(begun, ended[0]))
+        for run in await self.open(cluster):
+            if (await run.memo()).get("incident") == name:
+                found = await self._open_record(cluster, _node_of(cluster, run))
+                if found is not None and found.incident == name:
+                    return found
+        for each in (await self.ended(cluster, limit=OPEN_LISTED)).episodes:
+            if each.incident == name:
+                return await self._ended_record(cluster, each)
+        raise MissingError(f"no episode of {cluster} is about a node {name}, or has that incident, as far as Temporal remembers")
+
+    async def _open_record(self, cluster: str, node: str) -> EpisodeRecord | None:
+        handle = EpisodeHandle(self._client, cluster=cluster, node=node)
+        try:
+            status = await handle.status()
+        except MissingError:
+            return None
+        return EpisodeRecord(
+            cluster=cluster,
+            node=node,
+            kind=status.kind,
+            outcome=status.phase.value,
+            message=status.problem or status.doing,
+            why=status.reason,
+            incident=status.incident,
+            started=status.started,
+            off_proof=status.off_proof,
+            entries=await handle.record(),
+        )
+
+    async def _ended_record(self, cluster: str, episode: EndedEpisode) -> EpisodeRecord:
+        result = episode.result
+        if result is not None:
+            entries = result.record
+        else:
+            handle = EpisodeHandle(self._client, cluster=cluster, node=episode.node, run_id=episode.run_id)
+            try:
+                entries = await handle.record()
+            except SilentError:
+                entries = ()  # it was ended before it began to work, or no worker has its build any more
+        return EpisodeRecord(
+            cluster=cluster,
+            node=episode.node,
+            kind=episode.kind,
+            outcome=episode.outcome,
+            message=episode.message,
+            why=episode.why,
+            incident=episode.incident,
+            started=episode.started,
+            ended=episode.ended,
+            off_proof=result.off_proof if result is not None else None,
+            entries=entries,
+        )
+
+    async def _ended(self, cluster: str, run: WorkflowExecution) -> EndedEpisode | None:
+        result, outcome, message = None, _ENDS.get(run.status) if run.status is not None else None, ""
+        if outcome is None and (result := await self._result(run)) is None:
+            return None
+        if result is not None:
+            outcome, message = result.outcome.value, ": ".join(filter(None, (wording.left_off(result), result.message)))
+        memo = await run.memo()
+        return EndedEpisode(
+            node=_node_of(cluster, run),
+            kind=Kind(run.workflow_type),
+            outcome=outcome or "",
+            message=message or "it has no result, and may have left marks on its node: the next episode finds them",
+            why=run.typed_search_attributes.get(search.REASON) or "",
+            incident=result.incident if result is not None else str(memo.get("incident", "")),
+            started=result.started if result is not None else run.start_time,
+            ended=result.ended if result is not None else run.close_time or datetime.now(UTC),
+            workflow_id=run.id,
+            run_id=run.run_id,
+            result=result,
+        )
+
+    async def _result(self, run: WorkflowExecution) -> EpisodeResult | None:
+        """None where its history was removed between the two calls."""
+        if run.run_id not in self._results:
+            handle: WorkflowHandle[Any, EpisodeResult] = self._client.get_workflow_handle(
+                run.id, run_id=run.run_id, result_type=EpisodeResult
+            )
+            try:
+                async with self._at_once:
+                    self._results[run.run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
+            except RPCError:
+                return None
+        return self._results[run.run_id]
+
+
+def _node_of(cluster: str, run: WorkflowExecution) -> str:
+    return run.id.removeprefix(episode_id(cluster, ""))

@@ -1,0 +1,99 @@
+"""The open preservations of a cluster from outside: who is kept, why, since when and until when.
+
+Visibility says which are open, and lags; what each of them holds is asked of itself. To be looked at, never to decide by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.values.moments import LATEST
+from starter.errors import MissingError, RequestError
+from starter.handles.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
+from starter.handles.status import SilentEpisode
+from workflows.kit.ids import episode_id
+
+SHOWN = 500
+ASKED_AT_ONCE = 50
+QUOTE = "'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedNode:
+    """One of them. until: None before its first look has ended. hours: so long it has been kept, which is what it has cost."""
+
+    node: str
+    phase: Phase
+    reason: str
+    requester: str
+    since: datetime
+    until: datetime | None
+    hours: float
+    incident: str
+    workflow_id: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedNodes:
+    """The one that ends first is the first. silent: those that did not answer. left_out: how many more there are."""
+
+    cluster: str
+    at: datetime
+    preservations: tuple[PreservedNode, ...] = ()
+    silent: tuple[SilentEpisode, ...] = ()
+    left_out: int = 0
+
+
+async def open_preservations(client: Client, cluster: str) -> PreservedNodes:
+    """Raises SilentError where Temporal does not answer."""
+    literal = cluster.replace(QUOTE, "")
+    query = f"WorkflowType = '{Kind.PRESERVATION.value}' AND Cluster = '{literal}' AND ExecutionStatus = 'Running'"
+    try:
+        listed = [run.id async for run in client.list_workflows(query, limit=SHOWN, rpc_timeout=ANSWER_WITHIN)]
+        count = len(listed) if len(listed) < SHOWN else (await client.count_workflows(query, rpc_timeout=ANSWER_WITHIN)).count
+    except RPCError as error:
+        raise unanswered(error, what=f"preservations of {cluster}") from error
+    at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def asked(workflow_id: str) -> EpisodeStatus | SilentEpisode | None:
+        node = workflow_id.removeprefix(episode_id(cluster, ""))
+        async with at_once:
+            try:
+                return await EpisodeHandle(client, cluster=cluster, node=node).status()
+            except MissingError:
+                return None  # ended since it was listed
+            except RequestError as error:
+                return SilentEpisode(node=node, workflow_id=workflow_id, problem=str(error))
+
+    answers = await asyncio.gather(*(asked(workflow_id) for workflow_id in listed))
+    now = datetime.now(UTC)
+    kept = [_preserved(each, now) for each in answers if isinstance(each, EpisodeStatus) and each.kind is Kind.PRESERVATION]
+    return PreservedNodes(
+        cluster=cluster,
+        at=now,
+        preservations=tuple(sorted(kept, key=lambda each: (each.until or LATEST, each.node))),
+        silent=tuple(each for each in answers if isinstance(each, SilentEpisode)),
+        left_out=max(0, count - len(listed)),
+    )
+
+
+def _preserved(status: EpisodeStatus, now: datetime) -> PreservedNode:
+    return PreservedNode(
+        node=status.node,
+        phase=status.phase,
+        reason=status.reason,
+        requester=status.requester,
+        since=status.started,
+        until=status.preserved_until,
+        hours=round(max(timedelta(0), now - status.started) / timedelta(hours=1), 2),
+        incident=status.incident,
+        workflow_id=episode_id(status.cluster, status.node),
+        problem=status.problem,
+    )

@@ -1,0 +1,173 @@
+"""The scanner of one cluster from outside: start it, ask it, stop it. One runs per cluster: its workflow id sees to that."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.contracts import search
+from policy.episode.words import Spoken, Verb
+from policy.scan.pauses import PAUSE_MEMO, Pause
+from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.values.moments import written
+from starter.errors import MissingError, RefusedError, SilentError
+from starter.handles.episodes import ANSWER_WITHIN, ask, tell, unanswered
+from starter.handles.speaking import Speaker, attested
+from starter.handles.stuck import task_failure
+from workers.identity import holder
+from workflows.kit import options
+from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
+from workflows.kit.messages import PauseRequest, PersonRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest, Word
+
+SCANNER = "HealthScanner"
+STOPS_WITHIN = timedelta(seconds=20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedScanner:
+    """`started` False: it ran already, and keeps the settings it was started with. `holder`: our name on the Lease."""
+
+    cluster: str
+    workflow_id: str
+    run_id: str
+    started: bool
+    holder: str
+
+
+class ScannerHandle:
+    """Where there is no scanner, asking and telling raise MissingError."""
+
+    def __init__(self, client: Client, cluster: str, *, speaker: Speaker | None = None) -> None:
+        self._speaker = speaker
+        self.cluster = cluster
+        self.workflow_id = scanner_id(cluster)
+        self._client = client
+        self._handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(self.workflow_id)
+        self._what = f"scanner of {cluster}"
+
+    async def start(
+        self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60), repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+    ) -> StartedScanner:
+        """Start it; one that runs already is left as it is. One that is just stopping is waited for, and one that is stuck on
+        a history of another version is replaced: a scanner without carried state builds its table again from our marks. A pause
+        that is in force goes on.
+        """
+        ours = await holder(self._client)
+        wanted = ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait, repeat_alarm=repeat_alarm)
+        for _ in range(2):
+            try:
+                # S44: a pause is ended by its moment or a person, and not by another start.
+                run_id = await self._start(replace(wanted, pause=await self._last_pause()))
+            except WorkflowAlreadyStartedError as error:
+                if not await self._makes_way():
+                    return self._started(error.run_id, ours, started=False)
+            else:
+                return self._started(run_id, ours, started=True)
+        raise RefusedError(f"the {self._what} is being started and stopped by others at this moment")
+
+    async def stop(self, *, who: str, reason: str) -> str:
+        """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
+        return await self._told("stop", Verb.STOP_SCAN, StopRequest(who=who, reason=reason))
+
+    async def withdraw(self) -> None:
+        """Have one that this process has started end, as by a word. It is nobody's, so that none has to be verified (S42)."""
+        await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
+        await self.ended()
+
+    async def _told(self, update: str, verb: Verb, word: Word, *, until: datetime | None = None) -> str:
+        spoken = Spoken(action=verb, node="", reason=word.reason, until=until)
+        word = await attested(self._speaker, self.cluster, word, spoken)
+        return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
+
+    async def pause(self, *, who: str, reason: str, until: datetime | None = None) -> str:
+        """Begin nothing new and do nothing destructive, until then or until `unpause`. What is off is still freed and switched on
+        again."""
+        return await self._told("pause", Verb.PAUSE, PauseRequest(who=who, reason=reason, until=until), until=until)
+
+    async def unpause(self, *, who: str, reason: str) -> str:
+        """End a pause; whoever waits is served."""
+        return await self._told("unpause", Verb.UNPAUSE, PersonRequest(who=who, reason=reason))
+
+    async def status(self) -> ScannerStatus:
+        """What it knows. Raises MissingError, with who stopped it, where none runs, SilentError where no worker answers."""
+        try:
+            return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
+        except MissingError as error:
+            raise MissingError(f"{error}, nothing is begun: {await self._why_none()}") from error
+
+    async def _why_none(self) -> str:
+        """Who ended the last one, and what starts the next (S44)."""
+        begin = "`nodewarden scan start` starts it"
+        try:
+            last = await self._handle.describe()
+            if last.status is not WorkflowExecutionStatus.COMPLETED or last.close_time is None:
+                return f"the last one was {last.status.name.lower()}; {begin}" if last.status is not None else begin
+            result = await self._client.get_workflow_handle(self.workflow_id, result_type=ScannerResult).result()
+        except (RPCError, WorkflowFailureError):
+            return begin
+        return f"stopped by {result.stopped_by} at {written(last.close_time)}: {result.reason}; {begin}"
+
+    async def ended(self) -> bool:
+        """Wait until a scanner that was told to stop has given the Lease back; False where that takes too long."""
+        try:
+            async with asyncio.timeout(STOPS_WITHIN.total_seconds()):
+                await self._handle.result()
+        except TimeoutError:
+            return False
+        except WorkflowFailureError:
+            return True  # terminated: over, too
+        return True
+
+    async def _start(self, wanted: ScannerInput) -> str | None:
+        try:
+            started: WorkflowHandle[Any, Any] = await self._client.start_workflow(
+                SCANNER,
+                wanted,
+                id=self.workflow_id,
+                task_queue=WORKFLOW_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                priority=options.URGENT,
+                memo={PAUSE_MEMO: wanted.pause} if wanted.pause is not None else None,
+                static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
+                search_attributes=TypedSearchAttributes(
+                    [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]
+                ),
+            )
+        except RPCError as error:
+            raise unanswered(error, what=self._what) from error
+        return started.result_run_id
+
+    async def _last_pause(self) -> Pause | None:
+        try:
+            last = await self._handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise unanswered(error, what=self._what) from error
+        pause: Pause | None = await last.memo_value(PAUSE_MEMO, default=None, type_hint=Pause)
+        return pause if pause is not None and pause.holds(datetime.now(UTC)) else None
+
+    async def _makes_way(self) -> bool:
+        """Whether the running one has gone. One that does not answer and is not known to be stuck counts as running."""
+        try:
+            return (await self.status()).stopping and await self.ended()
+        except MissingError:
+            return True  # it has ended since
+        except SilentError:
+            failure = await task_failure(self._client, self.workflow_id)
+            if failure is None or not failure.other_code:
+                return False
+            await self._handle.terminate("its history was written by another version of nodewarden; a new one takes over")
+            return True
+
+    def _started(self, run_id: str | None, ours: str, *, started: bool) -> StartedScanner:
+        return StartedScanner(
+            cluster=self.cluster, workflow_id=self.workflow_id, run_id=run_id or "", started=started, holder=ours
+        )

@@ -1,0 +1,175 @@
+"""Where statuses go: a table that redraws itself on a terminal, lines elsewhere, JSON for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from starter.client import Nodewarden
+from starter.handles.status import ClusterStatus
+from starter.output.changes import changes
+from starter.output.encoding import to_json
+from starter.output.table import render
+from starter.output.watching import look, until_next
+from starter.wording import clock
+
+REDRAW_SECONDS = 1.0
+PIPE_WIDTH = 200
+_TRAILING = re.compile(r" +$", re.MULTILINE)
+
+
+class Display(Protocol):
+    """Shows the latest statuses. `expect` is called before the first look, `redraw` between looks, when only time has passed."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def expect(self, clusters: Sequence[str]) -> None: ...
+
+    def show(self, statuses: Sequence[ClusterStatus]) -> None: ...
+
+    def redraw(self) -> None: ...
+
+
+class _Quiet:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+    def expect(self, clusters: Sequence[str]) -> None:  # noqa: ARG002 - only a live table has something to say by then
+        return None
+
+    def redraw(self) -> None:
+        return None
+
+
+class JsonDisplay(_Quiet):
+    """One JSON object a line, for each status that says something new."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._last: dict[str, str] = {}
+
+    def show(self, statuses: Sequence[ClusterStatus]) -> None:
+        for status in statuses:
+            line = to_json(status)
+            if self._last.get(status.cluster) != line:
+                self._last[status.cluster] = line
+                print(line, file=self._stream, flush=True)
+
+
+class _Unpadded(io.TextIOBase):
+    """stdout, without the spaces by which tables are made rectangles: for grep, diff and mails."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(_TRAILING.sub("", text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def fitting_console(*, width: int | None = PIPE_WIDTH) -> Console:
+    """As wide as the terminal. Elsewhere as wide as COLUMNS says, else `width`: the default folds no lines."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(file=_Unpadded(), width=None if "COLUMNS" in os.environ else width, highlight=False)  # type: ignore[arg-type]
+
+
+class OnceDisplay(_Quiet):
+    """The table, printed."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or fitting_console()
+
+    def show(self, statuses: Sequence[ClusterStatus]) -> None:
+        for status in statuses:
+            self._console.print(render(status, now=datetime.now(UTC)))
+
+
+class LineDisplay(_Quiet):
+    """A line for each change, with the time: for logs and pipes."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._last: dict[str, ClusterStatus] = {}
+
+    def show(self, statuses: Sequence[ClusterStatus]) -> None:
+        for status in statuses:
+            for line in changes(self._last.get(status.cluster), status):
+                print(f"{clock(status.at)} {line}", file=self._stream, flush=True)
+            self._last[status.cluster] = status
+
+
+class LiveDisplay:
+    """The table in place, redrawn every second. What is printed meanwhile appears above it; the last picture stays."""
+
+    def __init__(self, console: Console | None = None, *, where: str = "") -> None:
+        self.console = console or Console()
+        self.where = where
+        self._statuses: Sequence[ClusterStatus] = ()
+        self._live = Live(console=self.console, auto_refresh=False, redirect_stderr=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def expect(self, clusters: Sequence[str]) -> None:
+        now = datetime.now(UTC)
+        self.show([ClusterStatus(cluster=name, at=now, problem="asking the scanner …") for name in clusters])
+
+    def show(self, statuses: Sequence[ClusterStatus]) -> None:
+        self._statuses = list(statuses)
+        self.redraw()
+
+    def redraw(self) -> None:
+        now = datetime.now(UTC)
+        tables = [render(status, now=now, where=self.where) for status in self._statuses]
+        self._live.update(Group(*tables), refresh=True)
+
+
+def display_for(as_json: bool, *, live: bool, where: str = "") -> Display:
+    """What fits where stdout goes."""
+    if as_json:
+        return JsonDisplay()
+    if not live:
+        return OnceDisplay()
+    return LiveDisplay(where=where) if sys.stdout.isatty() else LineDisplay()
+
+
+async def watch(
+    warden: Nodewarden,
+    clusters: Sequence[str],
+    display: Display,
+    *,
+    each: Callable[[Sequence[ClusterStatus]], None] = lambda _statuses: None,
+) -> None:
+    """Show until cancelled, or until `each` raises: it is called with every look."""
+    statuses: dict[str, ClusterStatus] = {}
+    clock_now = asyncio.get_running_loop().time
+    with display:
+        display.expect(clusters)
+        while True:
+            found = await asyncio.gather(*(look(warden, name, statuses.get(name)) for name in clusters))
+            statuses = dict(zip(clusters, found, strict=True))
+            display.show(found)
+            each(found)
+            again = clock_now() + min(until_next(status) for status in found).total_seconds()
+            while (left := again - clock_now()) > 0:
+                await asyncio.sleep(min(left, REDRAW_SECONDS))
+                display.redraw()

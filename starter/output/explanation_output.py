@@ -1,0 +1,282 @@
+"""Prints the answer of `nodewarden explain`, as text or JSON: what every check thinks of one node, and what its episodes did.
+
+Three sources, each of which may be missing and then says so: the cluster's objects (live or from files), the scanner, and the
+episodes. Nothing is decided here: that is `policy/scan/explanation.py`. The command is `starter/commands/explain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from activities.cluster.watch.offline import ManifestMistake
+from policy.checks.verdicts import Health
+from policy.episode.permits import PermitState
+from policy.remediation.strategies import Action
+from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.outlook import Outlook
+from starter import wording
+from starter.handles.status import NodeEpisodes
+from starter.output import outlooks
+from starter.output.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
+from workflows.kit.messages import ScannerStatus
+
+JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeExplanation:
+    """All that is known of one node. cluster, scanner, episodes: None where nobody was asked; `problems`: who did not answer."""
+
+    node: str
+    at: datetime
+    explanation: Explanation | None = None
+    scanner: ScannerStatus | None = None
+    episodes: NodeEpisodes | None = None
+    mistakes: Sequence[ManifestMistake] = ()
+    problems: Sequence[str] = ()
+    halted: str = ""
+    """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
+
+    @property
+    def known(self) -> bool:
+        """Whether anybody has heard of such a node."""
+        found = self.explanation is not None and self.explanation.found
+        told = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
+        return found or bool(told)
+
+
+def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
+    """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
+    said = []
+    report = scanner.report
+    if scanner.problem:
+        said.append(f"the scanner has a problem: {scanner.problem}")
+    if report is not None and (report.view.stale or not report.view.synced):
+        said.append(f"nothing new is begun while the view is stale: {report.view.stale or 'not synced'}")
+    if report is not None and report.view.notice:
+        said.append(f"the scanner does not see everything: {report.view.notice}")
+    if report is not None and report.policies.problem:
+        said.append(f"nothing new is begun while the fence policies can't be used: {report.policies.problem}")
+    if halted := wording.halted(scanner):
+        said.insert(0, halted)
+    if report is not None and report.lease.needed and not report.lease.held:
+        said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
+    if report is not None:
+        said += [f"data at risk: {wording.at_risk(row, now)}" for row in report.at_risk.nearest if row.node == node]
+    said += [
+        f"a permit is {permit.holding.value} by incident {permit.incident}" + (f": {permit.reason}" if permit.reason else "")
+        for permit in scanner.permits
+        if permit.node == node
+    ]
+    said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
+    said += [f"not begun ({each.reason}): {each.message}" for each in scanner.refused if each.node == node]
+    for held in scanner.held_off:
+        if held.node == node:
+            until = f" until {wording.clock(held.until)}" if held.until else " until it has been well once, or a person asks"
+            said.append(f"held off{until}: {held.reason}")
+    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
+    said.append(f"{holding} of {scanner.concurrency} permits are in use")
+    return said
+
+
+def as_json(answer: NodeExplanation) -> dict[str, Any]:
+    """The whole answer; the checks and verdicts are spelled as in `nodewarden evaluate`."""
+    explanation, episodes = answer.explanation, answer.episodes
+    opinions = explanation.opinions if explanation is not None else ()
+    return {
+        "node": answer.node,
+        "found": answer.known,
+        "ready": (explanation.ready if explanation is not None else "") or None,
+        "checks": [
+            check_as_json(opinion.check, verdicts=False)
+            | {"verdict": verdict_as_json(opinion.target), "unblock": list(opinion.unblock)}
+            for opinion in opinions
+        ],
+        "notCovering": [
+            {"check": each.check, "why": each.why} for each in (explanation.bystanders if explanation is not None else ())
+        ],
+        "scanner": scanner_says(answer.scanner, answer.node, answer.at) if answer.scanner is not None else None,
+        "episode": _episode(episodes) if episodes is not None else None,
+        "ended": [
+            {
+                "incident": result.incident,
+                "outcome": result.outcome.value,
+                "message": result.message,
+                "started": result.started.isoformat(),
+                "ended": result.ended.isoformat(),
+            }
+            for result in (episodes.ended if episodes is not None else ())
+        ],
+        "remediation": outlooks.as_json(explanation.outlook)
+        if explanation is not None and explanation.outlook is not None
+        else None,
+        "errors": [error_as_json(mistake) for mistake in answer.mistakes],
+        "problems": list(answer.problems),
+    }
+
+
+def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
+    if episodes.silent is not None:
+        return {"workflowId": episodes.silent.workflow_id, "problem": episodes.silent.problem}
+    episode = episodes.episode
+    if episode is None:
+        return None
+    return {
+        "incident": episode.incident,
+        "kind": episode.kind.value,
+        "phase": episode.phase.value,
+        "step": episode.step,
+        "doing": episode.doing,
+        "reason": episode.reason,
+        "rung": episode.rung or None,
+        "machine": episode.machine or None,
+        "queued": episode.queued or None,
+        "problem": episode.problem or None,
+        "advice": episode.advice or None,
+        "held": episode.held or None,
+        "started": episode.started.isoformat(),
+    }
+
+
+# For people -----------------------------------------------------------------------------------------------------------
+
+
+def as_text(answer: NodeExplanation) -> RenderableType:
+    """A page: the conclusion first, then check by check, then the scanner and the episodes."""
+    parts: list[RenderableType] = [_head(answer)]
+    explanation = answer.explanation
+    if explanation is not None:
+        parts += [_opinion(opinion) for opinion in explanation.opinions]
+        if explanation.bystanders:
+            parts.append(Text("\nNot covered by", style="bold"))
+            parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
+        if explanation.outlook is not None:
+            parts.append(_outlook(explanation.outlook, answer))
+    if answer.scanner is not None:
+        parts.append(Text("\nThe scanner", style="bold"))
+        parts += [Text(f"  {line}") for line in scanner_says(answer.scanner, answer.node, answer.at)]
+    if answer.episodes is not None:
+        parts.append(Text("\nEpisodes", style="bold"))
+        parts += [Text(f"  {line}") for line in _told(answer.episodes, answer.at)]
+    parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
+    parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
+    return Group(*parts)
+
+
+def _head(answer: NodeExplanation) -> Text:
+    head = Text.assemble((answer.node, "bold"))
+    explanation = answer.explanation
+    if explanation is not None and not explanation.found:
+        unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
+        head.append("  can't be read" if unreadable else "  there is no such Node or Machine", style="red")
+    elif explanation is not None:
+        head.append(f"  Ready is {explanation.ready}" if explanation.ready else "  does not say whether it is Ready")
+        head.append(f"; {conclusion(answer)}", style="bold")
+    return head
+
+
+def conclusion(answer: NodeExplanation) -> str:
+    """The one sentence that most people want."""
+    if answer.episodes is not None and (episode := answer.episodes.episode) is not None:
+        rung = f", step {episode.rung}" if episode.rung else ""
+        return f"an episode is {episode.phase.value}{rung}: {episode.doing or episode.step or episode.reason}"
+    opinions = answer.explanation.opinions if answer.explanation is not None else ()
+    if not opinions:
+        unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
+        which = "no health check that can be used" if unusable else "no health check"
+        return f"{which} covers it: nothing is done to it"
+    if answer.halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
+        return f"nothing is begun for it: {answer.halted}"
+    acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
+    free = next((each for each in acting if not each.target.held_by), None)
+    if free is not None:
+        return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
+    held = next((each for each in opinions if each.target.held_by), None)
+    if held is not None:
+        return f"unhealthy, and held back: {held.target.held_by}"
+    for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
+        found = next((each for each in opinions if each.target.verdict.health is health), None)
+        if found is not None:
+            return f"{JUDGED[health]}: {why(found.target)}"
+    return JUDGED[Health.HEALTHY]
+
+
+def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
+    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
+    action, key = opinion.target.action.value, opinion.check.check.ref.key
+    if outlook is None or outlook.check != key or outlook.plain:
+        return f"{action} is due under {key}"
+    if outlook.turn.exhausted:
+        return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    step = next((planned.step.name for planned in outlook.steps if planned.next), "")
+    if not step:
+        return f"a person is needed under {key}: every step has failed or is not possible"
+    if outlook.turn.not_before is not None:
+        return f"{step} is put off under {key}: {outlook.turn.why}"
+    return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
+
+
+def _opinion(opinion: CheckOpinion) -> RenderableType:
+    check, target = opinion.check, opinion.target
+    verdict, brake = target.verdict, check.brake
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    judged = Text(verdict.health.value, style=wording.HEALTH_STYLE[verdict.health])
+    judged.append(f", changes in {wording.span(target.due_in)}" if target.due_in is not None else "", style="")
+    said = in_one_line(target.message) or verdict.reason
+    judged.append(f": {said}" if said else "", style="default")
+    table.add_row("  verdict", judged)
+    may = Text("yes" if brake.allowed else f"no ({brake.reason})", style="green" if brake.allowed else "red")
+    table.add_row("  may act", may.append(f": {brake.message}", style="default"))
+    table.add_row("  action", target.action.value)
+    if target.held_by and target.held_by != f"{brake.reason}: {brake.message}":
+        table.add_row("  held by", Text(target.held_by, style="red"))
+    for line in opinion.unblock:
+        table.add_row("  unblock", Text(line, style="yellow"))
+    for warning in check.warnings:
+        table.add_row("  warning", Text(warning, style="yellow"))
+    head = Text.assemble("\n", (check.check.ref.key, "bold"), f"  {check.check.dialect.value}")
+    return Group(head, table)
+
+
+def _outlook(found: Outlook, answer: NodeExplanation) -> RenderableType:
+    head = (
+        "\nRemediation" if any(row.target.verdict.health is Health.UNHEALTHY for row in _opinions(answer)) else "\nIf it failed"
+    )
+    return Group(
+        Text(f"{head}, by {found.check}", style="bold"),
+        outlooks.as_table(found, answer.scanner.permits if answer.scanner is not None else ()),
+    )
+
+
+def _opinions(answer: NodeExplanation) -> tuple[CheckOpinion, ...]:
+    return answer.explanation.opinions if answer.explanation is not None else ()
+
+
+def _told(episodes: NodeEpisodes, now: datetime) -> list[str]:
+    lines = []
+    if episodes.episode is not None:
+        episode = episodes.episode
+        lines.append(f"open: {episode.kind.value} {episode.incident}, {episode.phase.value}, {wording.standing(episode)}")
+        if episode.permit and wording.standing(episode) != episode.doing:
+            lines.append(f"it does: {episode.doing}")
+        if rung := wording.rung(episode, now):
+            lines.append(rung)
+        if episode.held and episode.held not in episode.doing:
+            lines.append(episode.held)
+        if episode.advice:
+            lines.append(f"what to do: {episode.advice}")
+    if episodes.silent is not None:
+        lines.append(f"open, and silent: {episodes.silent.problem}")
+    lines += [
+        f"{result.ended.astimezone():%Y-%m-%d %H:%M:%S}  {result.incident}: {wording.ending(result)}" for result in episodes.ended
+    ]
+    return lines or ["none, as far as Temporal remembers"]

@@ -1,0 +1,135 @@
+"""A decision record as a table: what happened when, counted from a beginning, with the proofs of off standing out.
+
+The demo's "What happened" is this table, too, from the moment of its accident on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from policy.episode.messages import OffProof, RecordEntry
+from policy.values.moments import written
+from starter import wording
+from starter.handles.history import EpisodeRecord
+
+OFF_PROVEN = "off-proven"
+"""The act of an entry that proves off, or has it on a person's word."""
+END = "end"
+"""The act of an episode's last entry; one that was terminated has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A line of the table."""
+
+    at: datetime
+    what: str
+    detail: str = ""
+    proof: bool = False
+
+
+def moments_of(entries: Iterable[RecordEntry]) -> Iterator[Moment]:
+    """Each entry of a record. That it went well is not said of each."""
+    for entry in entries:
+        outcome = "" if entry.outcome == "ok" else entry.outcome
+        yield Moment(
+            at=entry.at,
+            what=entry.act.replace("-", " "),
+            detail=": ".join(part for part in (outcome, entry.detail) if part),
+            proof=entry.act == OFF_PROVEN,
+        )
+
+
+def story(title: RenderableType, began: datetime, moments: Iterable[Moment]) -> RenderableType:
+    """The table."""
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column(justify="right", style="cyan", no_wrap=True)
+    table.add_column()
+    table.add_column(overflow="fold")  # an endpoint may be longer than a line, and is never cut
+    for moment in moments:
+        table.add_row(
+            f"+{(moment.at - began).total_seconds():.1f} s",
+            Text(moment.what, style="bold green" if moment.proof else ""),
+            Text(moment.detail, style="green" if moment.proof else "dim"),
+        )
+    return Group(title, table)
+
+
+def as_table(record: EpisodeRecord) -> RenderableType:
+    """Who, why, what happened, and what proves that the machine was off."""
+    title = Text.assemble((record.node, "bold"), f": {record.kind.value}, incident {record.incident}, {_stands(record)}")
+    why = Text(f"because: {record.why or 'nobody said why'}\n")
+    told = any(entry.act == END for entry in record.entries)
+    end = [Moment(at=record.ended, what=record.outcome, detail=record.message)] if record.ended is not None and not told else []
+    opened = Moment(at=record.started, what="episode opened", detail=written(record.started))
+    return Group(
+        title,
+        why,
+        story(Text("What happened", style="bold"), record.started, (opened, *moments_of(record.entries), *end)),
+        Text(f"\n{_proven(record)}", style="green" if record.off_proof is not None else "yellow"),
+    )
+
+
+def _stands(record: EpisodeRecord) -> str:
+    if record.ended is None:
+        return f"open, {record.outcome}: {record.message}"
+    return f"{record.outcome} after {wording.span(record.ended - record.started)}"
+
+
+def _proven(record: EpisodeRecord) -> str:
+    proof = record.off_proof
+    if proof is None:
+        return "Off was not proven."
+    if proof.acknowledgement is not None:
+        word = proof.acknowledgement
+        return f"Off on a person's word: {word.who} at {written(word.at)}: {word.why}"
+    after = f", after the off command of {written(proof.commanded_at)} had ended" if proof.commanded_at is not None else ""
+    return f"Off was proven by {_readings(proof)}{after}."
+
+
+def _readings(proof: OffProof) -> str:
+    return ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
+
+
+def as_json(record: EpisodeRecord) -> dict[str, Any]:
+    """For programs. provedOff: of an entry that is one of the moments at which off was proven."""
+    proof = record.off_proof
+    return {
+        "cluster": record.cluster,
+        "node": record.node,
+        "kind": record.kind.value,
+        "incident": record.incident,
+        "open": record.ended is None,
+        "outcome": record.outcome,
+        "message": record.message,
+        "why": record.why,
+        "started": written(record.started),
+        "ended": written(record.ended) if record.ended is not None else None,
+        "record": [
+            {
+                "at": entry.at.isoformat(),
+                "step": entry.step,
+                "act": entry.act,
+                "outcome": entry.outcome,
+                "detail": entry.detail,
+                "provedOff": entry.act == OFF_PROVEN,
+            }
+            for entry in record.entries
+        ],
+        "offProof": None
+        if proof is None
+        else {
+            "commandedAt": proof.commanded_at.isoformat() if proof.commanded_at is not None else None,
+            "acknowledgedBy": proof.acknowledgement.who if proof.acknowledgement is not None else None,
+            "readings": [
+                {"endpoint": each.endpoint, "state": each.state.value, "at": each.at.isoformat()} for each in proof.readings
+            ],
+        },
+    }

@@ -1,0 +1,224 @@
+"""The live table: nodes with verdicts and countdowns, checks with their brakes, episodes with their step.
+
+Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without asking anybody. Where there is no terminal
+`starter/output/changes.py` says the same in lines. Words come from `starter/wording.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from policy.checks.targets import SICKNESS
+from policy.episode.messages import EpisodeStatus, Phase
+from policy.scan.admission import AdmissionRefusal
+from policy.scan.report import AtRisk, TargetRow
+from starter import wording
+from starter.handles.status import ClusterStatus
+
+WIDEST = 1000
+ROOM_FOR_SENTENCES = 30
+"""With fewer columns left, what episodes do stands below the table: one word a line is no sentence."""
+
+_PHASE_STYLE = {
+    Phase.NEEDS_HUMAN: "bold red",
+    Phase.ERROR: "red",
+    Phase.QUEUED: "yellow",
+    Phase.FINAL: "green",
+    Phase.FAILED_PRESERVED: "yellow",
+}
+
+
+def render(status: ClusterStatus, *, now: datetime, where: str = "") -> RenderableType:
+    """The whole table. `where`: a line about the service, such as its UI's address."""
+    parts: list[RenderableType] = [_head(status, now, where)]
+    scanner = status.scanner
+    report = scanner.report if scanner is not None else None
+    # What is being done goes first: a terminal of 24 lines cuts the end off, and the healthy can wait.
+    if status.episodes or status.silent:
+        parts.append(_Episodes(status, now))
+    if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
+        parts.append(_waiting(status, now))
+    if report is not None and (report.at_risk.nodes or report.at_risk.problem):
+        parts.append(_at_risk(report.at_risk, now))
+    if report is not None:
+        if report.checks:
+            parts.append(_checks(status))
+        else:
+            parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
+        parts.append(_nodes(report.rows, report.inventory, now))
+    if status.ended:
+        parts.append(_ended(status))
+    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))
+
+
+def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
+    line = Text.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
+    if status.scanner is None:
+        line.append(f"  {status.problem or 'no scanner'}", style="red")
+    else:
+        scanner = status.scanner
+        inventory = f"{scanner.report.inventory} nodes, " if scanner.report else ""
+        holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
+        line.append(f"  {inventory}{wording.view(scanner)}", style=_view_style(status))
+        line.append(f", {holding} of {scanner.concurrency} permits in use")
+        if scanner.stopping:
+            line.append("  stopping", style="yellow")
+    line.append(f"  {wording.clock(now)}", style="dim")
+    below = [Text(where, style="dim")] if where else []
+    if status.scanner is not None and status.problem:
+        below.append(Text(f"as of {wording.clock(status.at)}: {status.problem}", style="red"))
+    return Group(line, *below)
+
+
+def _view_style(status: ClusterStatus) -> str:
+    scanner = status.scanner
+    if scanner is None or scanner.report is None:
+        return "yellow"
+    live = scanner.report.view.synced and not scanner.report.view.stale and not wording.halted(scanner)
+    return "default" if live and not scanner.problem and not scanner.report.lease.problem else "red"
+
+
+def columns(*names: str, flexible: str) -> Table:
+    """An empty table in the style of all of ours. flexible: the column that may be folded."""
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 3, 0, 0), show_edge=False)
+    for column in names:
+        if column == flexible:
+            table.add_column(column, overflow="fold")
+        else:
+            table.add_column(column, no_wrap=True)
+    return table
+
+
+def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> RenderableType:
+    table = columns("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
+    for row in sorted(rows, key=_sickest_first):
+        ready = Text(row.ready, style="green" if row.ready == "True" else "red")
+        verdict = Text(wording.verdict(row, now), style=wording.HEALTH_STYLE[row.health])
+        table.add_row(row.node, row.zone, ready, verdict, "yes" if row.schedulable else Text("cordoned", style="yellow"))
+    if inventory <= len(rows):
+        return table
+    return Group(table, Text(f"… and {inventory - len(rows)} more nodes, no sicker than these", style="dim"))
+
+
+def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
+    """Within one verdict node-2 comes before node-10."""
+    parts = [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", row.node) if part]
+    return SICKNESS[row.health], parts
+
+
+def _checks(status: ClusterStatus) -> RenderableType:
+    table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
+    assert status.scanner is not None
+    assert status.scanner.report is not None
+    for check in status.scanner.report.checks:
+        style = "default" if check.allowed and not check.error else "red"
+        table.add_row(check.ref.key, f"{check.healthy}/{check.total}", Text(wording.brake(check), style=style))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Episodes:
+    """Open episodes. Where a terminal leaves no room for a sentence in the last column, the sentences stand below."""
+
+    status: ClusterStatus
+    now: datetime
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        bare = self._table(within=False)
+        room = options.max_width - console.measure(bare, options=options.update(width=WIDEST)).maximum
+        if room >= ROOM_FOR_SENTENCES:
+            yield self._table(within=True)
+        else:
+            yield bare
+            for node, doing in self._sentences():
+                yield Text.assemble((f"{node}: ", "bold"), doing)
+        if self.status.left_out:
+            yield Text(f"… and {self.status.left_out} more open episodes", style="dim")
+
+    def _table(self, *, within: bool) -> Table:
+        names = ("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE")
+        table = columns(*names, *(("DOING",) if within else ()), flexible="DOING" if within else "EPISODE")
+        for episode in self.status.episodes:
+            table.add_row(
+                episode.node,
+                episode.kind.value,
+                Text(episode.phase.value, style=_PHASE_STYLE.get(episode.phase, "cyan")),
+                episode.step or "-",
+                str(episode.try_number or "-"),
+                wording.span(self.now - episode.started),
+                *((_doing(episode, self.now),) if within else ()),
+            )
+        for silent in self.status.silent:
+            said = (Text(silent.problem, style="red"),) if within else ()
+            table.add_row(silent.node, "", Text("no answer", style="red"), "", "", "", *said)
+        return table
+
+    def _sentences(self) -> Iterator[tuple[str, Text]]:
+        for episode in self.status.episodes:
+            yield episode.node, _doing(episode, self.now)
+        for silent in self.status.silent:
+            yield silent.node, Text(silent.problem, style="red")
+
+
+def _doing(episode: EpisodeStatus, now: datetime) -> Text:
+    text = Text(episode.doing)
+    if episode.preserved_until is not None:
+        text.append(f" (until {wording.moment(episode.preserved_until)})")
+    if episode.waiting_until is not None:
+        text.append(f" ({wording.countdown(episode.waiting_until, now)})")
+    if rung := wording.rung(episode, now):
+        text.append(f"\n{rung}", style="dim")
+    known = wording.proof_or_problem(episode)
+    if known:
+        text.append(f"\n{known}", style="red" if episode.problem else "green")
+    if episode.held and episode.held not in episode.doing:
+        text.append(f"\n{episode.held}", style="yellow")
+    if episode.advice:
+        text.append(f"\n{episode.advice}", style="yellow")
+    return text
+
+
+def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
+    table = columns("WAITING", "WHY", flexible="WHY")
+    assert status.scanner is not None
+    why = {episode.node: episode.queued for episode in status.episodes}
+    for request in status.scanner.queue:
+        table.add_row(request.node, f"queued for a permit{': ' if why.get(request.node) else ''}{why.get(request.node, '')}")
+    for held in status.scanner.held_off:
+        until = f" (for {wording.countdown(held.until, now)})" if held.until else ""
+        table.add_row(held.node, f"{held.reason}{until}")
+    candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
+    due = {each.node: each.not_before for each in candidates}
+    for refused in status.scanner.refused:
+        moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
+        left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
+        table.add_row(refused.node, f"{refused.reason}: {refused.message}{left}")
+    return table
+
+
+def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
+    table = columns("DATA AT RISK", "WHY", flexible="WHY")
+    for row in found.nearest:
+        style = "red" if row.due is not None and row.due <= now else "yellow"
+        table.add_row(row.node, Text(wording.at_risk(row, now), style=style))
+    if found.problem:
+        table.add_row("not known", Text(f"what is attached can't be followed: {found.problem}", style="red"))
+    if found.nodes <= len(found.nearest):
+        return table
+    return Group(table, Text(f"… and {found.nodes - len(found.nearest)} more nodes, no nearer than these", style="dim"))
+
+
+def _ended(status: ClusterStatus) -> RenderableType:
+    table = columns("ENDED", "AT", "HOW", flexible="HOW")
+    for result in status.ended:
+        style = "green" if result.outcome in wording.GOOD_ENDS else "red"
+        table.add_row(result.node, wording.clock(result.ended), Text(wording.ending(result), style=style))
+    return table

@@ -1,0 +1,138 @@
+"""What would be done to fence one node, for `nodewarden fence plan`: resolved as an episode resolves it, from files or live.
+
+Nothing is done and no secret is read. The answer is `policy/fence/shown.py`; here it gets its table, and what can go wrong
+before there is a configuration at all becomes one of its errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.paths import NODES
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.plans import configuration_for
+from activities.cluster.objects.decoding import decode_node
+from activities.cluster.objects.file_objects import FileObjects
+from activities.cluster.objects.reading import ApiReader
+from activities.errors import ErrorType, error_type
+from policy.checks.fence_policies import PolicySource
+from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.episode.needs import Need
+from policy.fence.compiling import compile_config
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep
+from policy.fence.shown import shown_parameters
+from policy.fence.templates import KIND as FENCING_TEMPLATE
+from policy.fence.variables import has_placeholder
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from starter.plans.manifests import Manifest, Unreadable, read_files
+
+PREFIX = "fence-"
+
+
+async def planned(
+    reader: ApiReader, node: str, *, source: PolicySource, machines: ApiReader | None = None, live: bool = True
+) -> FenceConfig:
+    """What an episode begun by hand would do. live: a Node that is not there is none, instead of one whose file was not given.
+
+    Errors: those of reading the API; all others are in the answer.
+    """
+    connections = Connections(nodes=reader, machines=machines or reader)
+    known = await _node(reader, node)
+    try:
+        found = await configuration_for(connections, known or NodeView(name=node, uid=""), None, Need(), source=source)
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.INVALID_CONFIG:
+            raise
+        return _refused(node, error.message)
+    if known is None and live:
+        return replace(found, errors=(f"Node/{node}: there is no such Node", *found.errors))
+    if known is None:
+        unknown = f"Node/{node}: there is no such Node here, so its labels and its providerID are taken as empty"
+        found = replace(found, warnings=(unknown, *found.warnings))
+        return found if any(method.driver == INSTANCE for step in FenceStep for method in found.step(step)) else _compiled(found)
+    return _compiled(found)
+
+
+async def planned_from_files(files: list[str], node: str, *, source: PolicySource) -> FenceConfig:
+    """The same for the objects in these files. What can't be read in them is an error, since it may be what was meant."""
+    objects: list[JsonObject] = []
+    problems: list[str] = []
+    for found in read_files(files):
+        if isinstance(found, Unreadable):
+            problems.append(f"{found.source}: {found.problem}")
+        else:
+            problems += _misnamed(found)
+            objects.append(found.document)
+    answer = await planned(FileObjects(objects), node, source=source, live=False)
+    elsewhere = _elsewhere(objects, source)
+    return replace(answer, errors=(*problems, *answer.errors), warnings=(*answer.warnings, *elsewhere))
+
+
+def as_table(config: FenceConfig) -> RenderableType:
+    """The steps in their order, then what is wrong and what is doubtful."""
+    head = f"{config.node}: {config.name} ({config.source})" if config.name else f"{config.node}: no fence configuration"
+    lines = [Text(head)]
+    for step in FenceStep:
+        lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
+        for method in config.step(step):
+            template = f" of {method.template}" if method.template else ""
+            lines.append(Text(f"  {method.name}{template}: {method.action.value} by {method.driver}"))
+            lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
+    lines += [Text(f"error: {error}", style="red") for error in config.errors]
+    lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]
+    return Group(*lines)
+
+
+async def _node(reader: ApiReader, name: str) -> NodeView | None:
+    try:
+        return decode_node(await reader.get_bytes(NODES.path(name)))
+    except ObjectNotFound:
+        return None
+
+
+def _compiled(config: FenceConfig) -> FenceConfig:
+    """With what only shows once the plan is made."""
+    if config.errors:
+        return config
+    try:
+        compile_config(config)
+    except PolicyError as error:
+        return replace(config, errors=(str(error),))
+    return config
+
+
+def _refused(node: str, message: str) -> FenceConfig:
+    return FenceConfig(node=node, name="", source="", subject=f"Node/{node}", errors=(message,))
+
+
+def _misnamed(manifest: Manifest) -> list[str]:
+    """An object called as a document calls it stands for nobody's, and its node would silently get the default."""
+    metadata = manifest.document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name.startswith(PREFIX) or not has_placeholder(name):
+        return []
+    return [f"{manifest.source}: ConfigMap/{name}: metadata.name: expected the name of a node in the place of what stands for it"]
+
+
+def _elsewhere(objects: Sequence[JsonObject], source: PolicySource) -> list[str]:
+    """What is written where nobody reads it."""
+    found = []
+    for obj in objects:
+        kind, metadata = obj.get("kind"), obj.get("metadata")
+        if not isinstance(metadata, dict):
+            continue
+        theirs, name = str(metadata.get("namespace") or DEFAULT_NAMESPACE), str(metadata.get("name", ""))
+        if kind == "ConfigMap" and name.startswith(PREFIX) and theirs != source.namespace:
+            found.append(f"ConfigMap/{theirs}/{name}: is not read: the setting fence_namespace is {source.namespace}")
+        if kind == FENCING_TEMPLATE and theirs not in source.templates:
+            read = ", ".join(source.templates)
+            found.append(f"{FENCING_TEMPLATE}/{theirs}/{name}: is not read: the setting template_namespaces is {read}")
+    return found

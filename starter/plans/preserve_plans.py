@@ -1,0 +1,258 @@
+"""What would be kept, released and given up, for `nodewarden preserve plan`: objects from files, judged as a scanner judges them.
+
+The JSON is a stable interface, `docs/preservation.md` has its schema. Nothing is asked of any server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.objects.decoding import decode_node
+from activities.cluster.objects.machine_sets import deployment_of
+from activities.cluster.objects.machines_decoding import decode_machine
+from activities.cluster.watch.offline import OfflineCluster
+from policy.checks.verdicts import Health
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
+from policy.preservation import pools as pool_objects
+from policy.preservation.automatic import Queue
+from policy.preservation.deciding import PreservationDecision
+from policy.preservation.held import Held, MachinePhase
+from policy.preservation.pools import Pool
+from policy.preservation.survey import DeploymentPool, Survey, deployment_name, survey
+from policy.scan.evaluation import evaluate
+from policy.values.errors import PolicyError
+from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
+from policy.values.moments import written
+from starter.output.evaluation import described
+from starter.plans.manifests import Manifest, Unreadable, read_files
+
+
+@dataclass(slots=True)
+class _World:
+    """What the files hold."""
+
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    machines: list[MachineView] = field(default_factory=list)
+    deployments: dict[str, DeploymentPool] = field(default_factory=dict)
+    above: dict[str, str] = field(default_factory=dict)
+    """Kind and name of what controls a MachineSet, by the same of that."""
+    pools: list[Pool] = field(default_factory=list)
+    bad_pools: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservePlan:
+    """The answer: what is found, and which objects could not be used."""
+
+    survey: Survey
+    errors: tuple[str, ...]
+
+
+def planned_from_files(files: list[str], now: datetime) -> PreservePlan:
+    """What would be done at that moment with the machines in these files."""
+    return planned(read_files(files, blocks=(pool_objects.BLOCK,)), now)
+
+
+def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> PreservePlan:
+    """The same for documents that were read already."""
+    world, errors, checks = _World(), list[str](), OfflineCluster(now)
+    for found in manifests:
+        if isinstance(found, Unreadable):
+            errors.append(f"{found.source}: {found.problem}")
+            continue
+        if problem := _take(world, found):
+            errors.append(f"{found.source}: {problem}")
+        elif _may_be_judged(found.document):
+            checks.put(found.document, found.source)
+    checks.finish()
+    errors += [described(mistake) for mistake in checks.mistakes]
+    blocked = "a pool's configuration can't be used" if world.bad_pools else ""
+    unhealthy, failing = _unhealthy(checks), checks.ledger.failing(now)
+    machines = [_since(held, failing) for held in _machines(world, unhealthy)]
+    words = set(unhealthy.values())
+    queue = Queue(barred={held.key for held in machines if held.failed in words and held.victim not in failing})
+    found_all = survey(machines, world.pools, world.deployments.values(), now=now, blocked=blocked, queue=queue)
+    return PreservePlan(survey=found_all, errors=tuple(dict.fromkeys(errors)))
+
+
+def as_json(plan: PreservePlan) -> dict[str, Any]:
+    """The whole answer."""
+    found = plan.survey
+    return {
+        "machines": [_machine_as_json(decision) for decision in found.decisions],
+        "auto": {
+            "max": sum(pool.cap for pool in found.pools),
+            "count": sum(pool.choice.count for pool in found.pools),
+            "selected": [machine.name for pool in found.pools for machine in pool.choice.selected],
+            "released": [machine.name for pool in found.pools for machine in pool.choice.released],
+            "pools": [
+                {
+                    "name": pool.name,
+                    "max": pool.cap,
+                    "count": pool.choice.count,
+                    "selected": [machine.name for machine in pool.choice.selected],
+                    "released": [machine.name for machine in pool.choice.released],
+                }
+                for pool in found.pools
+            ],
+        },
+        "scaleDownOrder": [machine.name for machine in found.order],
+        "warnings": list(found.warnings),
+        "errors": list(plan.errors),
+    }
+
+
+def as_table(plan: PreservePlan) -> RenderableType:
+    """A line for each machine, then why each, the caps, and what is doubtful or wrong."""
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("MACHINE", "NODE"):
+        table.add_column(name, overflow="fold")
+    for name in ("VALUE", "PHASE", "ACTION", "UNTIL"):
+        table.add_column(name, no_wrap=True)
+    for decision in plan.survey.decisions:
+        until = f"{decision.expiry:%m-%d %H:%M:%S}Z" if decision.expiry else ""
+        held = decision.held
+        row = (held.machine, held.node_name, decision.intent.value, decision.phase, decision.action.value, until)
+        table.add_row(*(each or "-" for each in row))
+    lines: list[RenderableType] = [table] if plan.survey.decisions else [Text("no machine in these files", style="dim")]
+    lines += [Text(f"{decision.held.name}: {decision.reason}") for decision in plan.survey.decisions]
+    for pool in plan.survey.pools:
+        if pool.cap or pool.choice.count:
+            chosen = ", ".join(machine.name for machine in pool.choice.selected) or "none"
+            released = ", ".join(machine.name for machine in pool.choice.released) or "none"
+            head = f"{pool.name or 'no pool'}: keeps at most {pool.cap} failed machines, found {pool.choice.count}"
+            lines.append(Text(f"{head}; begins to keep {chosen}; releases {released}"))
+    if len(plan.survey.order) > 1:
+        lines.append(Text(f"scaled down in this order: {', '.join(machine.name for machine in plan.survey.order)}"))
+    lines += [Text(f"error: {error}", style="red") for error in plan.errors]
+    lines += [Text(f"warning: {warning}", style="yellow") for warning in plan.survey.warnings]
+    return Group(*lines)
+
+
+def _machine_as_json(decision: PreservationDecision) -> dict[str, Any]:
+    held = decision.held
+    return {
+        "name": held.name,
+        "namespace": held.namespace or None,
+        "node": held.node_name or None,
+        "effective": decision.intent.value,
+        "was": f"{held.phase.value}:Preserved" if held.expiry is not None else held.phase.value,
+        "phase": decision.phase,
+        "action": decision.action.value,
+        "expiry": written(decision.expiry) if decision.expiry else None,
+        "reason": decision.reason,
+    }
+
+
+# From documents -------------------------------------------------------------------------------------------------------
+
+
+def _take(world: _World, manifest: Manifest) -> str:
+    """Put one document where it belongs; what is wrong with it, "" where nothing is."""
+    document = manifest.document
+    try:
+        reader = _reader(world, document)
+        if reader is not None:
+            reader(document)
+    except PolicyError as error:
+        world.bad_pools += 1
+        return str(error)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        return f"{document.get('kind')}/{name or '?'}: expected a {document.get('kind')}: {str(error)[:200]}"
+    return ""
+
+
+def _reader(world: _World, document: JsonObject) -> Callable[[JsonObject], None] | None:
+    group, kind = str(document.get("apiVersion", "")).rpartition("/")[0], document.get("kind")
+    readers: dict[tuple[str, object], Callable[[JsonObject], None]] = {
+        ("", None): lambda obj: world.pools.append(pool_objects.read_block(obj[pool_objects.BLOCK], subject=pool_objects.BLOCK)),
+        ("", "Node"): lambda obj: world.nodes.update({obj["metadata"]["name"]: decode_node(orjson.dumps(obj))}),
+        (MCM.group, "MachineSet"): lambda obj: _take_set(world, obj),
+        (MCM.group, "MachineDeployment"): lambda obj: _take_set(world, obj),
+        **{(api.group, "Machine"): partial(_take_machine, world, api) for api in MACHINE_APIS},
+        ("nodewarden.io", pool_objects.KIND): lambda obj: world.pools.append(pool_objects.read_policy(obj)),
+        ("core.gardener.cloud", "Shoot"): lambda obj: world.pools.extend(pool_objects.read_shoot(obj)),
+    }
+    return readers.get((group, kind))
+
+
+def _take_machine(world: _World, api: MachineApi, obj: JsonObject) -> None:
+    machine = decode_machine(orjson.dumps(obj), api)
+    if machine.preservation_problem:
+        raise ValueError(machine.preservation_problem)
+    world.machines.append(machine)
+
+
+def _take_set(world: _World, obj: JsonObject) -> None:
+    deployment, above = deployment_of(obj)
+    if above.startswith("MachineDeployment/"):
+        world.above[f"{obj['kind']}/{deployment.name}"] = above
+    else:
+        world.deployments[deployment.name] = deployment
+
+
+def _may_be_judged(document: JsonObject) -> bool:
+    """Whether a health check may say something of it; machine-controller-manager's objects have no checks of their own."""
+    return document.get("kind") is not None and machine_api(str(document.get("apiVersion"))) is not MCM
+
+
+def _unhealthy(checks: OfflineCluster) -> dict[str, str]:
+    """What covering checks say of Nodes and of Machines that they call unhealthy, by `node/<name>` and `machine/<name>`."""
+    found: dict[str, str] = {}
+    for check in evaluate(checks.ledger.known(checks.now)):
+        for each in check.verdicts:
+            if each.verdict.health is Health.UNHEALTHY:
+                words = f"{check.check.ref.key} calls it unhealthy: {each.message or each.verdict.reason}"
+                found.setdefault(f"machine/{each.machine}" if each.machine else f"node/{each.node}", words)
+    return found
+
+
+def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
+    """Machines with their Nodes, and Nodes that belong to none."""
+    machines, taken = [], set[str]()
+    for found in world.machines:
+        held = Held.of(
+            found,
+            world.nodes.get(found.node_name),
+            deployment=deployment_name(found.controller, world.above.get(found.controller, "")),
+        )
+        if held.node is not None:
+            taken.add(held.node_name)
+        said = unhealthy.get(f"machine/{held.machine}") or unhealthy.get(f"node/{held.node_name}")
+        machines.append(_called_failed(held, said))
+    for name, node in world.nodes.items():
+        if name not in taken:
+            machines.append(_called_failed(_alone(node), unhealthy.get(f"node/{name}")))
+    return machines
+
+
+def _alone(node: NodeView) -> Held:
+    held = Held.alone(node)
+    if held.expiry_problem:
+        raise ValueError(held.expiry_problem)
+    return held
+
+
+def _since(held: Held, failing: Mapping[str, datetime | None]) -> Held:
+    """With the moment since which a check calls it unhealthy that may act on it."""
+    return replace(held, failed_at=failing.get(held.victim))
+
+
+def _called_failed(held: Held, said: str | None) -> Held:
+    if said is None or held.failed:
+        return held
+    return replace(held, failed=said, phase=MachinePhase.FAILED)

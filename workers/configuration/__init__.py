@@ -1,0 +1,1 @@
+"""Where settings come from, and what they name: clusters, credentials, keys."""

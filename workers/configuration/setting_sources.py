@@ -1,0 +1,134 @@
+"""Where settings are read from, and how a bad one is told: the file, Temporal's own variables, the wording of errors.
+
+What can be set is `workers/configuration/settings.py`; this module knows no key except to name it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+PREFIX = "NODEWARDEN_"
+STEP = "__"
+CONFIG_VARIABLE = "NODEWARDEN_CONFIG"
+FILE_NAME = "nodewarden.yaml"
+
+TEMPORAL_VARIABLES = {
+    "TEMPORAL_ADDRESS": "address",
+    "TEMPORAL_NAMESPACE": "namespace",
+    "TEMPORAL_API_KEY": "api_key",
+    "TEMPORAL_TLS": "tls",
+    "TEMPORAL_TLS_SERVER_CA_CERT_PATH": "tls_server_ca_file",
+    "TEMPORAL_TLS_CLIENT_CERT_PATH": "tls_client_cert_file",
+    "TEMPORAL_TLS_CLIENT_KEY_PATH": "tls_client_key_file",
+    "TEMPORAL_TLS_SERVER_NAME": "tls_server_name",
+}
+"""The variables of Temporal's own tools, so that what `temporal` talks to is what we talk to."""
+
+NODE_NAME_VARIABLE = "NODE_NAME"
+SECRET_KEYS = frozenset({"api_key"})
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used: which key, what was expected, where it came from. The CLI exits with 2."""
+
+
+def find_file(environment: Mapping[str, str], *, named: Path | None = None) -> Path | None:
+    """The settings file: the one that was named (then it must exist), else ./nodewarden.yaml, else the user's."""
+    chosen = named or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    if chosen is not None:
+        chosen = chosen.expanduser()
+        if not chosen.is_file():
+            source = "--config" if named else CONFIG_VARIABLE
+            raise SettingsError(f"{source}: expected a settings file, but {chosen} is none")
+        return chosen
+    base = environment.get("XDG_CONFIG_HOME", "")
+    home = Path(base) if base.startswith("/") else Path.home() / ".config"
+    return next((path for path in (Path(FILE_NAME), home / "nodewarden" / FILE_NAME) if path.is_file()), None)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The file's keys; an empty file sets nothing."""
+    try:
+        parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise SettingsError(f"{path}{where}: expected YAML: {getattr(error, 'problem', None) or error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from error
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, dict) or not all(isinstance(key, str) for key in parsed):
+        raise SettingsError(f"{path}: expected a mapping of settings, such as `scan: {{cap: 2}}`, got {type(parsed).__name__}")
+    return parsed
+
+
+def shared_variables(environment: Mapping[str, str]) -> dict[str, Any]:
+    """TEMPORAL_* and the downward API's NODE_NAME as settings; empty ones count as unset."""
+    given: dict[str, Any] = {}
+    temporal = {key: environment[name] for name, key in TEMPORAL_VARIABLES.items() if environment.get(name)}
+    if temporal:
+        given["temporal"] = temporal
+    if environment.get(NODE_NAME_VARIABLE):
+        given["node_name"] = environment[NODE_NAME_VARIABLE]
+    return given
+
+
+def explain(error: ValidationError, *, model: type[BaseModel], file: Path | None, written: Mapping[str, Any]) -> SettingsError:
+    """All that is wrong, one line each: key, source, expectation."""
+    lines = [
+        f"{_dotted(problem['loc'])}{_source(problem['loc'], file, written)}: {_expectation(dict(problem), model)}"
+        for problem in error.errors(include_url=False)
+    ]
+    return SettingsError("\n".join(lines))
+
+
+def _dotted(location: Sequence[int | str]) -> str:
+    return ".".join(str(part) for part in location) or "settings"
+
+
+def _source(location: Sequence[int | str], file: Path | None, written: Mapping[str, Any]) -> str:
+    names = {name.upper(): name for name in os.environ}
+    for length in range(len(location), 0, -1):
+        variable = PREFIX + STEP.join(str(part) for part in location[:length]).upper()
+        if variable in names:
+            return f" (from {names[variable]})"
+    own = [name for name, key in TEMPORAL_VARIABLES.items() if list(location) == ["temporal", key] and os.environ.get(name)]
+    if own:
+        return f" (from {own[0]})"
+    return f" (in {file})" if file and location and location[0] in written else ""
+
+
+def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
+    location: Sequence[int | str] = problem["loc"]
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(model, location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known here: {', '.join(known)}"
+    text = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    text = text.replace("Input should be greater", "expected a number greater", 1).replace(
+        "Input should be less", "expected a number less", 1
+    )
+    text = text.replace("Input should be", "expected", 1)
+    given = problem.get("input")
+    if isinstance(given, str | int | float | bool) and "got" not in text and location and location[-1] not in SECRET_KEYS:
+        text += f", got {given!r}"
+    return text
+
+
+def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    current: type[BaseModel] | None = model
+    for part in location:
+        field = current.model_fields.get(str(part)) if current else None
+        if field is None:
+            continue
+        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        current = next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    return sorted(current.model_fields) if current else []

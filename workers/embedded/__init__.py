@@ -1,0 +1,1 @@
+"""A Temporal server of our own, for people who have none."""

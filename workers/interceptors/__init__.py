@@ -1,0 +1,1 @@
+"""What stands before workflows and activities in every worker of ours."""
