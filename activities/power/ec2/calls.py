@@ -1,14 +1,4 @@
-"""One request to EC2: boto3 builds, signs and reads it; it is sent here, once, before its deadline or not at all.
-
-By itself boto3 blocks a thread that nobody can stop, tries each address of a name with a full time-out of its own, and starts a
-time-out anew with every byte that trickles in; so a command could leave long after its deadline, and be in flight with nobody
-waiting for it (S20, S34). But botocore's event `before-send` takes an answer from elsewhere: so the exchange runs on the event
-loop, where it can be ended at any moment, and the last look at the clocks comes after name, connection and TLS, just before the
-first byte. What remains:
-
-- A thread that looks up a name, or credentials, cannot be stopped. It is left behind; it holds no request and sends none.
-- A socket is closed by a reset, so that what the kernel still holds is not delivered later. What a proxy or EC2 itself has taken
-  in may be carried out after the deadline: that is why such a call is Ambiguous, and its margin is the caller's.
+"""One request to EC2: boto3 builds, signs and reads it, a `CloudCall` sends it: botocore's event `before-send` allows for that.
 
 What EC2's own words of refusal mean is in `refusals.py`; what is asked and commanded is in `driver.py`.
 """
@@ -18,16 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import socket
-import ssl
-import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cache
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -47,9 +33,9 @@ from botocore.exceptions import (
 from botocore.httpsession import ProxyConfiguration, get_cert_path
 from botocore.session import Session as BotoSession
 from botocore.utils import get_environ_proxies
-from yarl import URL
 
 from activities.errors import ErrorType
+from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, reason_of, tls_of
 from activities.power.driver import Deadline, DeviceCredentials
 from activities.power.ec2.refusals import refusal
 from activities.power.errors import PowerError
@@ -58,17 +44,8 @@ from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 # At DEBUG botocore writes whole requests, session tokens included, whatever level a worker's other logs have (S12).
 logging.getLogger("botocore").setLevel(logging.INFO)
 
-CALLS_AT_ONCE = 64
-"""Each waits in a thread for its exchange, so it is a number of its own and not the few of the event loop's own pool."""
-
 CLIENTS_KEPT = 64
 """One per region and endpoint, about 1 MB each beside the 30 MB of EC2's description, which all of them share."""
-
-ANSWER_LIMIT = 8 * 1024 * 1024
-"""Bytes of one answer. The largest that is asked for here, a console's output, has 64 KiB."""
-
-_THREADS = ThreadPoolExecutor(max_workers=CALLS_AT_ONCE, thread_name_prefix="ec2")
-_RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,188 +74,64 @@ class Ec2Api:
                 if known.get("InstanceId") == instance:
                     return dict(known)
         # EC2 would have refused: whoever answered in its place is no reason to think that there is no instance.
-        raise self._error(ErrorType.TRANSIENT, act, f"the answer does not name {instance}")
+        problem = f"{self.device}: {act!r}: the answer does not name {instance}"
+        raise PowerError(ErrorType.TRANSIENT, problem)
 
     async def _call(
         self, act: str, operation: str, deadline: Deadline, parameters: dict[str, Any], *, command: bool
     ) -> dict[str, Any]:
-        if deadline.remaining().total_seconds() <= 0:
-            raise self._error(ErrorType.EXPIRED, act, "its time was over before it began")
-        keys = await self._keys(act, deadline)
-        attempt = _Attempt(keys, not_after=deadline.not_after if command else None)
+        call = CloudCall(self.device, act, deadline, command=command)
+        call.begin()
+        keys = await self._keys(call)
+        call.secrets = [key for key in (keys.access_key, keys.secret_key, keys.token) if key]
         context = contextvars.copy_context()
-        context.run(_ATTEMPT.set, attempt)
-        limit = deadline.remaining().total_seconds()
-        loop = asyncio.get_running_loop()
+        context.run(_CALL.set, (call, keys))
+        answer: dict[str, Any] = await call.run(partial(context.run, self._perform, call, operation, parameters))
+        return answer
+
+    def _perform(self, call: CloudCall, operation: str, parameters: dict[str, Any]) -> Any:
+        call.stage = CallStage.CONNECTING
         try:
-            async with asyncio.timeout(limit):
-                answer: dict[str, Any] = await loop.run_in_executor(_THREADS, context.run, self._perform, operation, parameters)
-                return answer
-        except TimeoutError:
-            raise self._silence(act, limit, begun=attempt.begun, command=command) from None
-        except _LateError:
-            raise self._error(
-                ErrorType.EXPIRED, act, "the moment until which it was licensed has passed; nothing was sent"
-            ) from None
+            return getattr(_CLIENTS.client(self.region, self.endpoint_url), operation)(**parameters)
+        except PowerError:
+            raise
         except ClientError as error:
-            raise refusal(error, device=self.device, act=act, secrets=_secrets(keys), command=command) from None
+            raise refusal(error, call) from None
         except Exception as error:  # noqa: BLE001 - whatever it was: what matters is whether the request may have left
-            raise self._failure(act, error, keys, begun=attempt.begun, command=command) from None
-        finally:
-            await attempt.end()
+            raise _failure(call, error) from None
 
-    def _perform(self, operation: str, parameters: dict[str, Any]) -> Any:
-        return getattr(_CLIENTS.client(self.region, self.endpoint_url), operation)(**parameters)
-
-    async def _keys(self, act: str, deadline: Deadline) -> ReadOnlyCredentials:
+    async def _keys(self, call: CloudCall) -> ReadOnlyCredentials:
         """The keys to sign with. A role's are looked up before there is a request, since that may take any time."""
         given = self.credentials.values
         if given.get(ACCESS_KEY):
             return ReadOnlyCredentials(given[ACCESS_KEY], given.get(SECRET_KEY), given.get(SESSION_TOKEN) or None)
-        limit = deadline.remaining().total_seconds()
+        call.stage = CallStage.AUTHORIZING
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(call.remaining()):
                 return await asyncio.wrap_future(_OWN_IDENTITY.keys())
         except TimeoutError:
-            late = f"the worker's own AWS identity was not there within {limit:.1f} s; nothing was sent"
-            raise self._error(ErrorType.UNREACHABLE, act, late) from None
+            raise call.silence() from None
         except Exception as error:  # noqa: BLE001 - each of the chain's providers has failures of its own
-            raise self._error(*_no_identity(act, error)) from None
-
-    def _silence(self, act: str, limit: float, *, begun: bool, command: bool) -> PowerError:
-        if begun and command:
-            lost = f"it was sent and not answered within {limit:.1f} s; it may have been carried out"
-            return self._error(ErrorType.AMBIGUOUS, act, lost)
-        what = "EC2 did not answer" if begun else "no connection to EC2"
-        return self._error(ErrorType.UNREACHABLE, act, f"{what} within {limit:.1f} s")
-
-    def _failure(self, act: str, error: Exception, keys: ReadOnlyCredentials, *, begun: bool, command: bool) -> PowerError:
-        kind = type(error).__name__
-        if begun:
-            # Not its text: a parser's holds the answer, whatever that was.
-            if command:
-                return self._error(ErrorType.AMBIGUOUS, act, f"its answer was lost ({kind}); it may have been carried out")
-            lost = isinstance(error, aiohttp.ClientError | OSError)
-            return self._error(
-                ErrorType.UNREACHABLE if lost else ErrorType.TRANSIENT, act, f"EC2's answer was lost or unreadable ({kind})"
-            )
-        text = _secrets(keys).excerpt_of(f"{kind}: {error}")
-        if isinstance(error, aiohttp.ClientError | HTTPClientError | OSError):
-            return self._error(ErrorType.UNREACHABLE, act, f"no connection to EC2: {text}")
-        if isinstance(error, BotoCoreError | ValueError):
-            return self._error(ErrorType.INVALID_CONFIG, act, f"boto3 refused to send it: {text}")
-        return self._error(ErrorType.TRANSIENT, act, f"nothing was sent: {text}")
-
-    def _error(self, kind: ErrorType, act: str, text: str) -> PowerError:
-        return PowerError(kind, f"{self.device}: {act!r}: {text}")
+            raise call.failure(*_no_identity(error)) from None
 
 
-def _secrets(keys: ReadOnlyCredentials) -> DeviceCredentials:
-    return DeviceCredentials(values={"id": keys.access_key or "", "secret": keys.secret_key or "", "token": keys.token or ""})
-
-
-class _LateError(Exception):
-    """The wall clock has passed `not_after` while the connection was made."""
-
-
-class _NotSentError(Exception):
-    """A request that nobody waits for any more, or botocore's second one for one call."""
-
-
-class _Attempt:
-    """One call on its way. Made and ended on the event loop; a thread builds the request and waits for the answer."""
-
-    def __init__(self, keys: ReadOnlyCredentials, *, not_after: datetime | None) -> None:
-        self.keys = keys
-        self.begun = False
-        """A byte of the request may have left."""
-        self._not_after = not_after
-        self._loop = asyncio.get_running_loop()
-        self._exchange: asyncio.Task[Any] | None = None
-        self._over = False
-
-    def send(self, request: AWSPreparedRequest, tls: ssl.SSLContext | None, proxy: str | None) -> AWSResponse:
-        """In the thread: have it sent and wait."""
-        return asyncio.run_coroutine_threadsafe(self._send(request, tls, proxy), self._loop).result()
-
-    async def end(self) -> None:
-        """Whatever is under way is over when this returns, and nothing begins any more."""
-        self._over = True
-        if self._exchange is not None and not self._exchange.done():
-            self._exchange.cancel()
-            await asyncio.gather(self._exchange, return_exceptions=True)
-
-    def begin(self, connection: aiohttp.connector.Connection) -> None:
-        """The connection stands; the request is written next. Raises where it must not be any more."""
-        if self._not_after is not None and datetime.now(UTC) > self._not_after:
-            raise _LateError
-        plug = connection.transport.get_extra_info("socket") if connection.transport is not None else None
-        if plug is not None:
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
-        self.begun = True
-
-    async def _send(self, request: AWSPreparedRequest, tls: ssl.SSLContext | None, proxy: str | None) -> AWSResponse:
-        if self._over or self._exchange is not None:
-            raise _NotSentError
-        self._exchange = asyncio.current_task()
-        async with (
-            aiohttp.ClientSession(
-                connector=_Connector(self, tls),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # the caller's deadline holds for all of it
-            ) as http,
-            http.request(
-                request.method,
-                URL(request.url, encoded=True),
-                headers={name: _text(value) for name, value in request.headers.items()},
-                data=request.body,
-                allow_redirects=False,
-                proxy=proxy,
-            ) as response,
-        ):
-            body = bytearray()
-            async for chunk in response.content.iter_chunked(65536):
-                body += chunk
-                if len(body) > ANSWER_LIMIT:
-                    raise aiohttp.ClientPayloadError(f"an answer of more than {ANSWER_LIMIT} bytes")
-            return AWSResponse(request.url, response.status, dict(response.headers), _Body(bytes(body)))
-
-
-class _Connector(aiohttp.TCPConnector):
-    """For one connection that serves one request."""
-
-    def __init__(self, attempt: _Attempt, tls: ssl.SSLContext | None) -> None:
-        super().__init__(ssl=tls or True, force_close=True, limit=1)
-        self._attempt = attempt
-
-    async def connect(self, *arguments: Any, **named: Any) -> aiohttp.connector.Connection:
-        """As always, then the last look at the clocks."""
-        connection = await super().connect(*arguments, **named)
-        try:
-            self._attempt.begin(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
-@dataclass(frozen=True, slots=True)
-class _Body:
-    content: bytes
-
-    def stream(self) -> Iterator[bytes]:
-        """As botocore asks for it."""
-        yield self.content
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def _failure(call: CloudCall, error: Exception) -> PowerError:
+    lost = isinstance(error, aiohttp.ClientError | HTTPClientError | OSError)
+    if call.stage is CallStage.SENT:
+        # Not its text: a parser's holds the answer, whatever that was.
+        what = f"its answer was {'lost' if lost else 'unreadable'} ({type(error).__name__})"
+        return call.broken(what) if lost or call.command else call.failure(ErrorType.TRANSIENT, what)
+    if lost:
+        return call.broken(f"the connection failed ({call.told(reason_of(error))})")
+    text = call.told(f"{type(error).__name__}: {error}")
+    if isinstance(error, BotoCoreError | ValueError):
+        return call.failure(ErrorType.INVALID_CONFIG, f"boto3 refused to send it: {text}")
+    return call.failure(ErrorType.TRANSIENT, f"nothing was sent: {text}")
 
 
 # What signs -------------------------------------------------------------------------------------------------------------
 
-_ATTEMPT: contextvars.ContextVar[_Attempt] = contextvars.ContextVar("ec2-attempt")
+_CALL: contextvars.ContextVar[tuple[CloudCall, ReadOnlyCredentials]] = contextvars.ContextVar("ec2-call")
 
 
 class _CallersKeys(BotoCredentials):  # type: ignore[misc]  # botocore has no types
@@ -288,7 +141,7 @@ class _CallersKeys(BotoCredentials):  # type: ignore[misc]  # botocore has no ty
         super().__init__("", "")
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        return _ATTEMPT.get().keys
+        return _CALL.get()[1]
 
     def load_credentials(self) -> _CallersKeys:
         """Its own provider, too."""
@@ -304,7 +157,7 @@ class _Clients:
         self._kept: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
 
     def client(self, region: str, endpoint_url: str | None) -> Any:
-        """The one for a region. Signs as the caller, whoever that is, and has `_Attempt` send."""
+        """The one for a region. Signs as the caller, whoever that is, and has its `CloudCall` send."""
         place = (region, endpoint_url)
         with self._lock:
             if place not in self._kept:
@@ -328,18 +181,25 @@ class _Clients:
         )
 
         def send(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
-            if not request.url.startswith("https:"):
-                return _ATTEMPT.get().send(request, None, None)  # on the loopback, where no proxy of the environment is meant
-            proxy = ProxyConfiguration(proxies=get_environ_proxies(request.url)).proxy_url_for(request.url)
-            return _ATTEMPT.get().send(request, _tls(bundle), proxy)
+            tls = proxy = None
+            if request.url.startswith("https:"):  # else on the loopback, where no proxy of the environment is meant
+                tls = tls_of(bundle)
+                proxy = ProxyConfiguration(proxies=get_environ_proxies(request.url)).proxy_url_for(request.url)
+            asked = HttpRequest(method=request.method, url=request.url, headers=request.headers, body=request.body)
+            answer = _CALL.get()[0].send(asked, tls=tls, proxy=proxy)
+            return AWSResponse(request.url, answer.status, dict(answer.headers), _Body(answer.body))
 
         client.meta.events.register("before-send.ec2", send)
         return client
 
 
-@cache
-def _tls(bundle: str) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=bundle)
+@dataclass(frozen=True, slots=True)
+class _Body:
+    content: bytes
+
+    def stream(self) -> Iterator[bytes]:
+        """As botocore asks for it."""
+        yield self.content
 
 
 class _OwnIdentity:
@@ -376,13 +236,13 @@ class _OwnIdentity:
             found.set_exception(error)
 
 
-def _no_identity(act: str, error: Exception) -> tuple[ErrorType, str, str]:
+def _no_identity(error: Exception) -> tuple[ErrorType, str]:
     """Only what is known to hold no secret is repeated: a failed provider's text may be what its process wrote."""
     if isinstance(error, HTTPClientError):
-        return ErrorType.UNREACHABLE, act, f"the worker's own AWS identity could not be asked for ({type(error).__name__})"
+        return ErrorType.UNREACHABLE, f"the worker's own AWS identity could not be asked for ({type(error).__name__})"
     telling = isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound)
     why = f"{error}" if telling else type(error).__name__
-    return ErrorType.UNAUTHORIZED, act, f"the worker has no AWS identity of its own, and no keys were given: {why}"
+    return ErrorType.UNAUTHORIZED, f"the worker has no AWS identity of its own, and no keys were given: {why}"
 
 
 _CLIENTS = _Clients()

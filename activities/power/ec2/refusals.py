@@ -5,7 +5,7 @@ from __future__ import annotations
 from botocore.exceptions import ClientError
 
 from activities.errors import ErrorType
-from activities.power.driver import DeviceCredentials
+from activities.power.cloud_call import CloudCall
 from activities.power.errors import PowerError
 
 UNAUTHORIZED = frozenset(
@@ -59,21 +59,21 @@ class Ec2RefusedError(PowerError):
         self.code = code
 
 
-def refusal(error: ClientError, *, device: str, act: str, secrets: DeviceCredentials, command: bool) -> Ec2RefusedError:
+def refusal(error: ClientError, call: CloudCall) -> Ec2RefusedError:
     """The answer as an error of ours, without any of the secrets: a refusal may repeat what was sent."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    kind = _kind(code, status, command=command)
-    text = f"EC2 said {secrets.excerpt_of(code) or 'nothing'} ({status})"
+    kind = _kind(code, status, command=call.command)
+    text = f"EC2 said {call.told(code) or 'nothing'} ({status})"
     if kind is not ErrorType.UNAUTHORIZED or code == "UnauthorizedOperation":
         # What is said of wrong keys shows what they were used for, down to the signed text with its session token.
         message, _, _ = str(error.response.get("Error", {}).get("Message", "")).partition("Encoded authorization failure")
-        text += f": {secrets.excerpt_of(message)}"
+        text += f": {call.told(message)}"
     elif code in CLOCK_HINT:
         text += ": wrong keys, or a wrong clock on this worker"
     if kind is ErrorType.AMBIGUOUS:
         text += "; it may have been carried out"
-    return Ec2RefusedError(kind, f"{device}: {act!r}: {text}", code=code)
+    return Ec2RefusedError(kind, str(call.failure(kind, text)), code=code)
 
 
 def _kind(code: str, status: int, *, command: bool) -> ErrorType:

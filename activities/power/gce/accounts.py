@@ -16,22 +16,22 @@ from google.auth.transport.requests import Request as TokenTransport
 from google.oauth2 import service_account
 
 from activities.errors import ErrorType
+from activities.power.cloud_call import CloudCall, reason_of
 from activities.power.errors import PowerError
-from activities.power.gce.act import ComputeRequest
-from activities.power.gce.session import ActSession, reason_of
+from activities.power.gce.session import CallSession
 
 SCOPE = "https://www.googleapis.com/auth/compute"
 
 
 class _TokenRequest(TokenTransport):
-    """How google-auth asks for a token: within the act's time, however often it tries."""
+    """How google-auth asks for a token: within the call's time, however often it tries."""
 
-    def __init__(self, act: ComputeRequest, session: ActSession) -> None:
+    def __init__(self, call: CloudCall, session: CallSession) -> None:
         super().__init__(session)
-        self._act = act
+        self._call = call
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        self._act.remaining()  # raises ours, which no loop of google-auth catches
+        self._call.remaining()  # raises ours, which no loop of google-auth catches
         return super().__call__(*arguments, **options)  # type: ignore[no-untyped-call]
 
 
@@ -42,32 +42,32 @@ class Account:
         self._info = info
         self._credentials: GoogleCredentials | None = None
 
-    def authorization(self, act: ComputeRequest) -> str:
-        """A bearer token for `act`. Acts that need a new one at the same time all ask: none waits for another's hang."""
-        act.secrets = self.secrets
-        with ActSession(act, sends=False) as session:
-            request = _TokenRequest(act, session)
+    def authorization(self, call: CloudCall) -> str:
+        """A bearer token for `call`. Calls that need a new one at the same time all ask: none waits for another's hang."""
+        call.secrets = self.secrets
+        with CallSession(call, itself=False) as session:
+            request = _TokenRequest(call, session)
             try:
                 if self._credentials is None:
                     self._credentials = self._load(request)
                 credentials = self._credentials
                 if not credentials.valid:
                     credentials.refresh(request)  # type: ignore[no-untyped-call]
-                act.secrets = self.secrets
+                call.secrets = self.secrets
                 return f"Bearer {credentials.token}"
             except auth_errors.DefaultCredentialsError as error:
                 missing = "no service-account-json is given and the worker has no identity of its own"
-                raise act.failure(ErrorType.INVALID_CONFIG, f"{missing} ({act.told(str(error))})") from None
+                raise call.failure(ErrorType.INVALID_CONFIG, f"{missing} ({call.told(str(error))})") from None
             except auth_errors.TransportError as error:
-                raise act.broken(f"the token endpoint can't be reached ({reason_of(error)})") from None
+                raise call.broken(f"the token endpoint can't be reached ({reason_of(error)})") from None
             except auth_errors.GoogleAuthError as error:
-                raise self._refused(act, error) from None
+                raise self._refused(call, error) from None
             except ValueError:
                 problem = "service-account-json holds no private key that can be used"
-                raise act.failure(ErrorType.INVALID_CONFIG, problem) from None
+                raise call.failure(ErrorType.INVALID_CONFIG, problem) from None
 
     def forget(self) -> None:
-        """The token was refused: the next act gets another."""
+        """The token was refused: the next call gets another."""
         self._credentials = None
 
     @property
@@ -87,15 +87,15 @@ class Account:
         )
         return account
 
-    def _refused(self, act: ComputeRequest, error: auth_errors.GoogleAuthError) -> PowerError:
+    def _refused(self, call: CloudCall, error: auth_errors.GoogleAuthError) -> PowerError:
         if isinstance(error.__cause__, auth_errors.TransportError):
-            return act.broken(f"the token endpoint can't be reached ({reason_of(error)})")
+            return call.broken(f"the token endpoint can't be reached ({reason_of(error)})")
         answer = next((item for item in error.args if isinstance(item, Mapping)), {})
-        said = act.told(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
+        said = call.told(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
         problem = f"the token endpoint refused the credentials ({said or type(error).__name__})"
         if getattr(error, "retryable", False):
-            return act.failure(ErrorType.TRANSIENT, f"{problem}; nothing was sent")
-        return act.failure(ErrorType.UNAUTHORIZED, problem)
+            return call.failure(ErrorType.TRANSIENT, f"{problem}; nothing was sent")
+        return call.failure(ErrorType.UNAUTHORIZED, problem)
 
 
 KEPT_ACCOUNTS = 64

@@ -1,10 +1,10 @@
-"""What runs in the thread of a `ComputeRequest`: Google's client on our session, with a token before anything is sent.
+"""What runs in the thread of a `CloudCall`: Google's client on our session, with a token before anything is sent.
 
 Imported where it is needed only: the client library takes more than a second of a core and 110 MB. It is used for its requests,
 paths and types; what it does around them is not ours to have:
 
-- it retries, and its session repeats a request that was refused with 401: here an act is one request, without redirects;
-- its time-outs are for each wait, not for the whole: here every socket is cut by the deadline (`session.py`);
+- it retries, and its session repeats a request that was refused with 401: here a call is one request, without redirects;
+- its time-outs are for each wait, not for the whole: here the call has it sent, and ends it (`cloud_call.py`);
 - `operation.result()` asks the public endpoint, wherever `api_endpoint` points: here no operation is waited for. Whether an
   accepted command was carried out is read from the instance itself.
 """
@@ -25,10 +25,10 @@ from google.api_core.gapic_v1.client_info import ClientInfo
 from google.auth.credentials import AnonymousCredentials
 
 from activities.errors import ErrorType
+from activities.power.cloud_call import CallStage, CloudCall, reason_of
 from activities.power.errors import PowerError
 from activities.power.gce.accounts import account_of
-from activities.power.gce.act import ComputeRequest, ComputeStage
-from activities.power.gce.session import ActSession, reason_of
+from activities.power.gce.session import CallSession
 
 KEPT_CLIENTS = 64
 
@@ -64,22 +64,22 @@ Result = TypeVar("Result")
 
 
 class _SessionOfTheThread(threading.local):
-    """What a kept client takes for its session: that of the act which this thread carries out, and none between two of them."""
+    """What a kept client takes for its session: that of the call which this thread makes, and none between two of them."""
 
-    act: ActSession | None = None
+    current: CallSession | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.act, name)
+        return getattr(self.current, name)
 
 
 _session = _SessionOfTheThread()
 
 
 class Api:
-    """The clients, for one act. They hold an endpoint and no credentials: tokens and connections are the act's own."""
+    """The clients, for one call. They hold an endpoint and no credentials: tokens and connections are the call's own."""
 
-    def __init__(self, act: ComputeRequest, url: str) -> None:
-        self._act, self._url = act, url
+    def __init__(self, call: CloudCall, url: str) -> None:
+        self._call, self._url = call, url
 
     @property
     def instances(self) -> InstancesClient:
@@ -102,12 +102,12 @@ class Api:
     @property
     def once(self) -> dict[str, Any]:
         """The options of every call: sent once, within what is left."""
-        return {"retry": None, "timeout": self._act.remaining()}
+        return {"retry": None, "timeout": self._call.remaining()}
 
 
 @lru_cache(maxsize=KEPT_CLIENTS)
 def client_for(client_class: Any, transport_class: Any, url: str) -> Any:
-    """Making one takes about as long as an act with it."""
+    """Making one takes about as long as a call with it."""
     transport = transport_class(credentials=AnonymousCredentials(), host=url)  # type: ignore[no-untyped-call]
     transport._session = _session
     # Anew, because its calls hold the session that there was when they were made.
@@ -115,27 +115,27 @@ def client_for(client_class: Any, transport_class: Any, url: str) -> Any:
     return client_class(transport=transport)
 
 
-def call(act: ComputeRequest, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
-    """Put the one request of an act. key: a service account's, "" for the worker's own identity, None for no token at all."""
+def perform(call: CloudCall, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
+    """Put the one request of a call. key: a service account's, "" for the worker's own identity, None for no token at all."""
     account = account_of(key) if key is not None else None
     try:
-        with ActSession(act, sends=True) as session:
+        with CallSession(call, itself=True) as session:
             if account is not None:
-                act.stage = ComputeStage.AUTHORIZING
-                session.headers["Authorization"] = account.authorization(act)
-            act.stage = ComputeStage.CONNECTING
-            _session.act = session
-            return ask(Api(act, url))
+                call.stage = CallStage.AUTHORIZING
+                session.headers["Authorization"] = account.authorization(call)
+            call.stage = CallStage.CONNECTING
+            _session.current = session
+            return ask(Api(call, url))
     except PowerError as error:
         if error.type is ErrorType.UNAUTHORIZED and account is not None:
             account.forget()
         raise error from None
     except requests.Timeout:
-        raise act.silence() from None
+        raise call.silence() from None
     except requests.RequestException as error:
-        raise act.broken(f"the connection failed ({act.told(reason_of(error))})") from None
+        raise call.broken(f"the connection failed ({call.told(reason_of(error))})") from None
     except Exception as error:  # noqa: BLE001 - whatever the client makes of an answer, a command that was sent stays sent
         place = traceback.extract_tb(error.__traceback__)[-1]
-        raise act.broken(f"the client failed ({type(error).__name__} in {place.name}, line {place.lineno})") from None
+        raise call.broken(f"the client failed ({type(error).__name__} in {place.name}, line {place.lineno})") from None
     finally:
-        _session.act = None
+        _session.current = None

@@ -1,7 +1,7 @@
 """Google Compute Engine: an instance is its own power device, its API the switch.
 
-Here: what each act asks, and what its answer means. How one request is put within its deadline is `act.py` and, in its
-thread, `client.py`.
+Here: what each act asks, and what its answer means. How one request is put within its deadline is
+`activities/power/cloud_call.py` and, in its thread, `client.py`.
 
 A stop is asked for without the cloud's graceful shutdown, but the guest still gets its ACPI power button first: one that hangs is
 cut off only after some 90 s. The off time-out of a plan has to allow for that.
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from activities.errors import ErrorType
+from activities.power.cloud_call import CallStage, CloudCall
 from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
-from activities.power.gce.act import ComputeRequest, ComputeStage, NotThereError, perform
+from activities.power.gce.session import NotThereError
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance, is_token_uri
 from policy.fence.power import PowerCapability, PowerState, VolumeState
@@ -259,29 +260,29 @@ class GceDriver:
         return await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
 
     async def _ask(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
-        return await self._perform(ComputeRequest(self.endpoint, operation, deadline, command=False), ask)
+        return await self._perform(CloudCall(self.endpoint, operation, deadline, command=False), ask)
 
     async def _command(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Any]) -> None:
-        act = ComputeRequest(self.endpoint, operation, deadline, command=True)
-        accepted = await self._perform(act, ask)
+        call = CloudCall(self.endpoint, operation, deadline, command=True)
+        accepted = await self._perform(call, ask)
         # Mostly an operation that only begins: how it ends is read from the instance. One that failed already is a refusal.
         failed = getattr(accepted, "error", None)
         if failed:
             said = "; ".join(f"{error.code}: {error.message}" for error in failed.errors)
-            raise act.failure(ErrorType.TRANSIENT, f"the operation failed ({act.told(said)})")
+            raise call.failure(ErrorType.TRANSIENT, f"the operation failed ({call.told(said)})")
 
-    async def _perform(self, act: ComputeRequest, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
+    async def _perform(self, call: CloudCall, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
         # The worker's own token never goes out in clear, not even to a test endpoint.
         key = None if self.instance.api_is_plain and not self.key else self.key
         target = {"project": self.instance.project, "zone": self.instance.zone, "instance": self.instance.instance}
 
-        def call() -> Result:
-            act.stage = ComputeStage.LOADING
+        def work() -> Result:
+            call.stage = CallStage.LOADING
             from activities.power.gce import client
 
-            return client.call(act, self.instance.api, key, lambda api: ask(api, target))
+            return client.perform(call, self.instance.api, key, lambda api: ask(api, target))
 
-        return await perform(act, call)
+        return await call.run(work)
 
 
 def _origin(found: compute_v1.Instance) -> Iterator[str]:

@@ -1,110 +1,80 @@
-"""One HTTP request of a `ComputeRequest`, on a connection that the act can cut: within its time, sent once, its refusal typed.
-
-A connection is made for each act and closed after it, so that a stale one never leaves open whether a command has arrived.
-"""
+"""The session on which Google's client and its tokens work: what it is given is sent by the call, its refusal is typed."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
+import aiohttp
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.poolmanager import PoolManager
-from urllib3.util import Timeout
+from requests.adapters import BaseAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from activities.errors import ErrorType
-from activities.power.gce.act import ComputeRequest, NotThereError
+from activities.power.cloud_call import CloudCall, HttpRequest, tls_of
+from activities.power.errors import PowerError
 
 RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded"})
 
 
-class _Watched(HTTPConnection):
-    """A connection that its act can cut, and that asks its act before the first byte of a request."""
-
-    def __init__(self, *arguments: Any, act: ComputeRequest, sends: bool, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._act = act
-        self._sends = sends
-
-    def _new_conn(self) -> Any:
-        connection = super()._new_conn()
-        self._act.watch(connection)
-        return connection
-
-    def connect(self) -> None:
-        super().connect()
-        if self.sock is not None:
-            self._act.watch(self.sock)  # the one inside TLS
-        if self._sends:
-            self._act.send()
+class NotThereError(PowerError):
+    """The API answered that there is no such thing (404): never a state, and nothing was carried out."""
 
 
-class _Plain(_Watched):
-    """Without TLS: a test endpoint, the metadata server of a worker's own machine."""
+class _Adapter(BaseAdapter):
+    """Has the call send it, straight or through the proxy of the environment. Repeats nothing."""
 
-
-class _Secure(_Watched, HTTPSConnection):
-    """With TLS."""
-
-
-class _Adapter(HTTPAdapter):
-    """Makes connections of the act, straight or through the proxy of the environment. Repeats nothing."""
-
-    def __init__(self, act: ComputeRequest, *, sends: bool) -> None:
-        self._act, self._sends = act, sends
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **options)
-        self._equip(self.poolmanager)
-
-    def proxy_manager_for(self, *arguments: Any, **options: Any) -> Any:
-        manager = super().proxy_manager_for(*arguments, **options)
-        self._equip(manager)
-        return manager
-
-    def _equip(self, manager: PoolManager) -> None:
-        pools: Any = {
-            "http": partial(self._pool, HTTPConnectionPool, _Plain),
-            "https": partial(self._pool, HTTPSConnectionPool, _Secure),
-        }
-        manager.pool_classes_by_scheme = pools
-
-    def _pool(self, pool_class: Any, connection_class: Any, *arguments: Any, **options: Any) -> Any:
-        pool = pool_class(*arguments, **options)
-        pool.ConnectionCls = partial(connection_class, act=self._act, sends=self._sends)
-        return pool
-
-
-class ActSession(requests.Session):
-    """One request of the act. `sends`: it is the act's own request, and not one for a token."""
-
-    def __init__(self, act: ComputeRequest, *, sends: bool) -> None:
+    def __init__(self, call: CloudCall, *, itself: bool) -> None:
         super().__init__()
-        self._act, self._sends = act, sends
+        self._call, self._itself = call, itself
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
+        verify = options["verify"]
+        url = request.url or ""
+        try:
+            answer = self._call.send(
+                HttpRequest(method=request.method or "", url=url, headers=request.headers, body=request.body),
+                tls=tls_of(DEFAULT_CA_BUNDLE_PATH if verify is True else verify) if url.startswith("https:") else None,
+                proxy=select_proxy(url, options["proxies"]),
+                itself=self._itself,
+                limit=options["timeout"],
+            )
+        except TimeoutError as error:
+            raise requests.Timeout(request=request) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise requests.ConnectionError(type(error).__name__, request=request) from error
+        response = requests.Response()
+        response.status_code, response.reason, response.url = answer.status, answer.reason, url
+        response.headers.update(answer.headers)
+        response._content, response._content_consumed, response.request = answer.body, True, request
+        return response
+
+    def close(self) -> None:
+        """It holds nothing open."""
+
+
+class CallSession(requests.Session):
+    """One request of the call. itself: it is the call's own request, and not one for a token."""
+
+    def __init__(self, call: CloudCall, *, itself: bool) -> None:
+        super().__init__()
+        self._call, self._itself = call, itself
         # A `.netrc` of the worker would else replace our token by its own idea of a login.
         self.auth = _leave_as_it_is
         for scheme in ("https://", "http://"):
-            self.mount(scheme, _Adapter(act, sends=sends))
+            self.mount(scheme, _Adapter(call, itself=itself))
 
     def request(self, method: str, url: Any, *arguments: Any, **options: Any) -> requests.Response:
-        limit, asked_for = self._act.remaining(), options.get("timeout")
-        if isinstance(asked_for, int | float):
-            limit = min(limit, asked_for)
-        options["timeout"] = Timeout(total=limit)
+        limit, asked_for = self._call.remaining(), options.get("timeout")
+        options["timeout"] = min(limit, asked_for) if isinstance(asked_for, int | float) else limit
         options["allow_redirects"] = False
         response = super().request(method, url, *arguments, **options)
-        if self._sends:
-            self._act.answered()
-            _raise_for(self._act, response)
+        if self._itself:
+            _raise_for(self._call, response)
             if not response.content:
                 response._content = b"{}"  # what the client can read; an accepted NMI answers with nothing
             elif not isinstance(_json(response), dict):
                 # The client would take a list or a word for an object without any content.
-                raise self._act.broken("the answer is none of Compute Engine's")
+                raise self._call.broken("the answer is none of Compute Engine's")
         return response
 
 
@@ -112,32 +82,32 @@ def _leave_as_it_is(request: requests.PreparedRequest) -> requests.PreparedReque
     return request
 
 
-def _raise_for(act: ComputeRequest, response: requests.Response) -> None:
+def _raise_for(call: CloudCall, response: requests.Response) -> None:
     """The one place where an answer other than 2xx becomes an error of ours."""
     status = response.status_code
     if status < 300:
         return
     message, reasons = _said(response)
-    text = f"the API answers {status}: {act.told(message)}"
+    text = f"the API answers {status}: {call.told(message)}"
     if status < 400:
-        where = response.headers.get("Location", "elsewhere")
-        raise act.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {act.told(where)}, which is not followed")
+        where_to = response.headers.get("Location", "elsewhere")
+        raise call.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {call.told(where_to)}, which is not followed")
     if status == 429 or (status == 403 and reasons & RATE_REASONS):
-        raise act.failure(ErrorType.RATE_LIMITED, text)
+        raise call.failure(ErrorType.RATE_LIMITED, text)
     if status in {401, 403}:
-        raise act.failure(ErrorType.UNAUTHORIZED, text)
+        raise call.failure(ErrorType.UNAUTHORIZED, text)
     if status == 404:
-        raise NotThereError(ErrorType.INVALID_CONFIG, str(act.failure(ErrorType.INVALID_CONFIG, text)))
+        raise NotThereError(ErrorType.INVALID_CONFIG, str(call.failure(ErrorType.INVALID_CONFIG, text)))
     if status >= 500 or status == 408:
         # Of a question nothing is left over. A command may have got through to whatever failed after it, even with a 503: a front
         # end that lost sight of its back end answers so, too. request_id would make a repetition harmless at Google, but not at
         # whatever else answers for it, and reading the state is as cheap.
-        if act.command:
-            raise act.failure(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
-        raise act.failure(ErrorType.TRANSIENT, text)
+        if call.command:
+            raise call.failure(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
+        raise call.failure(ErrorType.TRANSIENT, text)
     if status == 409 or reasons & {"resourceNotReady", "RESOURCE_NOT_READY"}:
-        raise act.failure(ErrorType.TRANSIENT, text)
-    raise act.failure(ErrorType.NOT_SUPPORTED, text)
+        raise call.failure(ErrorType.TRANSIENT, text)
+    raise call.failure(ErrorType.NOT_SUPPORTED, text)
 
 
 def _json(response: requests.Response) -> Any:
@@ -155,14 +125,3 @@ def _said(response: requests.Response) -> tuple[str, frozenset[str]]:
         return str(error["message"]), reasons
     except (ValueError, TypeError, KeyError, AttributeError):
         return response.reason or "no reason given", frozenset()
-
-
-def reason_of(error: BaseException) -> str:
-    """What the system said of a failed connection. The client's own texts repeat whole URLs."""
-    links = [error]
-    for link in links:  # which grows meanwhile
-        if isinstance(link, OSError) and link.strerror:
-            return link.strerror
-        below = (link.__cause__, link.__context__, getattr(link, "reason", None), *link.args)
-        links += [item for item in below if isinstance(item, BaseException) and item not in links]
-    return type(error).__name__

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
+from activities.power import cloud_call
 from activities.power.driver import Deadline, DeviceCredentials
 from activities.power.ec2 import calls
 from activities.power.ec2.driver import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
@@ -375,8 +376,8 @@ async def test_no_thread_is_left_with_a_call_that_has_hung(stand: Ec2Stand) -> N
     """S34: as many as there are can meet at once afterwards."""
     stand.ec2.set_faults(silent=True)
     await asyncio.gather(*(fails(stand.driver().off(within(BRIEF)), ErrorType.AMBIGUOUS) for _ in range(5)))
-    meeting = threading.Barrier(calls.CALLS_AT_ONCE)
-    met = [calls._THREADS.submit(meeting.wait, 10) for _ in range(calls.CALLS_AT_ONCE)]
+    meeting = threading.Barrier(cloud_call.CALLS_AT_ONCE)
+    met = [cloud_call.THREADS.submit(meeting.wait, 10) for _ in range(cloud_call.CALLS_AT_ONCE)]
     await asyncio.gather(*(asyncio.wrap_future(future) for future in met))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import struct
 import sys
 import threading
 import time
@@ -21,9 +19,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.power import CommandResult, GivenUpRequest, PowerRequest
 from activities.contracts.target import Target
 from activities.errors import ErrorType
+from activities.power.cloud_call import CallStage, CloudCall
 from activities.power.driver import Deadline, DeviceCredentials
 from activities.power.errors import PowerError
-from activities.power.gce.act import ComputeRequest, ComputeStage, perform
 from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
@@ -460,41 +458,17 @@ async def test_a_command_whose_time_passes_before_it_can_be_sent_is_not_sent(sig
     assert signed.cloud.verbs() == ["token"]
 
 
-def test_what_was_not_delivered_by_the_deadline_is_dropped_and_not_repeated_by_the_kernel() -> None:
-    """S34: an ordinary close goes on delivering for minutes when the network comes back."""
-    act = ComputeRequest("gce://p/z/i", "off", within(10), command=True)
-    with socket.socket() as connection:
-        act.watch(connection)
-        assert struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)) == (1, 0)
-        act.answered()
-        assert struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0] == 0
-
-
-def test_an_act_that_was_given_up_never_sends() -> None:
-    """S34: whatever still held it up, a name that was being resolved or a token."""
-    act = ComputeRequest("gce://p/z/i", "off", within(10), command=True)
-    act.give_up()
-    for step in (act.send, act.remaining):
-        with pytest.raises(PowerError) as caught:
-            step()
-        assert caught.value.type is ErrorType.TRANSIENT
-    with socket.socket() as connection:
-        with pytest.raises(PowerError):
-            act.watch(connection)
-        assert connection.fileno() == -1
-
-
 async def test_a_library_that_loads_slowly_is_no_fault_of_the_instance() -> None:
     """The first act of a worker pays for it; nothing was sent, and it may be tried again."""
     loaded = threading.Event()
-    act = ComputeRequest("gce://p/z/i", "read", within(0.1), command=False)
+    act = CloudCall("gce://p/z/i", "read", within(0.1), command=False)
 
     def load() -> None:
-        act.stage = ComputeStage.LOADING
+        act.stage = CallStage.LOADING
         loaded.wait(10)
 
     with pytest.raises(PowerError, match=r"was still being loaded within 0\.1 s; nothing was sent") as caught:
-        await perform(act, load)
+        await act.run(load)
     loaded.set()
     assert caught.value.type is ErrorType.TRANSIENT
 
@@ -550,11 +524,11 @@ async def test_one_client_serves_all_accounts_and_each_act_goes_out_with_its_own
         all_here.wait()
         return str(api.instances.get(request=target, **api.once).name)
 
-    def act(account: str) -> str:
-        act = ComputeRequest("gce://p/z/i", "read", within(10), command=False)
-        return client.call(act, signed.cloud.url, signed.cloud.service_account(account), ask)
+    async def name(account: str) -> str:
+        call, key = CloudCall("gce://p/z/i", "read", within(10), command=False), signed.cloud.service_account(account)
+        return await call.run(lambda: client.perform(call, signed.cloud.url, key, ask))
 
-    assert await asyncio.gather(*(asyncio.to_thread(act, each) for each in accounts)) == [NAME] * 4
+    assert await asyncio.gather(*map(name, accounts)) == [NAME] * 4
     asked = [entry.account for entry in signed.cloud.log if entry.verb == "get"]
     assert sorted(asked[1:]) == accounts
     assert client.client_for.cache_info().misses == 1
@@ -598,7 +572,7 @@ async def test_without_a_key_the_worker_is_known_by_its_own_identity(
 ) -> None:
     from activities.power.gce.accounts import Account
 
-    act = ComputeRequest("gce://p/z/i", "read", within(10), command=False)
+    act = CloudCall("gce://p/z/i", "read", within(10), command=False)
     worker_identity(monkeypatch, tmp_path, signed.key)
     token = await asyncio.to_thread(Account(None).authorization, act)
     assert signed.cloud.tokens.account(token) == json.loads(signed.key)["client_email"]
