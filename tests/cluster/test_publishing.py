@@ -144,6 +144,16 @@ def test_what_its_owner_should_know_of_a_check_is_a_condition_until_it_is_mended
     assert {"OverlappingHealthChecks", "MixedControlPlane"}.isdisjoint(each["type"] for each in mended["conditions"])
 
 
+def test_a_check_that_selects_nobody_says_so_and_is_in_use_all_the_same() -> None:
+    """An empty pool is legal, and a selector with a mistake in it looks the same."""
+    words = "it selects none of the Nodes here"
+    status = change(replace(OPEN, total=0, healthy=0, no_targets=words, warnings=(words,)), {})
+    nobody, disabled = (condition_of(status, each) for each in ("NoTargets", "Disabled"))
+    assert (nobody["status"], nobody["message"], status["phase"]) == ("True", words, "Enabled")
+    assert (disabled["status"], disabled["message"]) == ("False", f"in use; {words}")
+    assert condition_of(change(OPEN, status), "NoTargets") == {}
+
+
 def test_a_status_that_says_it_already_is_left_alone() -> None:
     for report, in_flight in ((OPEN, ()), (CLOSED, (EPISODE,)), (BAD, ()), (OPEN, (replace(EPISODE, since=""),))):
         status = change(report, {}, in_flight)

@@ -11,6 +11,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.contracts.scan import OpenEpisode
 from policy.objects.remediations import RemediationObject
+from policy.remediation.templates import Unusable
 from policy.scan.report import CheckReport
 from policy.values.object_refs import Dialect
 from policy.values.shapes import mapping
@@ -18,6 +19,7 @@ from policy.values.shapes import mapping
 REMEDIATION_ALLOWED = "RemediationAllowed"
 OVERLAPPING = "OverlappingHealthChecks"
 MIXED = "MixedControlPlane"
+NO_TARGETS = "NoTargets"
 CONFLICTING = "ConflictingController"
 
 MAXIMUM_CONDITION_MESSAGE = 32768
@@ -25,6 +27,7 @@ MAXIMUM_OLDER_MESSAGE = 10240
 """Of Cluster API's older generation of conditions."""
 
 INVALID = "InvalidConfiguration"
+_LACKING = (Unusable.TEMPLATE_MISSING, Unusable.TEMPLATE_INVALID)
 
 HALTED = "Halted"
 """Reason of RemediationAllowed=False where a person has paused all, or has stopped the scanner (S44)."""
@@ -73,10 +76,15 @@ class ConditionText:
 def allowed(report: CheckReport) -> ConditionText:
     """The condition RemediationAllowed, which all dialects have (medik8s by our doing)."""
     if report.error:
-        return ConditionText(status="False", reason=INVALID, message=report.error)
+        return ConditionText(status="False", reason=unusable(report), message=report.error)
     if report.allowed:
         return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message="the check may act")
     return ConditionText(status="False", reason=report.reason or "NotAllowed", message=report.message)
+
+
+def unusable(report: CheckReport) -> str:
+    """Why a check with an error is not in use: what ails its templates, in its operator's words, or a mistake."""
+    return report.reason if report.reason in _LACKING else INVALID
 
 
 def notices(report: CheckReport) -> dict[str, ConditionText | None]:
@@ -88,6 +96,7 @@ def notices(report: CheckReport) -> dict[str, ConditionText | None]:
         MIXED: ConditionText(status="True", reason="ControlPlaneAndWorkers", message=mixed)
         if report.mixed_control_plane
         else None,
+        NO_TARGETS: ConditionText(status="True", reason=NO_TARGETS, message=report.no_targets) if report.no_targets else None,
         CONFLICTING: None,  # while there is one, `conflicting_status` is all that is written
     }
 

@@ -25,6 +25,7 @@ from activities.cluster.objects.statuses.common import (
     differing,
     happening,
     notices,
+    unusable,
 )
 from policy.checks.brakes import Closed
 from policy.scan.report import CheckReport
@@ -125,8 +126,10 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
         return ()
     was_closed = before.get("status") == "False"
     if report.error:
-        told = before.get("reason") == INVALID and before.get("message") == report.error
-        return () if told else (happening(report, "InvalidMachineHealthCheck", report.error, warning=True),)
+        why = unusable(report)
+        told = before.get("reason") == why and before.get("message") == report.error
+        reason = "InvalidMachineHealthCheck" if why == INVALID else RESTRICTED
+        return () if told else (happening(report, reason, report.error, warning=True),)
     if not report.allowed and (not was_closed or before.get("reason") != report.reason):
         # Too many unhealthy is told by `telling.py`, once somebody is to be remediated.
         known = report.reason == Closed.TOO_MANY_UNHEALTHY

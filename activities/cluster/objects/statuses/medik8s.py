@@ -15,7 +15,6 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.cluster.objects.statuses.common import (
     HALTED,
-    INVALID,
     REMEDIATION_ALLOWED,
     ConditionText,
     Situation,
@@ -27,6 +26,7 @@ from activities.cluster.objects.statuses.common import (
     happening,
     notices,
     seconds,
+    unusable,
 )
 from activities.contracts.scan import OpenEpisode
 from policy.checks.storms import ACTIVE, COOLING_DOWN
@@ -129,7 +129,7 @@ def _object(made: RemediationObject, now: datetime) -> JsonObject:
 
 def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) -> list[JsonObject]:
     if report.error:
-        disabled = ConditionText(status="True", reason=INVALID, message=report.error)
+        disabled = ConditionText(status="True", reason=unusable(report), message=report.error)
     else:
         disabled = ConditionText(status="False", reason="NodeHealthCheckEnabled", message="; ".join(("in use", *report.warnings)))
     said: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(report)}
