@@ -10,6 +10,7 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.contracts.scan import OpenEpisode
+from policy.episode.advice import waiting
 from policy.objects.remediations import RemediationObject
 from policy.remediation.templates import Unusable
 from policy.scan.report import CheckReport
@@ -20,6 +21,7 @@ REMEDIATION_ALLOWED = "RemediationAllowed"
 OVERLAPPING = "OverlappingHealthChecks"
 MIXED = "MixedControlPlane"
 NO_TARGETS = "NoTargets"
+NEEDS_PERSON = "NeedsPerson"
 CONFLICTING = "ConflictingController"
 
 MAXIMUM_CONDITION_MESSAGE = 32768
@@ -48,6 +50,11 @@ class Situation:
     targets: Sequence[str] = ()
     objects: Mapping[str, Sequence[RemediationObject]] = field(default_factory=dict)
     paused: bool = False
+
+    @property
+    def waiting(self) -> str:
+        """Which of its episodes wait for a person, in words; "" where none does."""
+        return waiting([each.node for each in self.in_flight if each.needs_person])
 
     @property
     def dialect(self) -> Dialect:
@@ -87,8 +94,9 @@ def unusable(report: CheckReport) -> str:
     return report.reason if report.reason in _LACKING else INVALID
 
 
-def notices(report: CheckReport) -> dict[str, ConditionText | None]:
+def notices(situation: Situation) -> dict[str, ConditionText | None]:
     """Our own warning conditions; None for one that is to go."""
+    report = situation.report
     overlap = f"{report.ref.key} and {', '.join(report.overlaps)} cover the same sick targets"
     mixed = "control-plane and worker machines are covered together: give them a check each, or set maxUnhealthy to 1"
     return {
@@ -97,6 +105,7 @@ def notices(report: CheckReport) -> dict[str, ConditionText | None]:
         if report.mixed_control_plane
         else None,
         NO_TARGETS: ConditionText(status="True", reason=NO_TARGETS, message=report.no_targets) if report.no_targets else None,
+        NEEDS_PERSON: ConditionText(status="True", reason=NEEDS_PERSON, message=situation.waiting) if situation.waiting else None,
         CONFLICTING: None,  # while there is one, `conflicting_status` is all that is written
     }
 

@@ -48,7 +48,7 @@ def openshift_status(situation: Situation, now: datetime) -> StatusChange | None
     report, current = situation.report, situation.current
     if situation.paused:
         return None
-    said = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(report)})
+    said = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(situation)})
     counts = {} if report.error else _counts(report)
     wanted = counts | {"conditions": conditions(current.get("conditions"), said, now, older=True)}
     return _change(situation, wanted, current.get("conditions") or (), zeros=True)
@@ -60,7 +60,7 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
     pause = ConditionText(status="True", reason=PAUSED, message=report.message) if situation.paused else NOT_PAUSED
     said: dict[str, ConditionText | None] = {PAUSED: pause}
     if not situation.paused:
-        said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(report)}
+        said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(situation)}
     old = _with_severity({kind: each for kind, each in said.items() if kind != PAUSED})
     observed = {kind: _observed(each, report.generation) for kind, each in said.items()}
     older = report.ref.api_version.endswith(f"/{V1BETA1}")
