@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
 ALERTS = ROOT / "deploy" / "alerts.yaml"
 PLAYED = ROOT / "tests" / "deploy" / "alerts.test.yaml"
-AROUND = ("(`python -m tests.test_metrics`).\n\n", "\n## Alerts\n")
+AROUND = ("(`python -m tests.test_metrics`).\n\n", "\n## Dashboard\n")
 
 
 def rendered() -> str:

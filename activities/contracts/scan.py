@@ -15,12 +15,13 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEpisode:
-    """An open episode as a policy's status shows it."""
+    """An open episode as a policy's status shows it. needs_person: it waits for one, and nothing goes on by itself."""
 
     node: str
     since: str
     incident: str
     kind: str = Kind.FENCING.value
+    needs_person: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+MOST_NAMED = 5
+ASK_STATUS = "`nodewarden status` says what to do"
+
+
+def waiting(nodes: Sequence[str]) -> str:
+    """Whose episodes wait for a person, where people look at all of them, "" for nobody's. Nothing goes on by itself there."""
+    if not nodes:
+        return ""
+    named = ", ".join(sorted(nodes)[:MOST_NAMED]) + (f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else "")
+    return f"a person is needed for {named}: {ASK_STATUS}"
+
 
 def advice(node: str, *, abort_means: str, wants_a_word: bool) -> str:
     """In a sentence, with the commands. abort_means: what becomes of the node then. wants_a_word: whether off is what lacks, so

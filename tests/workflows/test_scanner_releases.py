@@ -71,6 +71,8 @@ async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env:
         await told(1, 1, 1)
         await scan.release(world.opened[0], parked=True, problem="off is not proven")
         await told(2, 1, 0)
+        asking = [each.node for each in world.requests[-1].in_flight or () if each.needs_person]
+        assert asking == [world.opened[0].node], "its check says so, too"
         await scan.has_opened(2)
         await scan.release(world.opened[1], held=True)
         await told(2, 0, 0)

@@ -30,6 +30,7 @@ from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.notifying import Notice, Notify, nobody
+from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
 from policy.scan.report import ClusterLease, ScanReport
 from policy.scan.urgency import Urgency, urgency
@@ -148,7 +149,7 @@ class ClusterScan(ScanActivities):
         if request.halted_is_new:
             self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject=request.halted, text=request.halted))
         for each in request.remind:
-            text = f"incident {each.incident}: still waits for a person: `nodewarden status` says what to do"
+            text = f"incident {each.incident}: still waits for a person: {ASK_STATUS}"
             self._notify(Notice(when=When.NEEDS_HUMAN, cluster=self._cluster, node=each.node, subject=each.incident, text=text))
 
     async def _say_why(self, request: ScanRequest) -> None:
