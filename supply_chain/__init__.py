@@ -1,1 +1,1 @@
-"""What a contributor asks of the packages that we stand on. No part of the product: `make sbom`, `make audit`."""
+"""What we stand on, and what others install: `make sbom`, `make audit`, `make chart`. No part of the product."""
