@@ -96,7 +96,7 @@ def network(
     ] = "",
     cloud: Annotated[bool, typer.Option("--cloud", help="Machines are switched by EC2 or Compute Engine.")] = False,
 ) -> None:
-    """Print a NetworkPolicy for the pods of deploy/worker.yaml: nobody gets in, and they get to these places only."""
+    """Print a NetworkPolicy for the workers' pods: nobody gets in, and they get to these places only."""
 
     def objects() -> Iterable[dict[str, Any]]:
         from starter.deploy.network import network as printed

@@ -50,7 +50,7 @@ _OF_PEOPLE = tuple(
         ("rbac.authorization.k8s.io", "ClusterRole", "nodewarden-operator"),
     )
 )
-"""What deploy/people.yaml brings."""
+"""What `nodewarden deploy people` prints."""
 
 
 async def nodes(connection: ClusterConnection) -> list[Leftover]:

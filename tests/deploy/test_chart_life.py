@@ -12,8 +12,13 @@ import helm_python
 import pytest
 import yaml
 
+from activities.cluster.api.connection import ClusterConnection
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
+from starter.doctor.definitions import definitions
+from starter.doctor.findings import Level
+from starter.doctor.rights import rights
+from starter.uninstall import kubernetes
 from tests.deploy.helm import NAMESPACE, RELEASE, chart
 from tests.deploy.manifests import path_of
 
@@ -122,6 +127,25 @@ async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person
     for kind in ("clusterroles", "clusterrolebindings"):
         left = (await person.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}"))["items"]
         assert [each for each in left if each["metadata"]["name"].startswith("nodewarden")] == []
+
+
+async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: ApiServer) -> None:
+    """Enough for its worker; and after Helm's uninstall what is left is told, for people to take away."""
+    await _install(helm, {})
+    api.authorization.tokens["worker"] = "system:serviceaccount:nodewarden:nodewarden"
+    async with ClusterConnection.to(api.url, token="worker") as worker:
+        assert [each.level for each in await rights(worker)] == [Level.OK]
+        assert [each.what for each in await definitions(worker, fix=False) if each.level is Level.PROBLEM] == []
+    async with ClusterConnection.to(api.url, token="abc") as administrator:
+        assert await kubernetes.policies(administrator)
+        assert await kubernetes.rights(administrator)
+        await helm("uninstall", RELEASE)
+        assert await kubernetes.policies(administrator) == []
+        assert await kubernetes.rights(administrator) == []
+        left = [*await kubernetes.definitions(administrator), *await kubernetes.namespaces(administrator)]
+    told = " ".join(each.what for each in left)
+    assert "fencingtemplates.nodewarden.io" in told
+    assert "Namespace/nodewarden" in told
 
 
 async def test_the_namespace_of_the_leases_stays_its_owners(helm: Act, person: ApiClient) -> None:
