@@ -68,6 +68,10 @@ lock: $(STAMP) ## Re-create the locks with today's versions of what pyproject.to
 	@$(LOCK) pyproject.toml --extra local --extra otel --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	@$(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
 
+.PHONY: chart
+chart: $(STAMP) ## Write what of deploy/chart and docs/install.md is made from our own tables
+	@$(BIN)/python -m supply_chain.chart
+
 .PHONY: sbom
 sbom: $(STAMP) ## Write what the image is made of as CycloneDX to dist/nodewarden.cdx.json
 	@mkdir -p $(dir $(SBOM))

@@ -37,7 +37,7 @@ CALM = (
     "tests/benchmarks/test_whole_benchmarks.py",
     *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
-    *_files("deployment_version", "isolated", "fence_check"),
+    *_files("deployment_version", "docs_upgrade", "isolated", "fence_check"),
     "tests/security/",
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others

@@ -41,10 +41,11 @@ def blocks(language: str) -> list[str]:
 
 
 def shell_lines(program: str) -> list[str]:
-    """Indented lines that a reader would type, without comments; a line that ends in a backslash with what follows it."""
+    """Indented lines that a reader would type, without comments and what they are piped into; a line that ends in a backslash with
+    what follows it."""
     joined = README.replace("\\\n", " ")
     found = [line.strip() for line in joined.splitlines() if line.startswith(f"    {program} ")]
-    return [re.sub(r"\s+#.*$", "", line) for line in found]
+    return [re.sub(r"\s+(#|\| ).*$", "", line) for line in found]
 
 
 def spelled_out(line: str) -> Iterator[str]:
