@@ -67,6 +67,10 @@ docs: $(STAMP) ## Build the site of docs/ into dist/site; a link that leads nowh
 reference: $(STAMP) ## Write anew what docs/ has from code: settings, commands, objects, workflows, metrics
 	@$(BIN)/python -m tests.docs.reference
 
+.PHONY: pictures
+pictures: $(STAMP) ## Show a demo and take the pictures of docs/ anew
+	@$(BIN)/python -m tests.docs.pictures
+
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 

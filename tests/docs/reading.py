@@ -19,19 +19,19 @@ from markdown_it.token import Token
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 COMMANDS = ("sh", "console")
-PROGRAMS = ("nodewarden", "kubectl", "make", "temporal", "docker", "pip", "openssl", "helm", "uv")
 MARKER = re.compile(r"<!-- (?P<kind>run-by|needs): (?P<what>.+?) -->")
 PARSER = MarkdownIt("commonmark").enable("table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of code. line: counted from 1. language: "" where none is named. marker: kind and content of the comment right
-    above it, ("", "") for none. fenced: False for one that is only indented."""
+    """A block of code. line: counted from 1. language: "" where none is named; info: with what stands behind it. marker: kind and
+    content of the comment right above it, ("", "") for none. fenced: False for one that is only indented."""
 
     page: str
     line: int
     language: str
+    info: str
     text: str
     marker: tuple[str, str]
     fenced: bool
@@ -74,7 +74,10 @@ def blocks(page: str) -> tuple[Block, ...]:
             assert token.map is not None
             language = token.info.split()[0] if token.info.strip() else ""
             line, fenced = token.map[0] + 1, token.type == "fence"
-            found.append(Block(page=page, line=line, language=language, text=token.content, marker=above, fenced=fenced))
+            block = Block(
+                page=page, line=line, language=language, info=token.info, text=token.content, marker=above, fenced=fenced
+            )
+            found.append(block)
         if token.type != "html_block":
             above = ("", "")
         elif marked := MARKER.search(token.content):

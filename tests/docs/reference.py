@@ -204,20 +204,16 @@ INPUTS: tuple[tuple[type, type, str], ...] = (
 """What is written into each from outside, and its workflow id. A history that goes on has a state beside it, which is ours."""
 
 
-def spoken() -> dict[str, Any]:
-    """The handlers that people and programs use, each with its type: what is told from within is ours."""
-    found: dict[str, Any] = {}
-    for shell, *_ in INPUTS:
-        known = workflow._Definition.must_from_class(shell)
-        for handlers in (known.updates, known.signals):
-            found |= {f"{shell.__name__}.{name}": handler for name, handler in handlers.items() if name}
-    return found
+def spoken() -> list[Any]:
+    """All that each can be asked and told."""
+    known = [workflow._Definition.must_from_class(shell) for shell, *_ in INPUTS]
+    return [handler for each in known for kind in (each.updates, each.signals, each.queries) for handler in kind.values()]
 
 
 def schemas() -> Schema:
     """Inputs, results and what can be said, as one JSON Schema; a payload is validated by the same adapters."""
     types = {given.__name__: given for _, given, _ in INPUTS} | {"EpisodeResult": EpisodeResult}
-    for handler in spoken().values():
+    for handler in spoken():
         types |= {each.__name__: each for each in handler.arg_types or () if hasattr(each, "__dataclass_fields__")}
     made = [(name, "validation", TypeAdapter[Any](each)) for name, each in sorted(types.items())]
     _, whole = TypeAdapter.json_schemas(made, ref_template="#/$defs/{model}")  # type: ignore[arg-type]
