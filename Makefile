@@ -59,6 +59,18 @@ bench: $(STAMP) ## Run the benchmarks and print their figures
 	    echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" $(ARGS); \
 	done
 
+.PHONY: docs
+docs: $(STAMP) ## Build the site of docs/ into dist/site; a link that leads nowhere fails it
+	@$(BIN)/zensical build --clean --strict
+
+.PHONY: reference
+reference: $(STAMP) ## Write anew what docs/ has from code: settings, commands, objects, workflows, metrics
+	@$(BIN)/python -m tests.docs.reference
+
+.PHONY: pictures
+pictures: $(STAMP) ## Show a demo and take the pictures of docs/ anew
+	@$(BIN)/python -m tests.docs.pictures
+
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
@@ -88,7 +100,7 @@ image: ## Build the worker's container image as nodewarden:dev
 
 .PHONY: clean
 clean: ## Remove the environment, caches and build results
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(wildcard $(OURS)) tests benchmarks supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Hashes and wheels only: nothing is resolved, built or trusted anew on the user's machine. The project itself is installed

@@ -39,6 +39,7 @@ CALM = (
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
     *_files("deployment_version", "docs_upgrade", "isolated", "fence_check"),
     "tests/security/",
+    "tests/docs/test_start.py",
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others
 to remediate. The longest come first."""
