@@ -214,9 +214,7 @@ def _shapes(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("of_the_worker", "expected"),
-    [((), "none is known here"), ((NEW,), "known here: ")],
-    ids=["no key", "another key"],
+    ("of_the_worker", "expected"), [((), "none is known here"), ((NEW,), "known here: ")], ids=["no key", "another key"]
 )
 async def test_an_episode_whose_key_is_lost_waits_and_says_for_what(
     server: str, tmp_path: Path, of_the_worker: tuple[bytes, ...], expected: str
