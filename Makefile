@@ -10,8 +10,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --no-input
 OURS    := policy workflows activities workers starter simulator demo
 PYTHON  ?= python3
 ARGS    ?=
-# In four processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
-PARALLEL ?= --numprocesses 4 --no-loadscope-reorder
+# In five processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
+PARALLEL ?= --numprocesses 5 --no-loadscope-reorder
 IMAGE   ?= nodewarden:dev
 SBOM    ?= dist/nodewarden.cdx.json
 LOCKS   ?= requirements.lock requirements-dev.lock requirements-build.lock
@@ -34,8 +34,14 @@ demo: $(STAMP) ## Run the main job on a simulated cluster; KEEP=1 stays up, PLAT
 	@$(BIN)/python -m demo $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 .PHONY: test
-test: lint ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
+test: $(STAMP) ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
+	@$(MAKE) --jobs 2 lint warmed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# Beside mypy, which has one process. What fails here fails again where it is shown.
+.PHONY: warmed
+warmed: $(STAMP) # Every module is compiled once, and not once in each of the processes
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no whole system: seconds, not minutes

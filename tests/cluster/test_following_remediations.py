@@ -24,12 +24,7 @@ pytestmark = pytest.mark.timeout(20)
 
 GROUP = "self-node-remediation.medik8s.io"
 OBJECTS = f"/apis/{GROUP}/v1alpha1/namespaces/default/selfnoderemediations"
-TEMPLATE = {
-    "apiVersion": f"{GROUP}/v1alpha1",
-    "kind": "SelfNodeRemediationTemplate",
-    "name": "quick",
-    "namespace": "default",
-}
+TEMPLATE = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "quick", "namespace": "default"}
 
 
 def known(scan: ClusterScan) -> Mapping[str, RemediationObject]:

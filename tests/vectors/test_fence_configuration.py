@@ -39,11 +39,7 @@ def steps(found: FenceConfig) -> dict[str, list[str]]:
     return {step: [each["method"] for each in methods] for step, methods in as_json(found)["steps"].items()}
 
 
-DEFAULT_STEPS = {
-    "isolation": ["mark-unschedulable"],
-    "power-management": ["restart-instance"],
-    "recovery": ["mark-schedulable"],
-}
+DEFAULT_STEPS = {"isolation": ["mark-unschedulable"], "power-management": ["restart-instance"], "recovery": ["mark-schedulable"]}
 
 
 def test_the_default_written_out_means_what_it_means_when_it_is_not_written() -> None:

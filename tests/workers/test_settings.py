@@ -162,11 +162,7 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ),
         ("fencing: {storms: [{percentage: 0}]}", "fencing.storms", "greater than or equal to 1"),
         ("fencing: {storms: [{percentage: 101}]}", "fencing.storms", "less than or equal to 100"),
-        (
-            "fencing: {storms: [{scope: a rack, percentage: 40}]}",
-            "fencing",
-            "expected cluster, zone, pool or the key of a",
-        ),
+        ("fencing: {storms: [{scope: a rack, percentage: 40}]}", "fencing", "expected cluster, zone, pool or the key of a"),
         ("fencing: {cap_per_scope: {cluster: 2}}", "fencing", "the cap of the whole cluster is scan.cap"),
         ("fencing: {cap_per_scope: {rack: 0}}", "fencing", "greater than or equal to 1"),
         ("fencing: {max_attempts: 0}", "fencing.max_attempts", "greater than or equal to 1"),

@@ -136,11 +136,7 @@ async def test_a_hold_after_off_keeps_the_permit(env: WorkflowEnvironment) -> No
 
 async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: WorkflowEnvironment) -> None:
     """S14: nobody acts without a permit, however started."""
-    world = World(
-        need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"),
-        ready=True,
-        answers=[QUEUED] * 100_000,
-    )
+    world = World(need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"), ready=True, answers=[QUEUED] * 100_000)
     async with fencing(env, world, permit_granted=False, holder="") as run:
         status = await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
         assert not status.permit
@@ -384,8 +380,7 @@ async def test_a_word_that_does_not_stand_is_refused_to_the_person_and_obeyed_in
 
 
 @pytest.mark.parametrize(
-    ("speaker", "shown"),
-    [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada, not verified")],
+    ("speaker", "shown"), [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada, not verified")]
 )
 async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
     speaker: str, shown: str, env: WorkflowEnvironment

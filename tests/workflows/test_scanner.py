@@ -12,23 +12,13 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import (
-    EpisodeDescription,
-    FoundOpen,
-    Opened,
-)
+from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
 from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import (
-    PermitDecision,
-    PermitQuestion,
-    PermitQuestions,
-    PermitRequest,
-    PermitState,
-)
+from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
 from policy.scan.repeats import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, SeenVersion, ViewState
 from policy.values.object_refs import Dialect

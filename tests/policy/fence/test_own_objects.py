@@ -212,10 +212,7 @@ def test_credentials_may_be_anywhere() -> None:
         ({"powerLevels": [{"devices": [BMC]}]}, "spec.powerLevels: power is written, too"),
         ({"power": [SWITCH]}, "spec.power[0].driver: fence_brocade cuts a path"),
         (bmc(parameters={"ip": "10.0.0.1"}), "spec.power[0].nodeParameters.n1: nothing identifies the device"),
-        (
-            {"power": [{"driver": "ec2", "nodeParameters": {"n1": {"instance": "i-0000"}}}]},
-            "contradicts the providerID of node",
-        ),
+        ({"power": [{"driver": "ec2", "nodeParameters": {"n1": {"instance": "i-0000"}}}]}, "contradicts the providerID of node"),
         (bmc(secretRef={"name": "s"}), "spec.power[0].secretRef.namespace: expected a non-empty string, got nothing"),
         (bmc(credentials=[{"kind": "vault"}]), "spec.power[0].credentials[0].kind: expected one of Secret, ConfigMap"),
         (bmc(credentials=[{"kind": "env"}]), "spec.power[0].credentials[0].keys: expected a parameter"),
@@ -224,10 +221,7 @@ def test_credentials_may_be_anywhere() -> None:
         (first(method="cordon", action="off"), "spec.isolation[0].action: cordon is an action of its own"),
         (first(method="taint"), "spec.isolation[0].parameters: taint needs key, effect"),
         # S1: NoExecute frees before anything is proven.
-        (
-            first(method="taint", parameters={"key": "k", "effect": "NoExecute"}),
-            "effect: expected one of NoSchedule, Prefer",
-        ),
+        (first(method="taint", parameters={"key": "k", "effect": "NoExecute"}), "effect: expected one of NoSchedule, Prefer"),
         (first(method="drain", parameters={"force": "maybe"}), "parameters.force: expected yes or no, got 'maybe'"),
         (first(), "spec.isolation[0].method: expected a method of ours, or the driver of a device"),
         (first(**BMC, action="off"), "spec.isolation[0].driver: ipmi switches power: expected it in power"),
