@@ -49,6 +49,8 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
 
     if session.output is Output.JSON:
         typer.echo(to_json(result))
+    elif result.missing:
+        complain(result.message)
     elif result.outcome is Outcome.REFUSED:
         complain(f"{episode.node} is not {words.not_done}: {result.message}")
     else:
@@ -82,6 +84,10 @@ async def see_through(session: Session, episode: EpisodeHandle, words: Beginning
                     return Exit.FAILED
             await _pause(end)
         result = await end
+    except asyncio.CancelledError:
+        how = f"`nodewarden status --watch` shows it, `nodewarden abort {episode.node}` stops it"
+        complain(f"the {words.noun} of {episode.node} goes on: {how}")
+        raise
     finally:
         end.cancel()
     return _ended(session, episode, result, words)

@@ -28,7 +28,8 @@ def check(
         from starter.output.encoding import to_json
 
         async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+            if node:
+                await session.expect_node(settings, name, node)
             report = await warden.check_devices(name, node)
         if session.output is Output.JSON:
             typer.echo(to_json(report))

@@ -31,6 +31,7 @@ from starter.commands.session import (
 )
 
 if TYPE_CHECKING:
+    from starter.client import Nodewarden
     from starter.handles.episodes import EpisodeHandle
 
 app = typer.Typer(
@@ -67,8 +68,7 @@ def begin(
 
     async def work() -> Exit | None:
         wanted = duration_of("--for", hold) if hold else None
-        async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+        async with session.connected() as (warden, _, name):
             why = given("--reason", reason)
             episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
             return await _tell_how_it_stands(session, episode)
@@ -91,7 +91,7 @@ def extend(
 ) -> None:
     """Let the preservation of NODE end later: so much later, or at a moment."""
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         from workers.configuration.setting_sources import SettingsError
 
         if bool(until) is bool(hold):
@@ -120,7 +120,7 @@ def release(
     Machine belongs to is fenced where a health check asks for that.
     """
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         return await episode.release(who=who, reason=given("--reason", reason))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
@@ -156,7 +156,8 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
     found = await episode.kept()
     if isinstance(found, EpisodeResult):
         refused = found.outcome is Outcome.REFUSED
-        complain(f"{episode.node} is not preserved: {found.message if refused else wording.ending(found)}")
+        why = f"{episode.node} is not preserved: {found.message if refused else wording.ending(found)}"
+        complain(found.message if found.missing else why)
         return Exit.MISSING if found.missing else Exit.FAILED
     stands = wording.kept(found) if found is not None else wording.standing(None)
     until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None

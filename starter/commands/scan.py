@@ -37,8 +37,9 @@ def start(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
+        from starter import wording
+
         async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
             started = await warden.start_scanner(
                 name,
                 cap=cap or settings.scan.cap,
@@ -46,7 +47,9 @@ def start(
                 repeat_alarm=settings.repeat_alarm.alarm(),
                 check_every=settings.fence_check.interval(),
             )
+            seen = await warden.scanner(name).first_look() if started.started else None
         text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
+        text += f": {wording.view(seen)}" if seen is not None else ""
         say(session, text, cluster=name, started=started.started, workflow_id=started.workflow_id, run_id=started.run_id)
         return None
 

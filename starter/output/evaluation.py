@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -23,13 +23,14 @@ from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
+from starter.output.sentences import Sentences
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"
 ALLOWED = "RemediationAllowed"
 
 ROOM_FOR_REASONS = 40
-"""With fewer columns left, reasons stand below the table: one word a line is no sentence."""
+"""With fewer columns left, reasons stand below the table."""
 
 
 def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[ManifestMistake]) -> dict[str, Any]:
@@ -135,11 +136,11 @@ def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[ManifestMista
     """A block for each check: its brake, then its targets, the sickest first. Mistakes go last, where they are seen."""
     parts: list[RenderableType] = []
     for check in checks:
-        parts += [_head(check), _Targets(evaluation=check, now=now)]
+        parts += [_head(check), _targets(check, now)]
     if not checks and not any(mistake.field for mistake in mistakes):
         parts.append(Text("no health check in these files", style="dim"))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in mistakes]
-    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, _Targets) else 0, 0)) for part in parts))
+    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, Sentences) else 0, 0)) for part in parts))
 
 
 def described(mistake: ManifestMistake) -> str:
@@ -174,26 +175,18 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     return head
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Targets:
+def _targets(evaluation: CheckEvaluation, now: datetime) -> Sentences:
     """The targets of one check: with the reasons beside them where there is room, else below, so that no name is cut."""
-
-    evaluation: CheckEvaluation
-    now: datetime
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = sorted(self.evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target))
-        bare = _targets(self.evaluation, rows, self.now, reasons=False)
-        if options.max_width - console.measure(bare, options=options.update(width=10_000)).maximum >= ROOM_FOR_REASONS:
-            yield _targets(self.evaluation, rows, self.now, reasons=True)
-            return
-        yield bare
-        for each in rows:
-            if words := why(each):
-                yield Padding(Text.assemble((each.target, "bold"), f": {words}", overflow="fold"), (0, 0, 0, 2))
+    rows = sorted(evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target))
+    return Sentences(
+        table=partial(_table, evaluation, rows, now),
+        below=[(each.target, Text(why(each))) for each in rows],
+        room=ROOM_FOR_REASONS,
+        indent=2,
+    )
 
 
-def _targets(evaluation: CheckEvaluation, rows: Sequence[TargetEvaluation], now: datetime, *, reasons: bool) -> Table:
+def _table(evaluation: CheckEvaluation, rows: Sequence[TargetEvaluation], now: datetime, reasons: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     of_machines = evaluation.check.of_machines
     for title in (

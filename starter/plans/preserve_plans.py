@@ -122,7 +122,7 @@ def as_table(plan: PreservePlan) -> RenderableType:
     for name in ("VALUE", "PHASE", "ACTION", "UNTIL"):
         table.add_column(name, no_wrap=True)
     for decision in plan.survey.decisions:
-        until = f"{decision.expiry:%m-%d %H:%M:%S}Z" if decision.expiry else ""
+        until = written(decision.expiry) if decision.expiry else ""
         held = decision.held
         row = (held.machine, held.node_name, decision.intent.value, decision.phase, decision.action.value, until)
         table.add_row(*(each or "-" for each in row))

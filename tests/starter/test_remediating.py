@@ -73,7 +73,8 @@ async def test_the_step_it_is_at_is_shown_by_status_and_explain(keyboard: Path, 
     assert (status.rung, status.machine, status.kind.value) == ("1 of 2: reboot=10m", "default/w-1", "Remediation")
     (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
     page = " ".join((await nodewarden("explain", "node-1")).stdout.split())
-    assert "note: the cluster's objects are not shown" in page
+    assert page.startswith("node-1 an episode is running, step 1 of 2: reboot=10m: does as the script says")
+    assert f"note: the cluster {cluster} can't be read: " in page
     assert "it does: does as the script says" in page
     assert "step 1 of 2: reboot=10m, " in page
     assert "left; machine default/w-1" in page
