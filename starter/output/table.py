@@ -48,12 +48,12 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
             parts.append(Text(f"… and {status.left_out} more open episodes", style="dim"))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
+    if scanner is None and report is not None:
+        parts.append(Text(f"as the scanner saw it last, at {written(report.at)}:", style="yellow"))
     at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
     if at_risk.nodes or at_risk.problem:
         parts.append(_at_risk(at_risk, now))
     if report is not None:
-        if scanner is None:
-            parts.append(Text(f"as the scanner saw it last, at {written(report.at)}:", style="yellow"))
         if report.checks:
             parts.append(_checks(report.checks))
         else:

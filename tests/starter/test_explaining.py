@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from policy.checks.brakes import Brake, Counts
+from policy.checks.brakes import Brake, Closed, Counts
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.storms import Storm
 from policy.checks.verdicts import Health, Standing, Verdict
@@ -59,7 +59,7 @@ def fence_is_due() -> Explanation:
     evaluated = CheckEvaluation(
         check=a_check(),
         counts=Counts(healthy=0, unhealthy=1),
-        brake=Brake(allowed=True),
+        brake=Brake(allowed=True, remaining=1, reason=Closed.NO, message="1 of 1"),
         storm=Storm(),
         verdicts=(target,),
         next_look=None,
