@@ -120,7 +120,7 @@ async def test_status_watch_prints_a_line_for_each_change_where_there_is_no_term
     assert len([line for line in watching.said if "node-1: unhealthy" in line]) == 1
 
 
-async def test_who_stops_waiting_is_told_that_it_goes_on_and_how_to_watch_it(keyboard: Path, client: Client, cluster: str) -> None:
+async def test_who_stops_waiting_is_told_that_it_goes_on(keyboard: Path, client: Client, cluster: str) -> None:
     async with nodewarden("fence", "node-1", "--reason", "smoke", "--wait") as waiting:
         await waiting.says("does as the script says")
         waiting.tell(signal.SIGINT)
