@@ -21,7 +21,7 @@ from starter.commands.session import (
     ending,
     given,
     run,
-    say,
+    say_answer,
     session_of,
 )
 
@@ -135,7 +135,7 @@ def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle]
             except MissingError:
                 await session.expect_node(settings, name, node)
                 raise
-        say(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id, answer=answer)
+        say_answer(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id)
         return None
 
     run(session, work)

@@ -43,12 +43,12 @@ def explain(
 
     async def work() -> Exit:
         from starter.errors import NoSuchNodeError
-        from starter.output.explanation_output import as_json, as_text
+        from starter.output.explanation_output import as_model, as_text
 
         answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
         if session.output is not Output.JSON and not answer.known and not answer.mistakes and not answer.unread:
             raise NoSuchNodeError(node)
-        show(session, lambda: as_json(answer), lambda: as_text(answer))
+        show(session, lambda: as_model(answer), lambda: as_text(answer))
         if not answer.known:
             return Exit.UNREACHABLE if answer.unread else Exit.MISSING
         return Exit.FAILED if filename and answer.mistakes else Exit.OK

@@ -30,7 +30,7 @@ def plan(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from policy.fence.shown import as_json
+        from policy.fence.shown import shown_config as as_model
         from starter.plans.fence_plans import as_table, planned_from_files
 
         settings = session.settings()
@@ -38,7 +38,7 @@ def plan(
             found = await planned_from_files(filename, node, source=settings.policy_source())
         else:
             found = await _live(session, settings, node)
-        show(session, lambda: as_json(found), lambda: as_table(found), soft_wrap=True)
+        show(session, lambda: as_model(found), lambda: as_table(found), soft_wrap=True)
         return Exit.FAILED if found.errors else Exit.OK
 
     run(session, work)

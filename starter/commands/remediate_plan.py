@@ -50,7 +50,7 @@ def plan(
 
     async def work() -> Exit:
         from starter.errors import NoSuchNodeError
-        from starter.plans.remediation_plans import as_json, as_table, planned
+        from starter.plans.remediation_plans import as_model, as_table, planned
 
         named = named_steps(steps)
         if filename:
@@ -59,7 +59,7 @@ def plan(
             found = await _live(session, node, named)
         if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
             raise NoSuchNodeError(node)
-        show(session, lambda: as_json(found), lambda: as_table(found))
+        show(session, lambda: as_model(found), lambda: as_table(found))
         return _code(found)
 
     run(session, work)

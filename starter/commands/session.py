@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
 import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -243,37 +242,67 @@ def given(option: str, text: str) -> str:
     return text.strip()
 
 
-def say(session: Session, text: str, /, **answer: object) -> None:
-    """The answer: the text for people, the fields for programs."""
-    typer.echo(json.dumps(answer, default=str) if session.output is Output.JSON else text)
+def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
+    """The answer: the text for people, the model on one line for programs."""
+    if session.output is not Output.JSON:
+        typer.echo(text)
+        return
+    from starter.output.encoding import to_json
+
+    typer.echo(to_json(as_model()))
 
 
 def show(
-    session: Session, as_json: Callable[[], object], as_text: Callable[[], RenderableType], *, soft_wrap: bool = False
+    session: Session,
+    as_model: Callable[[], object],
+    as_text: Callable[[], RenderableType],
+    *,
+    width: int | None = None,
+    soft_wrap: bool = False,
 ) -> None:
-    """A plan, or what was judged: for programs, or as people read it."""
+    """A plan, or what was found: for programs, or as people read it. width: of what is printed into a pipe, where COLUMNS says
+    nothing."""
     if session.output is Output.JSON:
-        typer.echo(json.dumps(as_json(), indent=2, ensure_ascii=False))
+        from starter.output.encoding import to_json
+
+        typer.echo(to_json(as_model(), indent=2))
         return
     from starter.output.display import fitting_console
 
-    fitting_console(width=None).print(as_text(), soft_wrap=soft_wrap)
+    fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
 
 
-def say_begun(session: Session, episode: EpisodeHandle, noun: str, stands: str, **more: object) -> None:
-    """That an episode has begun or was joined, and how it stands. more: what programs are told besides."""
+def say_begun(
+    session: Session,
+    episode: EpisodeHandle,
+    noun: str,
+    stands: str,
+    *,
+    permit: bool | None = None,
+    until: datetime | None = None,
+) -> None:
+    """That an episode has begun or was joined, and how it stands. permit, until: see Begun."""
+    from starter.output.models import Begun
+
     begun = f"{'joined the' if episode.joined else 'started'} {noun} of {episode.node}"
-    say(
-        session,
-        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+    answer = Begun(
         cluster=episode.cluster,
         node=episode.node,
         workflow_id=episode.workflow_id,
         run_id=episode.run_id,
         joined=episode.joined,
-        **more,
         stands=stands,
+        permit=permit,
+        until=until,
     )
+    say(session, f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})", lambda: answer)
+
+
+def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
+    """What a workflow has answered to a person's word."""
+    from starter.output.models import Told
+
+    say(session, answer, lambda: Told(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
 
 
 def duration_of(option: str, text: str) -> timedelta:

@@ -18,13 +18,13 @@ from rich.live import Live
 from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
+from starter.output import PIPE_WIDTH
 from starter.output.changes import changes
 from starter.output.encoding import to_json
 from starter.output.table import render
 from starter.output.watching import look, until_next
 
 REDRAW_SECONDS = 1.0
-PIPE_WIDTH = 200
 _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -28,7 +27,8 @@ from policy.values.moments import written
 from starter import wording
 from starter.handles.status import NodeEpisodes
 from starter.output import outlooks
-from starter.output.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
+from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of, why
+from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
 from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
 
@@ -104,63 +104,38 @@ def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
     return said
 
 
-def as_json(answer: NodeExplanation) -> dict[str, Any]:
+def as_model(answer: NodeExplanation) -> ExplainAnswer:
     """The whole answer; the checks and verdicts are spelled as in `nodewarden evaluate`."""
-    explanation, episodes = answer.explanation, answer.episodes
-    opinions = explanation.opinions if explanation is not None else ()
-    return {
-        "node": answer.node,
-        "found": answer.known,
-        "ready": (explanation.ready if explanation is not None else "") or None,
-        "checks": [
-            check_as_json(opinion.check, verdicts=False)
-            | {"verdict": verdict_as_json(opinion.target), "unblock": list(opinion.unblock)}
-            for opinion in opinions
-        ],
-        "notCovering": [
-            {"check": each.check, "why": each.why} for each in (explanation.bystanders if explanation is not None else ())
-        ],
-        "scanner": scanner_says(answer, answer.scanner) if answer.scanner is not None else None,
-        "episode": _episode(episodes) if episodes is not None else None,
-        "ended": [
-            {
-                "incident": result.incident,
-                "outcome": result.outcome.value,
-                "message": result.message,
-                "started": written(result.started),
-                "ended": written(result.ended),
-            }
+    explanation, episodes, silent = answer.explanation, answer.episodes, None
+    if episodes is not None and episodes.silent is not None:
+        silent = Silent(workflow_id=episodes.silent.workflow_id, problem=episodes.silent.problem)
+    outlook = explanation.outlook if explanation is not None else None
+    return ExplainAnswer(
+        node=answer.node,
+        found=None if answer.unread and not answer.known else answer.known,
+        conclusion=conclusion(answer) if answer.known else "",
+        ready=(explanation.ready if explanation is not None else "") or None,
+        checks=tuple(opinion_of(each.check, each.target, each.unblock) for each in _opinions(answer)),
+        not_covering=tuple(
+            NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
+        ),
+        scanner=tuple(scanner_says(answer, answer.scanner)) if answer.scanner is not None else None,
+        episode=answer.episode,
+        silent=silent,
+        ended=tuple(
+            EndedAnswer(
+                incident=result.incident,
+                outcome=result.outcome.value,
+                message=result.message,
+                started=result.started,
+                ended=result.ended,
+            )
             for result in (episodes.ended if episodes is not None else ())
-        ],
-        "remediation": outlooks.as_json(explanation.outlook)
-        if explanation is not None and explanation.outlook is not None
-        else None,
-        "errors": [error_as_json(mistake) for mistake in answer.mistakes],
-        "problems": list(answer.problems),
-    }
-
-
-def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
-    if episodes.silent is not None:
-        return {"workflowId": episodes.silent.workflow_id, "problem": episodes.silent.problem}
-    episode = episodes.episode
-    if episode is None:
-        return None
-    return {
-        "incident": episode.incident,
-        "kind": episode.kind.value,
-        "phase": episode.phase.value,
-        "step": episode.step,
-        "doing": episode.doing,
-        "reason": episode.reason,
-        "rung": episode.rung or None,
-        "machine": episode.machine or None,
-        "queued": episode.queued or None,
-        "problem": episode.problem or None,
-        "advice": episode.advice or None,
-        "held": episode.held or None,
-        "started": written(episode.started),
-    }
+        ),
+        remediation=outlooks.as_model(outlook) if outlook is not None else None,
+        errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
+        problems=tuple(answer.problems),
+    )
 
 
 # For people -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,6 +12,7 @@ from rich.text import Text
 from policy.values.moments import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
+from starter.output.models import HistoryAnswer, HistoryLine
 from starter.output.sentences import Sentences
 from starter.output.table import columns
 
@@ -48,25 +48,25 @@ def _why(each: EndedEpisode) -> Text:
     return Text(f"{each.why or 'nobody said why'}; {each.message}")
 
 
-def as_json(found: EndedEpisodes) -> dict[str, Any]:
+def as_model(found: EndedEpisodes) -> HistoryAnswer:
     """For programs."""
-    return {
-        "cluster": found.cluster,
-        "episodes": [
-            {
-                "node": each.node,
-                "kind": each.kind.value,
-                "outcome": each.outcome,
-                "message": each.message,
-                "why": each.why,
-                "incident": each.incident,
-                "started": written(each.started),
-                "ended": written(each.ended),
-                "seconds": round((each.ended - each.started).total_seconds(), 3),
-                "workflowId": each.workflow_id,
-                "runId": each.run_id,
-            }
+    return HistoryAnswer(
+        cluster=found.cluster,
+        episodes=tuple(
+            HistoryLine(
+                node=each.node,
+                kind=each.kind,
+                outcome=each.outcome,
+                message=each.message,
+                why=each.why,
+                incident=each.incident,
+                started=each.started,
+                ended=each.ended,
+                seconds=round((each.ended - each.started).total_seconds(), 3),
+                workflow_id=each.workflow_id,
+                run_id=each.run_id,
+            )
             for each in found.episodes
-        ],
-        "more": found.more,
-    }
+        ),
+        more=found.more,
+    )

@@ -124,7 +124,7 @@ async def test_preserve_extend_preserved_and_release_at_the_keyboard(keyboard: P
     assert "node-1 Running:Preserved 2036-11-24T08:30:00Z" in shown
     assert "0.0 h by amy: smoke" in shown
     document = json.loads((await nodewarden("preserved", "-o", "json")).stdout)
-    assert (document["preservations"][0]["until"], document["left_out"]) == ("2036-11-24T08:30:00Z", 0)
+    assert (document["preservations"][0]["until"], document["leftOut"]) == ("2036-11-24T08:30:00Z", 0)
     released = await nodewarden("release", "node-1", "--reason", "seen enough")
     assert (released.exit_code, released.stdout) == (0, "node-1 is released\n")
     again = await nodewarden("release", "node-1")
