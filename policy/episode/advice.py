@@ -1,4 +1,5 @@
-"""What a person can do for an episode that waits for one, and what comes of it: said wherever its problem is said (S44)."""
+"""What a person can do for an episode that waits for one, or for a node that is left alone, and what comes of it: said wherever
+the problem is said (S44)."""
 
 from __future__ import annotations
 
@@ -21,3 +22,10 @@ def advice(node: str, *, abort_means: str, wants_a_word: bool) -> str:
     that a person may vouch for it (S8)."""
     vouch = f"; if you saw it off, `nodewarden ack-off {node}` has its pods started elsewhere" if wants_a_word else ""
     return f"mend it, then `nodewarden resume {node}` tries again{vouch}; or `nodewarden abort {node}`: {abort_means}"
+
+
+def until_well_or_asked(node: str) -> str:
+    """How long a node is left alone on which an episode was stopped, and the command that ends that. node: a Machine without a
+    Node is `machine/<namespace>/<name>`, and can't be fenced."""
+    verb = "remediate" if node.startswith("machine/") else "fence"
+    return f"until it is healthy once, or somebody asks: `nodewarden {verb} {node}`"

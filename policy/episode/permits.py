@@ -139,6 +139,8 @@ class Release:
     """When the episode last commanded either; None where it did not."""
     vetoed_until: datetime | None = None
     """When the veto for which it ended is over by itself; None where nobody says."""
+    missing: bool = False
+    """It was asked for a node that there is none of: nothing is left alone for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,8 +57,7 @@ def begin(
 
     async def work() -> Exit | None:
         named = _template(template)
-        async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+        async with session.connected() as (warden, _, name):
             episode = await warden.fence(name, node, reason=given("--reason", reason), requester=who, template=named)
             if wait:
                 return await see_through(session, episode, FENCING)

@@ -24,12 +24,13 @@ def plan(
 ) -> None:
     """Show which fence configuration holds for NODE and what each step of it would do. Nothing is done, and no secret is shown.
 
-    Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused.
+    Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused;
+    4: there is no such node.
     """
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from policy.fence.shown import as_json
+        from policy.fence.shown import shown_config as as_model
         from starter.plans.fence_plans import as_table, planned_from_files
 
         settings = session.settings()
@@ -37,22 +38,14 @@ def plan(
             found = await planned_from_files(filename, node, source=settings.policy_source())
         else:
             found = await _live(session, settings, node)
-        show(session, lambda: as_json(found), lambda: as_table(found), soft_wrap=True)
+        show(session, lambda: as_model(found), lambda: as_table(found), soft_wrap=True)
         return Exit.FAILED if found.errors else Exit.OK
 
     run(session, work)
 
 
 async def _live(session: Session, settings: Settings, node: str) -> FenceConfig:
-    from temporalio.exceptions import ApplicationError
-
-    from starter.errors import RequestError
     from starter.plans.fence_plans import planned
-    from workers.composition import open_cluster
 
-    name, known = session.known_cluster(settings)
-    async with open_cluster(name, known) as (connection, machines):
-        try:
-            return await planned(connection, node, source=settings.policy_source(), machines=machines)
-        except ApplicationError as error:
-            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error
+    async with session.reading(settings) as (_, connection, machines):
+        return await planned(connection, node, source=settings.policy_source(), machines=machines)

@@ -46,8 +46,7 @@ def begin(
     async def work() -> Exit | None:
         named_steps(steps)
         strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
-        async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+        async with session.connected() as (warden, _, name):
             why = given("--reason", reason)
             episode = await warden.remediate(
                 name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible

@@ -23,7 +23,7 @@ def uninstall(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.uninstall.leftovers import as_json, as_table, left_of
+        from starter.uninstall.leftovers import as_model, as_table, left_of
         from workers.configuration.setting_sources import SettingsError
 
         if not check:
@@ -31,7 +31,7 @@ def uninstall(
         settings = session.settings()
         name = session.one_cluster(settings)
         found = await left_of(settings, name)
-        show(session, lambda: as_json(name, found), lambda: as_table(found))
+        show(session, lambda: as_model(name, found), lambda: as_table(found))
         return Exit.FAILED if any(each.left for each in found) else Exit.OK
 
     run(session, work)

@@ -19,7 +19,13 @@ def version(context: typer.Context, output: OutputOption = None) -> None:
     text = "\n".join(
         [f"nodewarden {versions['nodewarden']}", *(f"  {name} {versions[name]}" for name in ("python", *PACKAGES[1:]))]
     )
-    say(session_of(context, output=output), text, **versions)
+
+    def as_model() -> object:
+        from starter.output.models import Versions
+
+        return Versions(**{name.replace("-", "_"): version for name, version in versions.items()})
+
+    say(session_of(context, output=output), text, as_model)
 
 
 def print_and_exit(asked: bool) -> None:

@@ -32,6 +32,7 @@ from policy.fence.templates import KIND as FENCING_TEMPLATE
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
+from starter.errors import NoSuchNodeError
 from starter.plans.manifests import Manifest, Unreadable, read_files
 
 PREFIX = "fence-"
@@ -42,18 +43,18 @@ async def planned(
 ) -> FenceConfig:
     """What an episode begun by hand would do. live: a Node that is not there is none, instead of one whose file was not given.
 
-    Errors: those of reading the API; all others are in the answer.
+    Errors: those of reading the API, and NoSuchNodeError; all others are in the answer.
     """
     connections = Connections(nodes=reader, machines=machines or reader)
     known = await _node(reader, node)
+    if known is None and live:
+        raise NoSuchNodeError(node)
     try:
         found = await configuration_for(connections, known or NodeView(name=node, uid=""), None, Need(), source=source)
     except ApplicationError as error:
         if error_type(error) is not ErrorType.INVALID_CONFIG:
             raise
         return _refused(node, error.message)
-    if known is None and live:
-        return replace(found, errors=(f"Node/{node}: there is no such Node", *found.errors))
     if known is None:
         unknown = f"Node/{node}: there is no such Node here, so its labels and its providerID are taken as empty"
         found = replace(found, warnings=(unknown, *found.warnings))

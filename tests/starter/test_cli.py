@@ -191,8 +191,8 @@ FENCE, REMEDIATE = ("fence",), ("remediate", "--with", "reboot=10m")
         (FENCE, "node-1", acknowledge, 0, "node-1: recovered after "),
         (FENCE, "node-2", abort, 1, "node-2: aborted after "),
         (FENCE, "refused-1", leave, 3, "nodewarden: refused-1 is not fenced: no permit was to be had"),
-        (FENCE, "refused-nosuch", leave, 4, "nodewarden: refused-nosuch is not fenced: "),
-        (REMEDIATE, "refused-nosuch", leave, 4, "nodewarden: refused-nosuch is not remediated: "),
+        (FENCE, "refused-nosuch", leave, 4, "nodewarden: no permit was to be had"),
+        (REMEDIATE, "refused-nosuch", leave, 4, "nodewarden: as the script says"),
         (
             FENCE,
             "sick-1",
@@ -238,6 +238,7 @@ async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, wa
 AMY = ("--who", "amy")
 NO_REASON = "nodewarden: --reason: expected a name or a sentence for the decision record, got nothing"
 NOBODY = "nodewarden: no open episode of node-1"
+SHORT_CIRCUIT = "NodeHealthCheck/workers is in short circuit: only 1 of 2 nodes is healthy"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,12 @@ NOBODY = "nodewarden: no open episode of node-1"
         (("abort", "--reason", "enough", "--power-on"), "sick-1", 0, "abort noted"),
         (("ack-off", *AMY, "--reason", "pulled the plug"), "sick-1", 0, "off acknowledged"),
         (("hold", *AMY), "sick-1", 0, "held by amy"),
-        (("resume", *AMY), "sick-1", 0, "goes on for amy"),
+        (
+            ("resume", *AMY),
+            "sick-1",
+            0,
+            f"goes on for amy; it goes on only once there is a permit for it: {SHORT_CIRCUIT}",
+        ),
         (("resume",), "well-1", 3, "nodewarden: resume: this one goes on by itself"),
         *(
             (words, "node-1", 4, NOBODY)
@@ -261,6 +267,7 @@ async def test_people_talk_to_an_episode(  # noqa: PLR0917 - pytest passes them 
 ) -> None:
     """Where somebody answers it is what he says, and otherwise why nobody did."""
     if node != "node-1":
+        await warden.start_scanner(cluster)
         await warden.fence(cluster, node, reason="smoke")
     result = await nodewarden(*words, node, "-c", cluster)
     assert (result.exit_code, result.stderr if code else result.stdout) == (code, f"{said}\n")
@@ -279,7 +286,8 @@ async def test_vouching_for_off_needs_a_name_and_a_reason(keyboard: Path, cluste
 
 async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: object, cluster: str) -> None:
     assert (await nodewarden("scan", "status", "-c", cluster)).exit_code == 4
-    assert (await nodewarden("scan", "start", "-c", cluster, "--cap", "2")).output == f"scanner of {cluster} started\n"
+    started = await nodewarden("scan", "start", "-c", cluster, "--cap", "2")
+    assert started.output == f"scanner of {cluster} started: view live, cluster Lease held\n"
     assert "runs already" in (await nodewarden("scan", "start", "-c", cluster)).output
     shown = await nodewarden("scan", "status", "-c", cluster)
     assert shown.exit_code == 0
@@ -375,15 +383,15 @@ async def test_a_namespace_that_is_missing_is_code_2(keyboard: Path, monkeypatch
     assert "has no namespace 'elsewhere'" in result.stderr
 
 
-async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(Nodewarden, "status", broken)
-    result = await nodewarden("status", "-c", "prod")
+    result = await nodewarden("status", "-c", cluster)
     assert result.exit_code == 1
     assert result.stderr == "nodewarden: unexpected ZeroDivisionError: division by zero (--debug shows where)\n"
-    assert isinstance((await nodewarden("--debug", "status", "-c", "prod")).exception, ZeroDivisionError)
+    assert isinstance((await nodewarden("--debug", "status", "-c", cluster)).exception, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(

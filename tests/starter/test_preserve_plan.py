@@ -131,7 +131,7 @@ async def test_people_get_a_table_and_the_reasons() -> None:
     result = await nodewarden("preserve", "plan", "-f", "-", "--now", NOW, text=text)
     assert result.exit_code == 0
     words = " ".join(result.stdout.split())
-    assert "w-1 node-of-w-1 auto-preserved Failed:Preserved preserve 11-24 12:00:00Z" in words
+    assert "w-1 node-of-w-1 auto-preserved Failed:Preserved preserve 2026-11-24T12:00:00Z" in words
     assert "a: keeps at most 1 failed machines, found 0; begins to keep w-1; releases none" in words
 
 

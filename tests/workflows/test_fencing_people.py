@@ -145,6 +145,22 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
         await run.result(Outcome.RECOVERED)
 
 
+async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnvironment) -> None:
+    """S35: it is told, and found again, as what it was."""
+    world = World(need=Need(kind=NeedKind.PERSON, reason="drill"), ready=True, answers=[QUEUED] * 100_000)
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED)
+        await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert result.message == "aborted by ada, not verified (drill) before anything was done"
+    assert set(world.acts) == {"pin", "ask-permit"}
+
+
+async def test_the_end_is_the_last_line_of_the_record(env: WorkflowEnvironment) -> None:
+    _, result = await told(env, ends=Outcome.RECOVERED)
+    assert [entry.act for entry in result.record][-2:] == ["phase", "end"]
+
+
 async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_anything_is_disrupted(
     env: WorkflowEnvironment,
 ) -> None:

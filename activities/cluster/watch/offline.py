@@ -49,7 +49,7 @@ from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
-from policy.values.moments import moment_of
+from policy.values.moments import moment_of, written
 from policy.values.object_refs import ObjectRef
 
 CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
@@ -167,7 +167,7 @@ class OfflineCluster:
             return
         lease = read_lease(orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)))  # YAML has moments of its own
         if lease.holder != IDENTITY and lease.live(self.now):
-            until = f" until {lease.until.isoformat(timespec='seconds')}" if lease.until is not None else ""
+            until = f" until {written(lease.until)}" if lease.until is not None else ""
             self.leased[ref.name.removeprefix("node-")] = f"{lease.holder!r}{until}"
 
     def _put_owner(self, ref: ObjectRef, obj: JsonObject, source: str) -> None:

@@ -13,10 +13,11 @@ from policy.fence.kdump import KdumpRule
 from policy.fence.own_objects import WHOM_FIELDS, chosen, read_fence_config
 from policy.fence.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
 from policy.fence.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
-from policy.fence.shown import as_json, shown_parameters
+from policy.fence.shown import shown_config, shown_parameters
 from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
 from policy.values.errors import PolicyError
 from tests.documents import document
+from tests.encoded import encoded
 from tests.policy.fence.builders import node
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -102,7 +103,7 @@ def test_it_means_what_the_other_spellings_mean() -> None:
     """Omitted isolation and recovery are empty steps, as in a ConfigMap."""
     found = the_config()
     assert (found.errors, found.isolation, found.recovery) == ((), (), ())
-    shown = as_json(found)
+    shown = encoded(shown_config(found))
     assert (shown["config"], shown["source"]) == ("all", "FenceConfig")
     assert shown["steps"]["power-management"] == [
         {
