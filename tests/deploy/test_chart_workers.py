@@ -147,6 +147,8 @@ def test_secrets_are_named_and_never_held() -> None:
     told = _settings({"secrets": SECRETS})["notifications"]
     assert told[0] == {"url_file": "/etc/nodewarden/notifications/pagers/urls", "when": ["needs-human"]}
     assert told[1] == {"url_file": "/etc/nodewarden/notifications/chat/urls"}
+    own = {"url_file": "/mine/urls"}  # of a volume that somebody has added himself
+    assert _settings({"secrets": SECRETS, "settings": {"notifications": [own]}})["notifications"] == [own, *told]
 
 
 def test_builds_stand_side_by_side() -> None:
