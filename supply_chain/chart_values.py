@@ -49,6 +49,10 @@ class Worker(_Values):
     affinity: dict[str, Any] = Field(default={}, description="default: affinity")
 
 
+class ServiceAccount(_Values):
+    annotations: Labels = Field(default={}, description="such as those by which a cloud gives workers an identity of their own")
+
+
 class Notification(_Values):
     """Who is told what. The Secret's key `urls` has addresses as Apprise has them, one a line."""
 
@@ -136,6 +140,7 @@ class Values(_Values):
         min_length=1,
         description="the Deployments, each `{role, site, replicas, …}`: one with role all, or some of workflows, cluster, power",
     )
+    serviceAccount: ServiceAccount = ServiceAccount()
     features: list[Feature] = Field(
         default=[each for each in Feature if each not in {Feature.DELETE_NODE, Feature.METRICS_PROXY}],
         description="what may be changed, as `nodewarden deploy rbac --features`",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from starter.deploy.shipped import write_chart
 from tests.documents import ROOT, documents
 
 SETTINGS = ("NODEWARDEN_", "TEMPORAL_", "KUBECONFIG", "PYTHONPATH")
@@ -96,6 +97,13 @@ def test_it_writes_the_chart_as_it_is_here_and_over_nothing(program: Path, tmp_p
     again = subprocess.run([program, "deploy", "chart", "mine"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 2
     assert "mine: expected a folder that is not there yet" in again.stderr
+
+
+def test_from_a_checkout_the_chart_is_written_without_its_links(tmp_path: Path) -> None:
+    """They lead into deploy/, which whoever takes the chart elsewhere does not have."""
+    write_chart(tmp_path / "mine")
+    assert not any(path.is_symlink() for path in (tmp_path / "mine").rglob("*"))
+    assert (tmp_path / "mine" / "files" / "alerts.yaml").read_bytes() == (ROOT / "deploy/alerts.yaml").read_bytes()
 
 
 def test_the_licence_is_in_it(wheel: Path) -> None:

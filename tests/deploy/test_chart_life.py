@@ -127,6 +127,8 @@ async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person
     for kind in ("clusterroles", "clusterrolebindings"):
         left = (await person.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}"))["items"]
         assert [each for each in left if each["metadata"]["name"].startswith("nodewarden")] == []
+    await _install(helm, {})  # what was kept is taken up again
+    assert (await person.get(KEYS))["data"] == {"keys": filled}
 
 
 async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: ApiServer) -> None:

@@ -90,6 +90,13 @@ def test_each_worker_has_the_account_and_the_arguments_of_its_role(values: dict[
         assert arguments.keys() <= {"role", "site", "deployment", "build-id"}
 
 
+def test_a_cloud_may_know_the_accounts() -> None:
+    """By annotations, as clouds have it: for the drivers ec2 and gce."""
+    annotations = {"example.com/role": "switches-machines"}
+    objects = rendered({"workers": SPLIT, "serviceAccount": {"annotations": annotations}})
+    assert [each["metadata"]["annotations"] for each in of_kind(objects, "ServiceAccount")] == [annotations] * 3
+
+
 @every_choice
 def test_selectors_find_their_own_pods_only_and_never_change(values: dict[str, Any]) -> None:
     """A Deployment's selector can't change: nothing of a release, a version or a chart is in it."""
@@ -140,6 +147,8 @@ def test_secrets_are_named_and_never_held() -> None:
     told = _settings({"secrets": SECRETS})["notifications"]
     assert told[0] == {"url_file": "/etc/nodewarden/notifications/pagers/urls", "when": ["needs-human"]}
     assert told[1] == {"url_file": "/etc/nodewarden/notifications/chat/urls"}
+    own = {"url_file": "/mine/urls"}  # of a volume that somebody has added himself
+    assert _settings({"secrets": SECRETS, "settings": {"notifications": [own]}})["notifications"] == [own, *told]
 
 
 def test_builds_stand_side_by_side() -> None:

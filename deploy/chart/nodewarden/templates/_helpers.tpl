@@ -67,7 +67,7 @@ app.kubernetes.io/component: {{ include "nodewarden.workerName" . }}
 {{- if .Values.keys.encryptPayloads }}{{ $_ := set $temporal "payload_keys_secret" "nodewarden/nodewarden-payload-keys" }}{{ end -}}
 {{- $added := dict "temporal" $temporal -}}
 {{- with .Values.secrets.notifications -}}
-{{- $told := list -}}
+{{- $told := $.Values.settings.notifications | default list -}}
 {{- range . -}}
 {{- $told = append $told (merge (dict "url_file" (printf "/etc/nodewarden/notifications/%s/urls" .secret)) (omit . "secret")) -}}
 {{- end -}}
