@@ -165,7 +165,7 @@ def objects() -> str:
 {MADE}
 
 The kinds that nodewarden brings, from `deploy/crds/`. `[]` stands for each entry of a list, `.*` for each value of a mapping. The
-health checks themselves are other projects' kinds; what they mean here is [semantics.md](../semantics.md).
+health checks themselves are other projects' kinds; what they mean here is [what a health check means](../semantics.md).
 
 {"".join(texts)}"""
 
@@ -243,7 +243,7 @@ def workflows() -> str:
     return f"""# Workflows
 {MADE}
 
-What any Temporal SDK and the `temporal` command can start and say; how is [temporal.md](../temporal.md). All of it is plain JSON,
+What any Temporal SDK and the `temporal` command can start and say; how is [Temporal](../temporal.md). All of it is plain JSON,
 and as a JSON Schema it is [workflows.schema.json](workflows.schema.json). Fields that are not named have their defaults. New
 versions add fields and never change one.
 
