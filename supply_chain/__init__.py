@@ -1,2 +1,2 @@
-"""What we stand on, and what others install: `make sbom`, `make audit`, `make chart`, `python -m supply_chain.dashboard`. No part of
-the product."""
+"""What we stand on, and what others install: `make sbom`, `make audit`, `make chart`, `python -m supply_chain.dashboard`. No part
+of the product."""

@@ -1,4 +1,4 @@
-"""Every command that a page shows or the product advises exists: of nodewarden with its options, of make, of kubectl its files."""
+"""Every command that a page shows or the product advises exists: of nodewarden with its options, of make, of kubectl files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def told_by_the_product() -> Iterator[Line]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     text = node.value
                 elif isinstance(node, ast.JoinedStr):
-                    text = "".join(str(each.value) if isinstance(each, ast.Constant) else "x" for each in node.values)
+                    text = "".join(str(each.value) if isinstance(each, ast.Constant) else "NODE" for each in node.values)
                 for command in re.findall(r"`(nodewarden [a-z-][^`]+)`", text):
                     yield Line(page=str(file.relative_to(ROOT)), line=node.lineno, text=command, whole=False)
 
