@@ -1,7 +1,8 @@
 """What `nodewarden deploy network` prints: with whom the workers' pods speak, and who may speak with them.
 
 Not committed as a file, since nobody but you knows your networks; the chart's templates/network.yaml says the same. A
-NetworkPolicy is kept by the cluster's network plugin, where it keeps any; kubelets reach the pods of their own node whatever it says.
+NetworkPolicy is kept by the cluster's network plugin, where it keeps any; kubelets reach the pods of their own node whatever it
+says.
 """
 
 from __future__ import annotations
