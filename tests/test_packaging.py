@@ -37,6 +37,7 @@ PEERS = _declared(PROJECT["dependency-groups"]["peers"])
 """What only the simulator's devices need, and a plain install goes without."""
 SUPPLY_CHAIN = _declared(PROJECT["dependency-groups"]["supply-chain"])
 DASHBOARD = _declared(PROJECT["dependency-groups"]["dashboard"])
+DOCS = _declared(PROJECT["dependency-groups"]["docs"])
 LOCAL = _declared(PROJECT["project"]["optional-dependencies"]["local"])
 OTEL = _declared(PROJECT["project"]["optional-dependencies"]["otel"])
 
@@ -84,7 +85,7 @@ def test_whatever_is_imported_is_declared() -> None:
     assert _undeclared(ROOMS - {"simulator"}, set(RUNTIME)) == {}
     assert _undeclared({"simulator"}, {*RUNTIME, *PEERS}) == {}
     assert _undeclared({"supply_chain"}, {*RUNTIME, *SUPPLY_CHAIN, *DASHBOARD}) == {}
-    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *OTEL, *DEVELOPMENT, *SUPPLY_CHAIN, *DASHBOARD}) == {}
+    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *OTEL, *DEVELOPMENT, *SUPPLY_CHAIN, *DASHBOARD, *DOCS}) == {}
 
 
 def test_the_main_job_needs_no_extras() -> None:
@@ -101,7 +102,7 @@ def test_the_main_job_needs_no_extras() -> None:
     ("file", "wanted"),
     [
         ("requirements.lock", RUNTIME),
-        ("requirements-dev.lock", RUNTIME | LOCAL | OTEL | DEVELOPMENT | SUPPLY_CHAIN | DASHBOARD | BUILD),
+        ("requirements-dev.lock", RUNTIME | LOCAL | OTEL | DEVELOPMENT | SUPPLY_CHAIN | DASHBOARD | DOCS | BUILD),
         ("requirements-build.lock", BUILD),
     ],
 )

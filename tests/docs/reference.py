@@ -22,6 +22,7 @@ from activities.contracts.metrics import TABLE
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
 from policy.values.durations import format_duration
 from starter.cli import app
+from starter.commands import answers
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
 from workflows.definitions.device_check import DeviceCheck
@@ -165,7 +166,7 @@ def objects() -> str:
 {MADE}
 
 The kinds that nodewarden brings, from `deploy/crds/`. `[]` stands for each entry of a list, `.*` for each value of a mapping. The
-health checks themselves are other projects' kinds; what they mean here is [semantics.md](../semantics.md).
+health checks themselves are other projects' kinds; what they mean here is [what a health check means](../semantics.md).
 
 {"".join(texts)}"""
 
@@ -231,8 +232,8 @@ def _reachable(definitions: Schema, roots: Iterable[str]) -> Schema:
     return {name: definitions[name] for name in sorted(kept)}
 
 
-def schema_file() -> str:
-    return json.dumps(schemas(), indent=1, ensure_ascii=False) + "\n"
+def as_file(schema: Callable[[], Schema]) -> Callable[[], str]:
+    return lambda: json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def workflows() -> str:
@@ -243,7 +244,7 @@ def workflows() -> str:
     return f"""# Workflows
 {MADE}
 
-What any Temporal SDK and the `temporal` command can start and say; how is [temporal.md](../temporal.md). All of it is plain JSON,
+What any Temporal SDK and the `temporal` command can start and say; how is [Temporal](../temporal.md). All of it is plain JSON,
 and as a JSON Schema it is [workflows.schema.json](workflows.schema.json). Fields that are not named have their defaults. New
 versions add fields and never change one.
 
@@ -315,7 +316,8 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/cli.md": command_line,
     "reference/objects.md": objects,
     "reference/workflows.md": workflows,
-    "reference/workflows.schema.json": schema_file,
+    "reference/workflows.schema.json": as_file(schemas),
+    "schemas/answers.json": as_file(answers.schemas),
 }
 PARTS: dict[str, Callable[[], str]] = {"metrics.md": metrics}
 """Between the line `MADE` and the next heading."""

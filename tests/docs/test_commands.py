@@ -1,8 +1,10 @@
-"""Every command that a page shows exists: commands and options of nodewarden, targets of make, files of the repository."""
+"""Every command that a page shows or the product advises exists: of nodewarden with its options, of make, of kubectl files."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,14 +44,32 @@ def understood(line: Line) -> None:
                 raise
 
 
+def told_by_the_product() -> Iterator[Line]:
+    """What it advises people to type, in messages and docstrings, between backquotes; what is filled in is a word."""
+    for room in ("starter", "policy", "workflows", "activities", "workers", "demo"):
+        for file in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                text = ""
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    text = node.value
+                elif isinstance(node, ast.JoinedStr):
+                    text = "".join(str(each.value) if isinstance(each, ast.Constant) else "NODE" for each in node.values)
+                for command in re.findall(r"`(nodewarden [a-z-][^`]+)`", text):
+                    yield Line(page=str(file.relative_to(ROOT)), line=node.lineno, text=command, whole=False)
+
+
+TOLD = list({str(line): line for line in told_by_the_product()}.values())
+
+
 def test_there_are_commands_to_look_at() -> None:
     assert len(LINES) > 120
+    assert {"policy/episode/advice.py", "starter/doctor/temporal.py"} <= {line.page for line in TOLD}
     assert {"docs/use.md", "docs/fencing.md", "docs/migrate.md", "docs/runbooks/needs-a-person.md"} <= {
         line.page for line in LINES
     }
 
 
-@pytest.mark.parametrize("line", LINES, ids=str)
+@pytest.mark.parametrize("line", [*LINES, *TOLD], ids=str)
 def test_every_command_line_is_understood(line: Line) -> None:
     """The command exists and takes these options; a line in a block has all its arguments, too."""
     understood(line)

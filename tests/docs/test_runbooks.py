@@ -10,6 +10,7 @@ import pytest
 from activities.errors import ErrorType
 from policy.checks.brakes import Closed
 from policy.episode.words import Verb
+from policy.remediation.templates import Unusable
 from policy.scan.admission import AdmissionRefusal
 from tests.docs.reading import ROOT, pages
 
@@ -54,7 +55,7 @@ def test_each_problem_of_an_episode_is_in_the_runbook(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [each.value for kind in (AdmissionRefusal, Closed, ErrorType) for each in kind if each.value], ids=str
+    "name", [each.value for kind in (AdmissionRefusal, Closed, Unusable, ErrorType) for each in kind if each.value], ids=str
 )
 def test_each_reason_and_each_type_of_failure_is_explained(name: str) -> None:
     assert f"`{name}`" in TROUBLESHOOTING

@@ -1,7 +1,4 @@
-"""Every answer for programs has one spelling, and the schema in docs says it.
-
-`python -m tests.starter.test_json` makes that schema anew.
-"""
+"""Every answer for programs has one spelling, and the schema in docs says it, which `tests/docs/reference.py` makes."""
 
 from __future__ import annotations
 
@@ -25,17 +22,8 @@ from tests.starter.keyboard import nodewarden
 from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
 from workflows.kit.messages import Backoff
 
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "answers.json"
 CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-
-
-def rendered() -> str:
-    return json.dumps(schemas(), indent=1, ensure_ascii=False) + "\n"
-
-
-def test_the_schema_in_docs_is_made_from_the_code() -> None:
-    assert SCHEMAS.read_text(encoding="utf-8") == rendered(), "make it anew: python -m tests.starter.test_json"
 
 
 def fields_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -153,7 +141,3 @@ def _commands(app: Any, *around: str) -> Iterator[tuple[str, ...]]:
         yield (*around, each.name or each.callback.__name__)
     for group in app.registered_groups:
         yield from _commands(group.typer_instance, *around, group.name)
-
-
-if __name__ == "__main__":
-    SCHEMAS.write_text(rendered(), encoding="utf-8")
