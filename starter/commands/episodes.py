@@ -8,22 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    ForOption,
-    NodeArgument,
-    OutputOption,
-    ReasonOption,
-    Session,
-    UntilOption,
-    WhoOption,
-    ending,
-    given,
-    run,
-    say_answer,
-    session_of,
-)
+from starter.commands.arguments import ClusterOption, ForOption, OpenArgument, OutputOption, ReasonOption, UntilOption, WhoOption
+from starter.commands.session import Exit, Session, ending, given, run, say_answer, session_of
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
@@ -32,7 +18,7 @@ if TYPE_CHECKING:
 
 def abort(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
@@ -52,7 +38,7 @@ def abort(
 
 def ack_off(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How: at the rack, at the switch, ...")],
@@ -69,7 +55,7 @@ def ack_off(
 
 def hold(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     duration: ForOption = "",
     until: UntilOption = "",
@@ -88,7 +74,7 @@ def hold(
 
 def resume(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",

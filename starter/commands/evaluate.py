@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
+from starter.commands.arguments import OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, OutputOption, run, session_of, show
+from starter.commands.session import Exit, run, session_of, show
 
 OverlapOption = Annotated[
     Overlap,

@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
+from starter.commands import completing
+from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.evaluate import OverlapOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of, show
+from starter.commands.session import Exit, Output, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
     from starter.output.explanation_output import NodeExplanation
     from workers.configuration.settings import Settings
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.")]
+NodeArgument = Annotated[
+    str,
+    typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=completing.nodes),
+]
 
 
 def explain(

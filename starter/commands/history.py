@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, OutputOption, duration_of, run, session_of, show
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, duration_of, run, session_of, show
 
 SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
 

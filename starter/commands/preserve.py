@@ -10,25 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import preserve_plan
+from starter.commands.arguments import ClusterOption, NodeArgument, OpenArgument, OutputOption, ReasonOption, WhoOption
 from starter.commands.episodes import told
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    NodeArgument,
-    OutputOption,
-    ReasonOption,
-    Session,
-    WhoOption,
-    complain,
-    duration_of,
-    given,
-    moment_of,
-    run,
-    say_begun,
-    session_of,
-    show,
-)
+from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, run, say_begun, session_of, show
 from starter.output import PIPE_WIDTH
 
 if TYPE_CHECKING:
@@ -80,7 +65,7 @@ def begin(
 @app.command("extend")
 def extend(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
     hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How much longer, such as 24h.")] = "",
@@ -110,7 +95,7 @@ def extend(
 
 def release(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",

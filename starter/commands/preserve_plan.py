@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from starter.commands.arguments import OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of
-from starter.commands.session import Exit, OutputOption, run, session_of, show
+from starter.commands.session import Exit, run, session_of, show
 from starter.output import PIPE_WIDTH
 
 

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from starter.commands import remediate_plan
+from starter.commands.arguments import ClusterOption, OutputOption, ReasonOption, WhoOption
 from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
-from starter.commands.session import ClusterOption, Exit, OutputOption, ReasonOption, WhoOption, given, run, session_of
+from starter.commands.session import Exit, given, run, session_of
 
 app = typer.Typer(
     cls=NodeOrCommand,

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
+from starter.commands import completing
+from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of, show
+from starter.commands.session import Exit, Output, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from workers.configuration.settings import Settings
 
 PatientArgument = Annotated[
-    str, typer.Argument(metavar="NODE", help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.")
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.",
+        autocompletion=completing.nodes,
+    ),
 ]
 StepsOption = Annotated[
     list[str] | None,

@@ -6,22 +6,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    ForOption,
-    OutputOption,
-    ReasonOption,
-    UntilOption,
-    WhoOption,
-    ending,
-    given,
-    run,
-    say,
-    say_answer,
-    session_of,
-    show,
-)
+from starter.commands.arguments import ClusterOption, ForOption, OutputOption, ReasonOption, UntilOption, WhoOption
+from starter.commands.session import Exit, ending, given, run, say, say_answer, session_of, show
 from starter.output import PIPE_WIDTH
 
 app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -63,12 +64,35 @@ class Session:
     output: Output | None = None
     config: Path | None = None
     debug: bool = False
+    context: str = ""
+    """A context of the kubeconfig; "": none was named, and the settings or the current one say which cluster is meant."""
+    kubeconfig: Path | None = None
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
         from workers.configuration.settings import load
 
-        return load(config=self.config)
+        if self.kubeconfig is not None:
+            os.environ["KUBECONFIG"] = str(self.kubeconfig)
+        settings = load(config=self.config)
+        if not self.context:
+            return settings
+        return settings.model_copy(update={"clusters": self._of_context(settings)})
+
+    def _of_context(self, settings: Settings) -> dict[str, ClusterSettings]:
+        """The cluster that --context names, as the settings call it where they know it."""
+        from workers.configuration.clusters import ClusterSettings, contexts, safe_name
+        from workers.configuration.setting_sources import SettingsError
+
+        if named := {name: each for name, each in settings.clusters.items() if each.context == self.context}:
+            return named
+        try:
+            known = contexts()
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
+        if self.context not in known:
+            raise SettingsError(f"--context: expected one of {', '.join(known) or 'a kubeconfig'}, got {self.context!r}")
+        return {safe_name(self.context): ClusterSettings(context=self.context)}
 
     def clusters(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The clusters to serve: the one named by --cluster, else all that the settings or the kubeconfig give."""
@@ -115,6 +139,22 @@ class Session:
         async with Nodewarden.connect(settings, speaker=speaker) as warden:
             await self._expect_cluster(warden, settings, name)
             yield warden, settings, name
+
+    @asynccontextmanager
+    async def looking(self, *, everywhere: bool) -> AsyncIterator[tuple[Nodewarden, list[str]]]:
+        """Temporal, to be looked at, and the cluster that is meant, or all that the settings know."""
+        from starter.client import Nodewarden
+        from workers.configuration.setting_sources import SettingsError
+
+        if not everywhere:
+            async with self.connected() as (warden, _, name):
+                yield warden, [name]
+            return
+        if self.cluster:
+            raise SettingsError("--all, --cluster: expected one of them")
+        settings = self.settings()
+        async with Nodewarden.connect(settings) as warden:
+            yield warden, sorted(self.clusters(settings))
 
     @asynccontextmanager
     async def reading(self, settings: Settings) -> AsyncIterator[tuple[str, ClusterConnection, ClusterConnection | None]]:
@@ -176,17 +216,10 @@ class Session:
         )
 
 
-ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
-OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
-ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
-WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
-
-
 def session_of(context: typer.Context, *, cluster: str = "", output: Output | None = None) -> Session:
     """The global options, overridden by the command's own."""
     root: Session = context.find_root().obj
-    return Session(cluster=cluster or root.cluster, output=output or root.output, config=root.config, debug=root.debug)
+    return replace(root, cluster=cluster or root.cluster, output=output or root.output)
 
 
 def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) -> NoReturn:
@@ -331,10 +364,6 @@ def moment_of(option: str, text: str) -> datetime:
     if found is None:
         raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
     return found
-
-
-ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
-UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]
 
 
 def ending(hold: str, until: str) -> datetime | None:

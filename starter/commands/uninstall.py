@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, OutputOption, run, session_of, show
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, run, session_of, show
 
 
 def uninstall(

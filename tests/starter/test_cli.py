@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from policy.episode.messages import Outcome
 from starter.client import Nodewarden
+from starter.commands import fence
 from starter.handles import episodes
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
@@ -128,7 +129,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
 async def test_fence_says_what_the_scanner_says_to_it(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path, client: object, cluster: str, node: str, code: int, out: str, err: str
 ) -> None:
-    result = await nodewarden("fence", node, "-c", cluster)
+    result = await nodewarden("fence", node, "-c", cluster, "--reason", "smoke")
     assert (result.exit_code, result.stderr) == (code, err)
     assert result.stdout.startswith(out)
     assert bool(result.stdout) is bool(out)
@@ -139,14 +140,14 @@ async def test_fence_says_when_nobody_has_answered(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
     monkeypatch.setattr(episodes, "DECIDED_WITHIN", timedelta(milliseconds=300))
-    result = await nodewarden("fence", "node-1", "-c", cluster)
+    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
     assert (result.exit_code, result.stdout.split(" (")[0]) == (
         0,
         "started fencing of node-1: nobody has answered yet, it begins once a worker serves it",
     )
 
 
-@pytest.mark.parametrize("words", [("fence", "node-1"), ("scan", "start")])
+@pytest.mark.parametrize("words", [("fence", "node-1", "--reason", "x"), ("scan", "start")])
 async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
     keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...]
 ) -> None:
@@ -159,7 +160,7 @@ async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
 
 
 async def test_fence_passes_its_template_on(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi")).exit_code == 0
+    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi", "-r", "x")).exit_code == 0
     history = await warden.client.get_workflow_handle(f"episode/{cluster}/node-1").fetch_history()
     sent = json.loads(history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data)
     assert sent["template"] == {
@@ -182,7 +183,7 @@ async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
     """It ends by itself, or never."""
 
 
-FENCE, REMEDIATE = ("fence",), ("remediate", "--with", "reboot=10m")
+FENCE, REMEDIATE = ("fence", "--reason", "smoke"), ("remediate", "--with", "reboot=10m")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired( 
 
 
 async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "--wait", "-o", "json"))
+    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "-r", "x", "--wait", "-o", "json"))
     while not await warden.episode(cluster, "node-1").is_open():
         await asyncio.sleep(0.05)
     await acknowledge(warden, cluster, "node-1")
@@ -425,3 +426,53 @@ async def test_what_nobody_can_mean_is_code_2_and_nothing_is_begun(
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert result.stderr.startswith(f"nodewarden: {said}"), result.stderr
     assert not await warden.episode(cluster, "node-1").is_open()
+
+
+async def test_fence_needs_a_reason_and_a_dry_run_needs_none(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    refused = await nodewarden("fence", "node-1", "-c", cluster)
+    assert (refused.exit_code, refused.stderr) == (2, f"{NO_REASON}\n")
+    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    dry, plan = [await nodewarden("fence", *words, "-c", cluster) for words in (("node-1", "--dry-run"), ("plan", "node-1"))]
+    assert (dry.exit_code, dry.stderr) == (plan.exit_code, plan.stderr) == (5, plan.stderr)
+    assert not await warden.episode(cluster, "node-1").is_open()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "code", "begun"),
+    [("n\n", (), 1, False), ("y\n", (), 0, True), ("", ("--yes",), 0, True)],
+)
+async def test_fence_asks_on_a_terminal(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path,
+    warden: Nodewarden,
+    cluster: str,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    words: tuple[str, ...],
+    code: int,
+    begun: bool,
+) -> None:
+    monkeypatch.setattr(fence, "on_a_terminal", lambda: True)
+    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", *words, text=answer)
+    assert result.exit_code == code, result.output
+    assert ("Switch node-1 off and on again, and delete its pods? [y/N]" in result.output) is not bool(words)
+    assert await warden.episode(cluster, "node-1").is_open() is begun
+
+
+async def test_all_clusters_at_a_glance(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    known = f"clusters: {{{cluster}: {{context: test}}, {cluster}-b: {{context: other}}}}"
+    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    await warden.start_scanner(cluster)
+    await warden.fence(cluster, "sick-1", reason="smoke")
+    async with asyncio.timeout(10):
+        while not await warden.history.open(cluster):
+            await asyncio.sleep(0.1)
+    result = await nodewarden("status", "--all")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert result.exit_code == 4, "nobody looks after one of them"
+    assert lines[0] == "CLUSTER NODES UNHEALTHY EPISODES WAIT FOR A PERSON STATE"
+    assert lines[1] == f"{cluster} 2 1 1 1 view live, cluster Lease held"
+    assert lines[2].startswith(f"{cluster}-b - - 0 0 no open scanner of {cluster}-b, nothing is begun")
+    each = [json.loads(line)["cluster"] for line in (await nodewarden("status", "--all", "-o", "json")).stdout.splitlines()]
+    assert each == [cluster, f"{cluster}-b"]
+    refused = await nodewarden("status", "--all", "-c", cluster)
+    assert (refused.exit_code, refused.stderr) == (2, "nodewarden: --all, --cluster: expected one of them\n")

@@ -35,7 +35,7 @@ from tests.starter.keyboard import nodewarden
 from tests.starter.test_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
-WAY_OUT = "until it is healthy once, or somebody asks: `nodewarden fence node-7`"
+WAY_OUT = "until it is healthy once, or somebody asks: `nodewarden fence node-7 --reason …`"
 ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
 REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")

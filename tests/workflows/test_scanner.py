@@ -141,7 +141,9 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         status = await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
         assert "aborted by ada" in status.refused[0].message
         # S44: the way out is said with the reason.
-        assert status.held_off[0].reason.endswith("until it is healthy once, or somebody asks: `nodewarden fence node-1`")
+        assert status.held_off[0].reason.endswith(
+            "until it is healthy once, or somebody asks: `nodewarden fence node-1 --reason …`"
+        )
         world.show(report(observations=(Observation(node="node-1", ready=True),)))
         await scan.until(lambda status: not status.held_off)
         world.show(report("node-1"))
