@@ -52,6 +52,7 @@ from policy.checks.retries import (
 )
 from policy.episode.events import When
 from policy.episode.messages import Outcome
+from policy.episode.notices import Rule, Severity, Wording
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.insecure_devices import InsecureDevices
 from policy.objects.scopes import CLUSTER, is_scope
@@ -445,13 +446,44 @@ class EmbeddedSettings(_Section):
     ui_port: int = Field(default=8233, ge=1, le=65535, description="of the web UI")
 
 
+class TextSettings(_Section):
+    """Title and text of a message, with fields in braces; what is not given is ours."""
+
+    title: str = ""
+    text: str = ""
+
+    @field_validator("title", "text")
+    @classmethod
+    def _with_known_fields(cls, value: str) -> str:
+        Wording(text=value)
+        return value
+
+
 class NotificationSettings(_Section):
     """Who is told what by which services. The addresses are Apprise's, one a line; they contain tokens, so they are in a file."""
 
     url_file: UserPath = Field(description="file with addresses as Apprise has them, one a line; read at each sending")
     when: Annotated[tuple[When, ...], Field(min_length=1)] = Field(default=tuple(When), description="what is told; default: all")
     clusters: tuple[str, ...] = Field(default=(), description="of these clusters; none: of all")
+    nodes: tuple[str, ...] = Field(default=(), description="of these nodes, by name with * and ?; none: of all")
     outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes that have ended so; none: however")
+    severity: Severity = Field(default=Severity.INFO, description="of what is at least so grave")
+    after: Duration = Field(
+        default=timedelta(0), description="of an episode that needs a person, once it has waited so long: escalation"
+    )
+    texts: dict[When, TextSettings] = Field(default_factory=dict, description="other words for some of it")
+
+    def rule(self) -> Rule:
+        """The same as the typed rule that everything downstream knows."""
+        return Rule(
+            when=frozenset(self.when),
+            clusters=frozenset(self.clusters),
+            nodes=self.nodes,
+            outcomes=frozenset(self.outcomes),
+            severity=self.severity,
+            after=self.after,
+            wordings={when: Wording(title=each.title, text=each.text) for when, each in self.texts.items()},
+        )
 
 
 def _default_state() -> Path:
