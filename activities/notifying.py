@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
-from policy.episode.notices import Notice, Rule, Severity, addressed, names_a_thread
+from policy.episode.notices import FIELDS, Notice, Rule, Severity
 
 _log = logging.getLogger(__name__)
 logging.getLogger("apprise").disabled = True  # it names addresses, and with them tokens
@@ -35,6 +37,8 @@ QUIET_SECONDS = 20 * 60.0
 """The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/permit_table.py`."""
 REMEMBERED, WAITING, LISTED = 1000, 1000, 20
 LAST_WORD_SECONDS = 5.0
+IN_ADDRESSES = ("when", "cluster", "node", "subject", "outcome", "severity", "thread")
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(IN_ADDRESSES) + r")\}")
 TRIES, TRY_AGAIN = 3, timedelta(seconds=5)
 
 
@@ -173,7 +177,7 @@ def _sent_to(address: str, rule: Rule, notices: Sequence[Notice], line: int) -> 
     """One message; where the address says whose it is, one for each thread, as a digest would end no incident of a pager's."""
     import apprise
 
-    threads = {each.thread: [each] for each in notices} if names_a_thread(address) else {"": list(notices)}
+    threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
     for several in threads.values():
         service = apprise.Apprise()
         if not service.add(addressed(address, several[-1])):
@@ -187,3 +191,8 @@ def _sent_to(address: str, rule: Rule, notices: Sequence[Notice], line: int) -> 
         if not service.notify(body=message.text, title=message.title, notify_type=kinds[message.severity]):
             return "not all of its services took it"
     return ""
+
+
+def addressed(address: str, notice: Notice) -> str:
+    """The address for that notice. Whatever is filled in is quoted, so that no name becomes an option, a path or a host (S41)."""
+    return _PLACEHOLDER.sub(lambda found: quote(FIELDS[found[1]](notice), safe=""), address)

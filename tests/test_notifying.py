@@ -18,9 +18,9 @@ import pytest
 from aiohttp import web
 
 from activities import notifying
-from activities.notifying import SINGLY, Notifier, Recipient
+from activities.notifying import SINGLY, Notifier, Recipient, addressed
 from policy.episode.events import When
-from policy.episode.notices import Notice, Rule, Severity, Wording, addressed
+from policy.episode.notices import Notice, Rule, Severity, Wording
 
 pytestmark = pytest.mark.timeout(30)
 

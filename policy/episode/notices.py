@@ -5,14 +5,12 @@ Sending is `activities/notifying.py`; the settings are `notifications` (docs/not
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from string import Formatter
-from urllib.parse import quote
 
 from policy.episode.events import When
 from policy.episode.messages import Outcome
@@ -91,9 +89,6 @@ FIELDS: Mapping[str, Callable[[Notice], str]] = {
 }
 """What a text may name in braces."""
 
-IN_ADDRESSES = ("when", "cluster", "node", "subject", "outcome", "severity", "thread")
-_PLACEHOLDER = re.compile(r"\{(" + "|".join(IN_ADDRESSES) + r")\}")
-
 
 def _check(written: str) -> None:
     try:
@@ -157,13 +152,3 @@ class Rule:
     def written(self, notice: Notice) -> tuple[str, str]:
         """Title and text, in their words."""
         return self.wordings.get(notice.when, PLAIN).of(notice)
-
-
-def names_a_thread(address: str) -> bool:
-    """Whether what is sent there depends on which notice it is."""
-    return _PLACEHOLDER.search(address) is not None
-
-
-def addressed(address: str, notice: Notice) -> str:
-    """The address for that notice. Whatever is filled in is quoted, so that no name becomes an option, a path or a host (S41)."""
-    return _PLACEHOLDER.sub(lambda found: quote(FIELDS[found[1]](notice), safe=""), address)
