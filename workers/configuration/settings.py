@@ -16,6 +16,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -486,6 +487,25 @@ class NotificationSettings(_Section):
         )
 
 
+class TracingSettings(_Section):
+    """Who takes the traces of episodes, by OTLP over HTTP. Needs the extra `otel`."""
+
+    endpoint: str = Field(description="URL that takes traces, such as https://collector.example.org/v1/traces")
+    headers_file: UserPath | None = Field(default=None, description="file with headers, `Name: value`, one a line: tokens")
+    ca_file: UserPath | None = None
+    insecure: bool = Field(default=False, description="go without TLS to one that is not on this machine")
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Spans name clusters and nodes, and what is wrong with them."""
+        found = urlsplit(self.endpoint)
+        if found.scheme not in {"http", "https"} or not found.hostname or not found.path.strip("/"):
+            raise ValueError(f"expected an endpoint such as https://collector.example.org/v1/traces, got {self.endpoint!r}")
+        if found.scheme == "http" and not (self.insecure or is_loopback(found.hostname)):
+            raise ValueError("expected https to an endpoint that is not on this machine, or insecure: true")
+        return self
+
+
 def _default_state() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "nodewarden"
@@ -536,6 +556,7 @@ class Settings(BaseSettings):
     preservation: PreservationSettings = PreservationSettings()
     remediation: RemediationSettings = RemediationSettings()
     notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is told what; see docs/notifications.md")
+    tracing: TracingSettings | None = Field(default=None, description="who takes traces of episodes; see docs/metrics.md")
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(
         default_factory=_default_state,
