@@ -11,6 +11,8 @@ import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.checks.retries import RetryBackoff, RetryRules
+from policy.episode.events import When
+from policy.episode.notices import Severity, Wording
 from policy.scan.repeats import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.setting_sources import SettingsError
@@ -343,3 +345,24 @@ def test_how_often_fence_devices_are_checked(clean: Path) -> None:
     text = "fence_check: {every: 6h}\n"
     assert load(config=write(clean / "nodewarden.yaml", text)).fence_check.interval() == timedelta(hours=6)
     assert load(fence_check={"enabled": False}).fence_check.interval() is None
+
+
+def test_who_is_told_what_and_in_which_words(clean: Path) -> None:
+    text = """notifications:
+- url_file: /etc/chat
+  severity: warning
+  nodes: [gpu-*]
+  after: 1h
+  texts: {needs-human: {title: "{node} ({severity})"}}
+"""
+    (entry,) = load(config=write(clean / "nodewarden.yaml", text)).notifications
+    rule = entry.rule()
+    assert (rule.severity, rule.nodes, rule.after) == (Severity.WARNING, ("gpu-*",), timedelta(hours=1))
+    assert rule.wordings == {When.NEEDS_HUMAN: Wording(title="{node} ({severity})")}
+
+
+def test_words_with_a_field_that_there_is_not_name_the_setting(clean: Path) -> None:
+    """When the worker starts, not when somebody would be told."""
+    text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {link}'}}}]"
+    with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{link\}"):
+        load(config=write(clean / "nodewarden.yaml", text))

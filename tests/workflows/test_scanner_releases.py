@@ -86,12 +86,15 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
     keeper = EpisodeDescription(node="kept", known=True, open=True, workflow_id="w", incident="i", kind=Kind.PRESERVATION)
     world = ScriptedCluster(known={"kept": replace(keeper, parked=True)})
 
+    since = list[str]()
+
     async def reminded() -> list[str]:
         """By two polls after another."""
         first = len(world.requests)
         for count in (1, 2):
             world.show(world.current)
             await eventually(env, lambda count=count: len(world.requests) >= first + count)
+        since.extend(each.since for request in world.requests[first:] for each in request.remind)
         return [each.node for request in world.requests[first:] for each in request.remind]
 
     async with scanning(env, world) as scan:
@@ -106,6 +109,7 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
         await reminded()  # it is described now
         await let_pass(env, scan.handle, REMIND_EVERY)
         assert await reminded() == []
+    assert len(set(since)) == 1, "since when he waits, whenever people were told"
 
 
 @pytest.mark.parametrize("holds", [True, False], ids=["before its release", "between release and close"])

@@ -16,6 +16,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -52,6 +53,7 @@ from policy.checks.retries import (
 )
 from policy.episode.events import When
 from policy.episode.messages import Outcome
+from policy.episode.notices import Rule, Severity, Wording
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.insecure_devices import InsecureDevices
 from policy.objects.scopes import CLUSTER, is_scope
@@ -445,13 +447,63 @@ class EmbeddedSettings(_Section):
     ui_port: int = Field(default=8233, ge=1, le=65535, description="of the web UI")
 
 
+class TextSettings(_Section):
+    """Title and text of a message, with fields in braces; what is not given is ours."""
+
+    title: str = ""
+    text: str = ""
+
+    @field_validator("title", "text")
+    @classmethod
+    def _with_known_fields(cls, value: str) -> str:
+        Wording(text=value)
+        return value
+
+
 class NotificationSettings(_Section):
     """Who is told what by which services. The addresses are Apprise's, one a line; they contain tokens, so they are in a file."""
 
     url_file: UserPath = Field(description="file with addresses as Apprise has them, one a line; read at each sending")
     when: Annotated[tuple[When, ...], Field(min_length=1)] = Field(default=tuple(When), description="what is told; default: all")
     clusters: tuple[str, ...] = Field(default=(), description="of these clusters; none: of all")
+    nodes: tuple[str, ...] = Field(default=(), description="of these nodes, by name with * and ?; none: of all")
     outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes that have ended so; none: however")
+    severity: Severity = Field(default=Severity.INFO, description="of what is at least so grave")
+    after: Duration = Field(
+        default=timedelta(0), description="of an episode that needs a person, once it has waited so long: escalation"
+    )
+    texts: dict[When, TextSettings] = Field(default_factory=dict, description="other words for some of it")
+
+    def rule(self) -> Rule:
+        """The same as the typed rule that everything downstream knows."""
+        return Rule(
+            when=frozenset(self.when),
+            clusters=frozenset(self.clusters),
+            nodes=self.nodes,
+            outcomes=frozenset(self.outcomes),
+            severity=self.severity,
+            after=self.after,
+            wordings={when: Wording(title=each.title, text=each.text) for when, each in self.texts.items()},
+        )
+
+
+class TracingSettings(_Section):
+    """Who takes the traces of episodes, by OTLP over HTTP. Needs the extra `otel`."""
+
+    endpoint: str = Field(description="URL that takes traces, such as https://collector.example.org/v1/traces")
+    headers_file: UserPath | None = Field(default=None, description="file with headers, `Name: value`, one a line: tokens")
+    ca_file: UserPath | None = None
+    insecure: bool = Field(default=False, description="go without TLS to one that is not on this machine")
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Spans name clusters and nodes, and what is wrong with them."""
+        found = urlsplit(self.endpoint)
+        if found.scheme not in {"http", "https"} or not found.hostname or not found.path.strip("/"):
+            raise ValueError(f"expected an endpoint such as https://collector.example.org/v1/traces, got {self.endpoint!r}")
+        if found.scheme == "http" and not (self.insecure or is_loopback(found.hostname)):
+            raise ValueError("expected https to an endpoint that is not on this machine, or insecure: true")
+        return self
 
 
 def _default_state() -> Path:
@@ -504,6 +556,7 @@ class Settings(BaseSettings):
     preservation: PreservationSettings = PreservationSettings()
     remediation: RemediationSettings = RemediationSettings()
     notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is told what; see docs/notifications.md")
+    tracing: TracingSettings | None = Field(default=None, description="who takes traces of episodes; see docs/metrics.md")
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(
         default_factory=_default_state,
