@@ -40,7 +40,7 @@ test: $(STAMP) ## Run everything that CI runs; ARGS="-k permit" is handed to pyt
 
 # Beside mypy, which has one process. What fails here fails again where it is shown.
 .PHONY: warmed
-warmed: $(STAMP) # Every module is compiled once, and not once in each of the processes
+warmed: $(STAMP) ## Compile every module once, and not once in each process of the tests
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
 .PHONY: test-fast
