@@ -8,6 +8,7 @@ place of a complete object with whatever may stand there. How a file that is no 
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from activities.cluster.watch.offline import OfflineCluster
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError, shown
-from starter.output.evaluation import as_json
+from starter.output.encoding import to_json
+from starter.output.evaluation import as_model
 from tests.offline import load
 from tests.policy.builders import WORKER, check_object
 from tests.vectors import objects
@@ -114,7 +116,7 @@ def loaded(found: list[Json]) -> OfflineCluster:
 
 
 def answer_of(cluster: OfflineCluster) -> Json:
-    return as_json(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)
+    return json.loads(to_json(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)))
 
 
 def assert_still_evaluated(answer: Json, dialect: str, check: str = "good") -> None:
