@@ -1,6 +1,6 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs five processes (pytest-xdist). One takes the whole systems that are work, two take the calm ones, which mostly
+`make test` runs four processes (pytest-xdist). One takes the whole systems that are work, two take the calm ones, which mostly
 wait, file by file, and the others what keeps a processor busy. Then come the systems that are measured in moments, when nothing
 beside them but others that mostly wait is left: one process has those, and the rest take what is left of the calm ones.
 """
