@@ -18,7 +18,7 @@ from policy.episode.words import ActionName, Verb, Verified
 from policy.fence.power import PowerState
 from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
-from tests.workflows.surroundings import eventually, let_pass
+from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
@@ -330,6 +330,18 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
         result = await run.result(Outcome.ABORTED)
     assert world.count("on") == 1
     assert "not all is freed" in result.message
+
+
+async def test_a_cancellation_takes_nothing_back_of_a_persons_abort(env: WorkflowEnvironment) -> None:
+    """S35, S44: whoever clicks Cancel in Temporal's page beside it leaves the machine no less on, and nobody's name forgotten."""
+    async with fencing(env, World(), at="taint") as run:
+        await run.abort(power_on=True)
+        await run.handle.cancel()
+        await asked_until(env, run.record, lambda record: any("Temporal" in each.detail for each in record))
+        run.go_on()
+        result = await run.result(Outcome.ABORTED)
+    assert run.world.count("on") == 1
+    assert "ada" in result.message
 
 
 ACTION = ActionName(name="hold-x7", uid="u-1")
