@@ -1,0 +1,119 @@
+"""The application: pages, what they are kept new by, and what every answer says about itself.
+
+For the loopback only, as yet: whoever may connect there may see what the command line shows to whoever runs this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import starlette_admin
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.staticfiles import StaticFiles
+
+from starter.errors import MissingError, RequestError
+from starter.web import pages
+from starter.web.overview import overview_of
+from starter.web.views import ClusterView, Views
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEARTBEAT_SECONDS = 10.0
+"""Between two signs of life of a stream in which nothing changes: a browser that misses them connects anew."""
+
+HEADERS = {
+    # Nothing inline, nothing from elsewhere, in no frame: a name of a node that is markup stays text, and does nothing.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+ASSETS = Path(starlette_admin.__file__).parent / "static"
+"""Tabler, as that package carries it."""
+
+
+def application(views: Views) -> FastAPI:
+    """Serves these views."""
+    app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
+    app.state.views = views
+    app.include_router(pages.router)
+    app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
+    app.mount("/vendor", StaticFiles(directory=ASSETS))
+    app.add_api_route("/api/v1/clusters/{cluster}/events", events, methods=["GET"], response_class=StreamingResponse)
+    app.add_exception_handler(RequestError, pages.told)
+    app.add_exception_handler(HTTPException, _http_error)
+    # A foreign page whose name is made to lead to the loopback does not get to read ours.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
+    app.middleware("http")(_with_headers)
+    return app
+
+
+async def events(request: Request, cluster: str) -> StreamingResponse:
+    """Server-sent events: `changed` whenever the cluster's view has changed, and a comment at least every ten seconds."""
+    view = request.app.state.views.of(cluster)
+    if view is None:
+        raise MissingError(f"there is no cluster {cluster!r} here")
+    return StreamingResponse(_stream(view), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+async def _stream(view: ClusterView) -> AsyncIterator[str]:
+    status, shown = None, None
+    with view.watched():
+        while True:
+            found = await view.next(status, within=HEARTBEAT_SECONDS)
+            if found is None or (visible := pages.visible(overview_of(found))) == shown:
+                yield ": here\n\n"
+            else:
+                shown = visible
+                yield "event: changed\ndata: {}\n\n"
+            status = found or status
+
+
+async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    answer = await call_next(request)
+    for name, value in HEADERS.items():
+        answer.headers[name] = value
+    if not request.url.path.startswith(("/static", "/vendor")):
+        answer.headers.setdefault("Cache-Control", "no-store")
+    return answer
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return pages.problem(
+        request, "Not found" if error.status_code == 404 else "Refused", str(error.detail), status=error.status_code
+    )
+
+
+@asynccontextmanager
+async def serving(views: Views, *, host: str, port: int) -> AsyncIterator[str]:
+    """Serve until the context ends; its value is the page's address. Raises OSError where nothing can be bound there."""
+    app = application(views)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
+    server = _Server(config)
+    listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    running = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{listening.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        await asyncio.gather(running, return_exceptions=True)
+        await views.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends when it is told to: signals are whose process it runs in."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,108 @@
+"""What the page shows, asked for once however many look at it, and only while somebody does.
+
+Nothing is kept beyond that: several processes may serve the same page, and one that is started anew knows as much as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from starter.client import Nodewarden
+from starter.handles.status import ClusterStatus
+from starter.output.watching import look, until_next
+
+LINGERS = timedelta(seconds=10)
+"""How long a cluster is asked about after the last one has looked: a page that is loaded anew finds its view."""
+FRESH = timedelta(seconds=1)
+"""How old an answer may be that is given to somebody who only asks once."""
+
+
+class ClusterView:
+    """One cluster's status, kept new while somebody watches."""
+
+    def __init__(self, warden: Nodewarden, cluster: str) -> None:
+        self.cluster = cluster
+        self._warden = warden
+        self._status: ClusterStatus | None = None
+        self._asking: asyncio.Task[ClusterStatus] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._watchers = 0
+        self._changed = asyncio.Condition()
+
+    async def status(self) -> ClusterStatus:
+        """What is known now: at most a second old, or as new as the watchers have it. Never raises: who does not answer is named
+        in it."""
+        known = self._status
+        if known is not None and (self._following is not None or datetime.now(UTC) - known.at < FRESH):
+            return known
+        return await self._ask()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While this lasts, it is asked again whenever there may be something new."""
+        self._watchers += 1
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+    async def next(self, seen: ClusterStatus | None, *, within: float) -> ClusterStatus | None:
+        """The first status that is another one than `seen`; None where none came within so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within), self._changed:
+                await self._changed.wait_for(lambda: self._status is not None and self._status is not seen)
+                return self._status
+        return None
+
+    async def close(self) -> None:
+        """Ask no more."""
+        for task in (self._following, self._asking):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self._following = self._asking = None
+
+    async def _ask(self) -> ClusterStatus:
+        """All who ask meanwhile wait for the same answer."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(look(self._warden, self.cluster, self._status))
+        self._status = await asyncio.shield(self._asking)
+        async with self._changed:
+            self._changed.notify_all()
+        return self._status
+
+    async def _follow(self) -> None:
+        try:
+            alone_since: datetime | None = None
+            while True:
+                status = await self._ask()
+                await asyncio.sleep(until_next(status).total_seconds())
+                alone_since = None if self._watchers else alone_since or datetime.now(UTC)
+                if alone_since is not None and datetime.now(UTC) - alone_since >= LINGERS:
+                    return
+        finally:
+            self._following = None
+
+
+class Views:
+    """Those of all clusters that the settings name."""
+
+    def __init__(self, warden: Nodewarden, clusters: tuple[str, ...]) -> None:
+        self.clusters = clusters
+        self.warden = warden
+        self._of = {name: ClusterView(warden, name) for name in clusters}
+
+    def of(self, cluster: str) -> ClusterView | None:
+        """None of a cluster that the settings do not name."""
+        return self._of.get(cluster)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        await asyncio.gather(*(view.close() for view in self._of.values()))
