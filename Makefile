@@ -10,8 +10,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --no-input
 OURS    := policy workflows activities workers starter simulator demo
 PYTHON  ?= python3
 ARGS    ?=
-# In four processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
-PARALLEL ?= --numprocesses 4 --no-loadscope-reorder
+# In five processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
+PARALLEL ?= --numprocesses 5 --no-loadscope-reorder
 IMAGE   ?= nodewarden:dev
 SBOM    ?= dist/nodewarden.cdx.json
 LOCKS   ?= requirements.lock requirements-dev.lock requirements-build.lock
@@ -34,8 +34,14 @@ demo: $(STAMP) ## Run the main job on a simulated cluster; KEEP=1 stays up, PLAT
 	@$(BIN)/python -m demo $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 .PHONY: test
-test: lint ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
+test: $(STAMP) ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
+	@$(MAKE) --jobs 2 lint warmed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# Beside mypy, which has one process. What fails here fails again where it is shown.
+.PHONY: warmed
+warmed: $(STAMP) ## Compile every module once, and not once in each process of the tests
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no whole system: seconds, not minutes
@@ -59,14 +65,30 @@ bench: $(STAMP) ## Run the benchmarks and print their figures
 	    echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" $(ARGS); \
 	done
 
+.PHONY: docs
+docs: $(STAMP) ## Build the site of docs/ into dist/site; a link that leads nowhere fails it
+	@$(BIN)/zensical build --clean --strict
+
+.PHONY: reference
+reference: $(STAMP) ## Write anew what docs/ has from code: settings, commands, objects, workflows, metrics
+	@$(BIN)/python -m tests.docs.reference
+
+.PHONY: pictures
+pictures: $(STAMP) ## Show a demo and take the pictures of docs/ anew
+	@$(BIN)/python -m tests.docs.pictures
+
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
 .PHONY: lock
 lock: $(STAMP) ## Re-create the locks with today's versions of what pyproject.toml asks for
 	@$(LOCK) pyproject.toml --output-file requirements.lock
-	@$(LOCK) pyproject.toml --extra local --extra ui --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(LOCK) pyproject.toml --extra local --extra otel --extra ui --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	@$(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+
+.PHONY: chart
+chart: $(STAMP) ## Write what of deploy/chart and docs/install.md is made from our own tables
+	@$(BIN)/python -m supply_chain.chart
 
 .PHONY: sbom
 sbom: $(STAMP) ## Write what the image is made of as CycloneDX to dist/nodewarden.cdx.json
@@ -84,7 +106,7 @@ image: ## Build the worker's container image as nodewarden:dev
 
 .PHONY: clean
 clean: ## Remove the environment, caches and build results
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(wildcard $(OURS)) tests benchmarks supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Hashes and wheels only: nothing is resolved, built or trusted anew on the user's machine. The project itself is installed

@@ -47,6 +47,7 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
+from policy.episode.advice import until_well_or_asked
 from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import (
@@ -191,7 +192,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 return ""
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
         if last.outcome is Outcome.ABORTED and episode.need.since <= last.ended:
-            return f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
+            ended = f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
+            return f"{ended}; {until_well_or_asked(episode.node)}"
         return ""
 
     @activity.defn(name="episodes.name-deployment")

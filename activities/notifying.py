@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
-from policy.episode.events import When
-from policy.episode.messages import Outcome
+from policy.episode.notices import FIELDS, Notice, Rule, Severity
 
 _log = logging.getLogger(__name__)
 logging.getLogger("apprise").disabled = True  # it names addresses, and with them tokens
@@ -35,28 +36,10 @@ MINUTE_SECONDS = 60.0
 QUIET_SECONDS = 20 * 60.0
 """The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/permit_table.py`."""
 REMEMBERED, WAITING, LISTED = 1000, 1000, 20
-GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 LAST_WORD_SECONDS = 5.0
+IN_ADDRESSES = ("when", "cluster", "node", "subject", "outcome", "severity", "thread")
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(IN_ADDRESSES) + r")\}")
 TRIES, TRY_AGAIN = 3, timedelta(seconds=5)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
-    that has ended."""
-
-    when: When
-    cluster: str
-    subject: str
-    text: str
-    node: str = ""
-    outcome: str = ""
-
-    @property
-    def title(self) -> str:
-        """One line."""
-        where = f"{self.node} ({self.cluster})" if self.node else self.cluster
-        return f"nodewarden: {self.outcome or self.when.value}: {where}"
 
 
 Notify = Callable[[Notice], None]
@@ -69,19 +52,11 @@ def nobody(notice: Notice) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """Who is told what; nothing in `clusters` or `outcomes` means any."""
+    """Where the addresses of somebody are, and what he wants to hear of."""
 
     name: str
     url_file: Path
-    when: frozenset[str]
-    clusters: frozenset[str] = frozenset()
-    outcomes: frozenset[str] = frozenset()
-
-    def wants(self, notice: Notice) -> bool:
-        """Whether it is for them."""
-        if notice.when not in self.when or (self.clusters and notice.cluster not in self.clusters):
-            return False
-        return not (notice.outcome and self.outcomes) or notice.outcome in self.outcomes
+    rule: Rule = field(default_factory=Rule, hash=False)
 
 
 class Notifier:
@@ -105,7 +80,7 @@ class Notifier:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                await asyncio.gather(*(self._try(each, list(left)) for each, left in self._waiting.items() if left))
+                await asyncio.gather(*(self._try(each, list(left), set()) for each, left in self._waiting.items() if left))
 
     def tell(self, notice: Notice) -> None:
         """Have it sent to whoever wants it, unless it was told a while ago."""
@@ -117,7 +92,7 @@ class Notifier:
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         for recipient, waiting in self._waiting.items():
-            if recipient.wants(notice):
+            if recipient.rule.wants(notice):
                 waiting.append(notice)
                 self._news[recipient].set()
 
@@ -139,48 +114,85 @@ class Notifier:
                         waiting.remove(each)
 
     async def _send(self, recipient: Recipient, notices: Sequence[Notice]) -> None:
-        problem = ""
+        problem, done = "", set[str]()
         for attempt in range(TRIES):
             await asyncio.sleep(attempt * TRY_AGAIN.total_seconds())
-            problem = await self._try(recipient, notices)
+            problem = await self._try(recipient, notices, done)
             if not problem:
                 break
         else:
-            _log.warning("%s: %r was not sent: %s", recipient.name, _written(notices)[0], problem)
+            _log.warning("%s: %r was not sent: %s", recipient.name, _message(recipient.rule, notices).title, problem)
         metrics.NOTIFICATIONS.add(self._meter, result="failed" if problem else "sent")
 
-    async def _try(self, recipient: Recipient, notices: Sequence[Notice]) -> str:
-        title, text = _written(notices)
-        return await asyncio.to_thread(_sent, recipient.url_file, title, text, all(each.outcome in GOOD for each in notices))
+    async def _try(self, recipient: Recipient, notices: Sequence[Notice], done: set[str]) -> str:
+        """done: the addresses that have taken it already, and are not troubled again."""
+        return await asyncio.to_thread(_sent, recipient, notices, done)
 
 
-def _written(notices: Sequence[Notice]) -> tuple[str, str]:
-    """Title and text: of one as it is, of several a digest."""
-    return _digest(notices) if len(notices) > 1 else (notices[0].title, notices[0].text)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """As a service is given it."""
+
+    title: str
+    text: str
+    severity: Severity
+    good: bool
 
 
-def _digest(notices: Sequence[Notice]) -> tuple[str, str]:
+def _message(rule: Rule, notices: Sequence[Notice]) -> _Message:
+    """Of one as it is, of several a digest."""
+    title, text = rule.written(notices[0]) if len(notices) == 1 else _digest(rule, notices)
+    gravest = max((each.severity for each in notices), key=lambda each: each.rank)
+    return _Message(title=title, text=text, severity=gravest, good=all(each.good for each in notices))
+
+
+def _digest(rule: Rule, notices: Sequence[Notice]) -> tuple[str, str]:
     counts = Counter(each.outcome or each.when.value for each in notices)
     title = f"nodewarden: {len(notices)} messages: " + ", ".join(f"{number} {what}" for what, number in counts.most_common())
     more = [f"and {len(notices) - LISTED} more: `nodewarden status`"] if len(notices) > LISTED else []
-    return title, "\n\n".join([f"{each.title}\n{each.text}" for each in notices[:LISTED]] + more)
+    return title, "\n\n".join(["\n".join(rule.written(each)) for each in notices[:LISTED]] + more)
 
 
-def _sent(file: Path, title: str, body: str, good: bool) -> str:
+def _sent(recipient: Recipient, notices: Sequence[Notice], done: set[str]) -> str:
     """Send to every address of the file. "" or what is wrong, in words of ours: a service's own may repeat its token."""
-    import apprise
-
     try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-        services = apprise.Apprise()
-        for number, line in enumerate(lines, 1):
-            if line and not line.startswith("#") and not services.add(line):
-                return f"url_file: line {number} is no address that Apprise knows"
-        if not len(services):
+        lines = [line.strip() for line in recipient.url_file.read_text(encoding="utf-8").splitlines()]
+        addresses = [(number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
+        if not addresses:
             return "url_file contains no address"
-        kind = apprise.NotifyType.SUCCESS if good else apprise.NotifyType.WARNING
-        return "" if services.notify(body=body, title=title, notify_type=kind) else "not all of its services took it"
+        problem = ""
+        for number, address in addresses:
+            if address not in done and (wrong := _sent_to(address, recipient.rule, notices, number)):
+                problem = problem or wrong
+            else:
+                done.add(address)
+        return problem
     except OSError as error:
         return f"url_file can't be read: {type(error).__name__}"
     except Exception as error:  # noqa: BLE001 - a service's plugin may fail in any way, and its message may contain the address
         return f"{type(error).__name__} in Apprise"
+
+
+def _sent_to(address: str, rule: Rule, notices: Sequence[Notice], line: int) -> str:
+    """One message; where the address says whose it is, one for each thread, as a digest would end no incident of a pager's."""
+    import apprise
+
+    threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
+    for several in threads.values():
+        service = apprise.Apprise()
+        if not service.add(addressed(address, several[-1])):
+            return f"url_file: line {line} is no address that Apprise knows"
+        message = _message(rule, several)
+        kinds = {
+            Severity.INFO: apprise.NotifyType.SUCCESS if message.good else apprise.NotifyType.INFO,
+            Severity.WARNING: apprise.NotifyType.WARNING,
+            Severity.CRITICAL: apprise.NotifyType.FAILURE,
+        }
+        if not service.notify(body=message.text, title=message.title, notify_type=kinds[message.severity]):
+            return "not all of its services took it"
+    return ""
+
+
+def addressed(address: str, notice: Notice) -> str:
+    """The address for that notice. Whatever is filled in is quoted, so that no name becomes an option, a path or a host (S41)."""
+    return _PLACEHOLDER.sub(lambda found: quote(FIELDS[found[1]](notice), safe=""), address)

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
-from rich.console import Console
 
 from demo.manifests import NAMESPACE, fencing_template, health_check
 from demo.platforms import CHOICES, DEFAULT, why_not
@@ -28,7 +27,7 @@ from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
-from starter.output.display import LineDisplay, LiveDisplay, watch
+from starter.output.display import LineDisplay, LiveDisplay, fitting_console, watch
 from workers import process
 from workers.configuration.settings import Settings, load
 from workers.leaving import leave
@@ -40,6 +39,7 @@ from workers.worker import stop_on_signals
 CLUSTER = "demo"
 MARKER = ".nodewarden-demo"
 """Only a folder with this file in it is ever removed."""
+LOG = "nodewarden.log"
 ACCIDENTS = (("database-0", "kubelet-stops"), ("database-1", "kernel-hangs"))
 PATIENCE = 170.0
 """Seconds until both nodes must be back; the demo promises three minutes in all."""
@@ -56,7 +56,7 @@ class Demo:
         self._state = state
         self._keep = keep
         self._platform = platform
-        self._console = Console()
+        self._console = fitting_console()
         self._accidents: list[Accident] = []
         self._results: dict[str, EpisodeResult] = {}
         self._began = datetime.now(UTC)
@@ -153,7 +153,7 @@ class Demo:
         path = self._state / "nodewarden.yaml"
         path.write_text(yaml.safe_dump(written))
         settings = load(config=path)
-        configure(settings.log.model_copy(update={"level": "warning"}))
+        configure(settings.log, file=self._state / LOG)
         start_runtime(metrics=settings.metrics)
         return settings
 
@@ -167,7 +167,7 @@ class Demo:
         self._say("  1. kubectl get nodes,nodehealthchecks; kubectl describe node node-1")
         self._say(f"  2. python -m simulator break node-7 kubelet-stops --state-dir {self._state}; nodewarden status --watch")
         self._say("  3. nodewarden fence node-5 --reason 'my first fencing' --wait")
-        self._say("Ctrl-C ends everything.")
+        self._say(f"What the worker logs is in {self._state / LOG}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)

@@ -30,7 +30,8 @@ from starter.commands import (
     version,
     worker,
 )
-from starter.commands.session import EXIT_CODES, ClusterOption, OutputOption, Session
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import EXIT_CODES, Session
 
 app = typer.Typer(
     name="nodewarden",
@@ -51,13 +52,19 @@ def globals_(
     config: Annotated[
         Path | None, typer.Option("--config", help="Settings file; default: ./nodewarden.yaml, then the user's.")
     ] = None,
+    kube_context: Annotated[
+        str, typer.Option("--context", help="Kubeconfig context of the cluster, as kubectl's.", metavar="NAME")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Kubeconfig file, as kubectl's; default: $KUBECONFIG.", metavar="FILE")
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an unexpected error comes from.")] = False,
     show_version: Annotated[  # noqa: ARG001 - its callback has answered by then
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=version.print_and_exit)
     ] = False,
 ) -> None:
     """Options that every command understands."""
-    context.obj = Session(cluster=cluster, output=output, config=config, debug=debug)
+    context.obj = Session(cluster=cluster, output=output, config=config, debug=debug, context=kube_context, kubeconfig=kubeconfig)
 
 
 app.command("up")(up.up)
@@ -88,10 +95,17 @@ app.command("version")(version.version)
 
 
 def main() -> None:
-    """Entry point of the console script. An unexpected error passes through, for its traceback."""
+    """Entry point of the console script."""
+    run_as("nodewarden")
+
+
+def run_as(name: str, *, at_last: str = "") -> None:
+    """Run the command line under a name. An unexpected error passes through, for its traceback. at_last: a line printed last."""
     try:
-        app()
+        app(prog_name=name)
     except SystemExit as ending:
+        if at_last:
+            typer.echo(at_last)
         if "temporalio.bridge" not in sys.modules:
             raise
         from workers.leaving import leave

@@ -59,6 +59,7 @@ class Nodewarden:
         self.history = History(client)
         """Episodes that have ended, and the decision record of each."""
         self._speaker = speaker
+        self._last: dict[str, ScannerStatus | None] = {}
 
     @classmethod
     @asynccontextmanager
@@ -319,11 +320,12 @@ class Nodewarden:
     async def status(self, cluster: str) -> ClusterStatus:
         """Everything there is to show. What does not answer is named in it instead of failing the whole."""
         scanner: ScannerStatus | None = None
-        problem, silent = "", False
+        problem, silent, last = "", False, None
         try:
             scanner = await self.scanner_status(cluster)
         except RequestError as error:
             problem, silent = str(error), isinstance(error, SilentError)
+            last = await self._last_seen(cluster) if isinstance(error, MissingError) else None
         open_runs, ended = await asyncio.gather(self.history.open(cluster), self.history.completed(cluster, limit=SHOWN_ENDED))
         held = [permit.node for permit in scanner.permits] if scanner is not None else []
         # Thousands may be kept for days; whatever is being done to a node is shown before them.
@@ -342,7 +344,15 @@ class Nodewarden:
             silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
             left_out=len(nodes) - len(shown),
             ended=tuple(each for each in ended if each.outcome is not Outcome.REFUSED),
+            last=last,
         )
+
+    async def _last_seen(self, cluster: str) -> ScannerStatus | None:
+        """Asked once of each scanner that has ended: what it knew stays what it was."""
+        run = await self.scanner(cluster).last_run()
+        if run and run not in self._last:
+            self._last[run] = await self.scanner(cluster).last_status()
+        return self._last.get(run)
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         """The node's open episode, if there is one, and how its last ones ended."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from policy.values.errors import no_such_target
+
 
 class RequestError(Exception):
     """Base of what `starter` raises; the text is one line for people."""
@@ -42,7 +44,16 @@ class MissingError(RequestError):
     exit_code = 4
 
 
+class NoSuchNodeError(MissingError):
+    """Neither a Node nor a Machine has that name."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(no_such_target(node))
+        self.node = node
+
+
 class SilentError(RequestError):
-    """Temporal answers, but no worker of ours does: nothing can be asked or told now."""
+    """Temporal answers, but no worker of ours does: nothing can be asked or told now. Or the API of a cluster does not let us
+    read what is asked for."""
 
     exit_code = 5

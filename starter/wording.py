@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.scan.report import CheckReport, NodeAtRisk, TargetRow
+from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.counting import counted
-from policy.values.moments import in_utc, written
-from workflows.kit.messages import ScannerStatus
+from policy.values.moments import written
+from workflows.kit.messages import Backoff, ScannerStatus
 
 GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 """The node works again, or works for someone else; everything else left something to do."""
@@ -39,16 +42,6 @@ def countdown(due: datetime, now: datetime) -> str:
     return span(timedelta(seconds=left)) if left > 0 else "now"
 
 
-def clock(moment: datetime) -> str:
-    """The local time of day, as the reader's own clock shows it."""
-    return moment.astimezone().strftime("%H:%M:%S")
-
-
-def moment(moment: datetime) -> str:
-    """A day and a time of it, in UTC as the objects say it: what may be days away."""
-    return f"{in_utc(moment):%m-%d %H:%M:%S}Z"
-
-
 def verdict(row: TargetRow, now: datetime) -> str:
     """`healthy`, `unhealthy in 12s`, `unhealthy 1m02s`, `skipped`, with the reason."""
     reason = f" ({row.reason})" if row.reason else ""
@@ -68,7 +61,7 @@ def brake(check: CheckReport) -> str:
         return f"paused: {check.paused}"
     if not check.allowed:
         return f"may not act: {check.message or check.reason or 'no reason given'}"
-    return check.message or f"may act on {check.remaining} more"
+    return check.no_targets or check.message or f"may act on {check.remaining} more"
 
 
 def at_risk(row: NodeAtRisk, now: datetime) -> str:
@@ -81,12 +74,46 @@ def at_risk(row: NodeAtRisk, now: datetime) -> str:
     return f"{volumes}, not proven off: Kubernetes detaches by force, if it has not yet"
 
 
+PHASES = {Phase.DONE: "returning"}
+"""What the node-fencing proposal calls done is a machine that is on its way back: nobody would take it for that."""
+
+
+def phase(episode: EpisodeStatus) -> str:
+    """Its phase, as people read it."""
+    return PHASES.get(episode.phase, episode.phase.value)
+
+
+def trouble(episode: EpisodeStatus) -> str:
+    """What goes wrong at this moment and is tried again, and which try it is; "" where nothing does, or a person is asked."""
+    if not episode.problem or episode.phase is Phase.NEEDS_HUMAN:
+        return ""
+    return f"try {episode.try_number}; the last problem: {episode.problem}" if episode.try_number else episode.problem
+
+
+def held_off(held: Backoff, now: datetime) -> str:
+    """That a node gets no episode for now, how long, and why. Without an end the reason says what ends it."""
+    left = f" for {countdown(held.until, now)}" if held.until is not None else ""
+    return f"held off{left}: {held.reason}"
+
+
+def still_at_risk(found: AtRisk, episodes: Iterable[EpisodeStatus]) -> AtRisk:
+    """Without the nodes that an episode has proven off since the scan: their volumes may be detached."""
+    proven = {episode.node for episode in episodes if episode.off_proof is not None}
+    nearest = tuple(row for row in found.nearest if row.node not in proven)
+    return replace(found, nearest=nearest, nodes=found.nodes - (len(found.nearest) - len(nearest)))
+
+
+def not_yet(stopped: str) -> str:
+    """What a person is told who has an episode go on that gets no permit for now."""
+    return f"it goes on only once there is a permit for it: {stopped}"
+
+
 def proof_or_problem(episode: EpisodeStatus) -> str:
     """What is wrong, else the strongest thing that is proven."""
     if episode.problem:
         return episode.problem
     if episode.restart_proof is not None:
-        return f"restarted, new boot id seen {clock(episode.restart_proof.seen_at)}"
+        return f"restarted, new boot id seen at {written(episode.restart_proof.seen_at)}"
     return off_proof(episode)
 
 
@@ -99,7 +126,7 @@ def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
         return f"off acknowledged by {proof.acknowledgement.by}"
     read = max((reading.at for reading in proof.readings), default=None)
     devices = f" on {len(proof.readings)} devices" if len(proof.readings) > 1 else ""
-    return f"off proven{devices}, read {clock(read)}" if read else ""
+    return f"off proven{devices}, read at {written(read)}" if read else ""
 
 
 def standing(episode: EpisodeStatus | None) -> str:
@@ -129,6 +156,20 @@ def kept(episode: EpisodeStatus) -> str:
         return f"not yet in force: {episode.problem}"
     problem = f"; {episode.problem}" if episode.problem else ""
     return f"{episode.phase.value}, until {written(episode.preserved_until)}{problem}"
+
+
+class Kept(Protocol):
+    """A preservation, as it or a list of them tells of it."""
+
+    @property
+    def requester(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def kept_by(kept: Kept) -> str:
+    """Who has a machine preserved, and why."""
+    return f"by {kept.requester or 'nobody who has said his name'}: {kept.reason or 'no reason given'}"
 
 
 def ending(result: EpisodeResult) -> str:

@@ -1,1 +1,2 @@
-"""What a contributor asks of the packages that we stand on. No part of the product: `make sbom`, `make audit`."""
+"""What we stand on, and what others install: `make sbom`, `make audit`, `make chart`, `python -m supply_chain.dashboard`.
+No part of the product."""

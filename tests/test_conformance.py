@@ -69,9 +69,7 @@ def _rows_of(section: str, text: str) -> Iterator[Row]:
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             assert len(cells) == 5, f"{section}: expected five cells: {line}"
             yield Row(
-                section=section,
-                table=table,
-                **dict(zip(("number", "promise", "where", "what", "test"), cells, strict=True)),
+                section=section, table=table, **dict(zip(("number", "promise", "where", "what", "test"), cells, strict=True))
             )
 
 

@@ -51,7 +51,21 @@ OF_ROOM = {"policy": "policy/values/moments.py", "workflows": "workflows/kit/ids
 
 PURE = frozenset(
     {"__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal"}
-    | {"enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "math", "operator", "re"}
+    | {
+        "enum",
+        "fnmatch",
+        "fractions",
+        "functools",
+        "hashlib",
+        "heapq",
+        "ipaddress",
+        "itertools",
+        "json",
+        "math",
+        "operator",
+        "re",
+        "string",
+    }
     | {"types", "typing"}
 )
 """What of the standard library policy may use: what computes, never what looks at the world."""

@@ -1,6 +1,6 @@
 """The metrics are one table, the page about them is made from it, and the shipped alerts go by nothing else.
 
-`python -m tests.test_metrics` makes the page's table anew.
+The page's table is made and compared by `tests/docs/reference.py`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
 ALERTS = ROOT / "deploy" / "alerts.yaml"
 PLAYED = ROOT / "tests" / "deploy" / "alerts.test.yaml"
-AROUND = ("(`python -m tests.test_metrics`).\n\n", "\n## Alerts\n")
-
-
-def rendered() -> str:
-    lines = ["| metric | type | labels | unit | meaning |", "|---|---|---|---|---|"]
-    for each in TABLE:
-        labels = ", ".join(f"`{label}`" for label in each.labels) or "-"
-        lines.append(f"| `{each.name}` | {type(each).__name__.lower()} | {labels} | {each.unit or '-'} | {each.meaning} |")
-    return "\n".join(lines) + "\n"
 
 
 def rules() -> list[dict[str, str | dict[str, str]]]:
     return [rule for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]
-
-
-def test_the_page_is_made_from_the_table() -> None:
-    assert rendered().join(AROUND) in PAGE.read_text(encoding="utf-8"), "make it anew: python -m tests.test_metrics"
 
 
 def test_names_are_unique_and_made_in_the_table_only() -> None:
@@ -82,8 +69,3 @@ def test_prometheus_takes_the_rules_and_alerts_as_it_should(check: tuple[str, st
         pytest.skip("needs promtool (Debian: prometheus)")
     ran = subprocess.run(["promtool", *map(str, check)], capture_output=True, text=True, timeout=50, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-if __name__ == "__main__":
-    before, after = (PAGE.read_text(encoding="utf-8").split(mark)[side] for mark, side in zip(AROUND, (0, 1), strict=True))
-    PAGE.write_text(before + AROUND[0] + rendered() + AROUND[1] + after, encoding="utf-8")

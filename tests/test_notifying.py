@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import apprise
 import pytest
 from aiohttp import web
 
 from activities import notifying
-from activities.notifying import SINGLY, Notice, Notifier, Recipient
+from activities.notifying import SINGLY, Notifier, Recipient, addressed
 from policy.episode.events import When
+from policy.episode.notices import Notice, Rule, Severity, Wording
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -30,15 +34,19 @@ class Receiver:
     """A service of messages. statuses: of its first answers; then it takes all."""
 
     got: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    """Of what was taken, as it was asked for."""
     statuses: list[int] = field(default_factory=list)
     asked: int = 0
     file: Path = Path()
+    port: int = 0
 
     async def take(self, request: web.Request) -> web.Response:
         self.asked += 1
         if self.statuses and (status := self.statuses.pop(0)) != 200:
             return web.Response(status=status, text=f"no such token: {TOKEN}")
         self.got.append(await request.json())
+        self.paths.append(request.raw_path)
         return web.Response()
 
     async def has(self, count: int) -> list[str]:
@@ -59,15 +67,15 @@ async def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    service.file.write_text(f"# the team's chat\njson://127.0.0.1:{runner.addresses[0][1]}/{TOKEN}\n", encoding="utf-8")
+    service.port = runner.addresses[0][1]
+    service.file.write_text(f"# the team's chat\njson://127.0.0.1:{service.port}/{TOKEN}\n", encoding="utf-8")
     yield service
     await runner.cleanup()
 
 
 @asynccontextmanager
-async def notifier(file: Path, **changes: Any) -> AsyncIterator[Notifier]:
-    recipient = Recipient(**{"name": "notifications[0]", "url_file": file, "when": frozenset(When)} | changes)
-    async with Notifier([recipient]) as opened:
+async def notifier(file: Path, **rule: Any) -> AsyncIterator[Notifier]:
+    async with Notifier([Recipient(name="notifications[0]", url_file=file, rule=Rule(**rule))]) as opened:
         yield opened
 
 
@@ -78,7 +86,9 @@ async def test_what_is_told_twice_is_sent_once_and_names_its_incident(receiver: 
         titles = await receiver.has(3)
     assert titles[:2] == ["nodewarden: needs-human: node-7 (prod)", "nodewarden: recovered: node-7 (prod)"]
     assert receiver.got[0]["message"] == PARKED.text
-    assert [each["type"] for each in receiver.got[:2]] == ["warning", "success"]
+    assert [each["type"] for each in receiver.got[:2]] == ["failure", "success"], (
+        "pagers take it for critical, and for the end of it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,6 +98,10 @@ async def test_what_is_told_twice_is_sent_once_and_names_its_incident(receiver: 
         ({"clusters": frozenset({"staging"})}, []),
         ({"outcomes": frozenset({"aborted"})}, ["needs-human"]),
         ({"outcomes": frozenset({"recovered"}), "clusters": frozenset({"prod"})}, ["needs-human", "recovered"]),
+        ({"severity": Severity.CRITICAL}, ["needs-human"]),
+        ({"nodes": ("gpu-*", "node-?")}, ["needs-human", "recovered"]),
+        ({"nodes": ("gpu-*",)}, []),
+        ({"after": timedelta(hours=1)}, ["recovered"]),
     ],
 )
 async def test_everybody_hears_what_he_wants_to(receiver: Receiver, changes: dict[str, Any], heard: list[str]) -> None:
@@ -95,6 +109,79 @@ async def test_everybody_hears_what_he_wants_to(receiver: Receiver, changes: dic
         people.tell(PARKED)
         people.tell(ENDED)
         assert [title.split(": ")[1] for title in await receiver.has(len(heard))] == heard
+
+
+async def test_who_is_escalated_to_hears_of_it_only_once_nobody_has_acted_for_so_long(receiver: Receiver) -> None:
+    """By the reminders, which come as long as nobody does anything."""
+    async with notifier(receiver.file, when=frozenset({When.NEEDS_HUMAN}), after=timedelta(hours=1)) as people:
+        for minutes in (0, 30, 60):
+            people.tell(replace(PARKED, waited=timedelta(minutes=minutes), text=f"still waits, {minutes} minutes"))
+        await receiver.has(1)
+    assert receiver.got[0]["message"] == "still waits, 60 minutes"
+
+
+async def test_words_are_as_somebody_wants_them(receiver: Receiver) -> None:
+    wordings = {When.NEEDS_HUMAN: Wording(title="[{severity}] {node}:\n{when}", text="{cluster}/{node} {{now}}: {text}")}
+    async with notifier(receiver.file, wordings=wordings) as people:
+        people.tell(PARKED)
+        people.tell(ENDED)
+        titles = await receiver.has(2)
+    assert titles == ["[critical] node-7: needs-human", ENDED.title]
+    assert receiver.got[0]["message"] == f"prod/node-7 {{now}}: {PARKED.text}"
+
+
+@pytest.mark.parametrize("written", ["{nod}", "{node.__class__}", "{node!r}", "{node:>9}", "{0}", "{", "{}"])
+def test_words_that_no_message_could_fill_in_are_refused_at_once(written: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Wording(text=written)
+
+
+async def test_all_that_is_told_of_an_episode_is_one_thread_where_the_service_has_them(receiver: Receiver) -> None:
+    """A pager's deduplication key, a chat's thread: whatever the service's address in Apprise can name. Quoted (S41)."""
+    receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/{{thread}}?:node={{node}}&:key={{thread}}&:left={{other}}\n")
+    async with notifier(receiver.file) as people:
+        people.tell(PARKED)
+        people.tell(ENDED)
+        people.tell(replace(PARKED, node="a&:node=b/../c", subject="i-2"))
+        await receiver.has(3)
+    assert [each["key"] for each in receiver.got] == ["nodewarden/prod/i-1"] * 2 + ["nodewarden/prod/i-2"]
+    assert [each["node"] for each in receiver.got] == ["node-7", "node-7", "a&:node=b/../c"]
+    assert {each["left"] for each in receiver.got} == {"{other}"}
+    assert len({path.count("/") for path in receiver.paths}) == 1, "nothing that was filled in is a step of the path"
+
+
+def test_the_addresses_of_the_page_are_taken_by_apprise_with_their_thread() -> None:
+    page = (Path(__file__).parent.parent / "docs/notifications.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| [^|]+ \| `(\w+://[^`]+)` \|", page, flags=re.MULTILINE)
+    assert len(found) == 5
+    for written in found:
+        service = apprise.Apprise()
+        assert service.add(addressed(written, PARKED)), written
+        (plugin,) = service
+        assert any(each in unquote(plugin.url()) for each in (PARKED.thread, f"<{PARKED.subject}@nodewarden>")), written
+
+
+async def test_a_storm_is_no_digest_where_each_is_a_thread(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a pager would never hear which incidents are over. Of each the latest is told."""
+    monkeypatch.setattr(notifying, "MINUTE_SECONDS", 1.0)
+    receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/{TOKEN}?:key={{thread}}\n")
+    async with notifier(receiver.file) as people:
+        for number in range(SINGLY + 3):
+            people.tell(replace(PARKED, subject=f"i-{number}"))
+        people.tell(replace(ENDED, subject=f"i-{SINGLY + 2}"))
+        titles = await receiver.has(SINGLY + 3)
+    assert [each["key"][-1] for each in receiver.got] == [str(number) for number in range(SINGLY + 3)]
+    assert titles[-1] == ENDED.title
+
+
+async def test_who_has_taken_it_is_not_told_again_because_another_has_not(receiver: Receiver) -> None:
+    second = f"json://127.0.0.1:{receiver.port}/other\n"
+    receiver.file.write_text(receiver.file.read_text() + second)
+    receiver.statuses = [200, 500]
+    async with notifier(receiver.file) as people:
+        people.tell(PARKED)
+        await receiver.has(2)
+    assert [path.strip("/") for path in receiver.paths] == [TOKEN, "other"]
 
 
 async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

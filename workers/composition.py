@@ -274,9 +274,7 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
         Recipient(
             name=f"notifications[{number}]",
             url_file=each.url_file,
-            when=frozenset(each.when),
-            clusters=frozenset(each.clusters),
-            outcomes=frozenset(each.outcomes),
+            rule=each.rule(),
         )
         for number, each in enumerate(settings.notifications)
     ]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -25,10 +26,13 @@ _QUIET = ("temporalio.worker", "aiohttp.access", "asyncio", "kubernetes", "urlli
 _writers: list[QueueListener] = []
 
 
-def configure(settings: LogSettings) -> None:
-    """Set up the root logger. Lines are written by a thread of their own: workflow code logs from inside the sandbox, where a
-    handler could not even import what it writes with, and a slow terminal must hold up nobody."""
-    output = _CurrentStderr()
+def configure(settings: LogSettings, *, file: Path | None = None) -> None:
+    """Set up the root logger. file: where lines go that would only disturb whoever looks at the terminal; None: stderr.
+
+    Lines are written by a thread of their own: workflow code logs from inside the sandbox, where a handler could not even import
+    what it writes with, and a slow terminal must hold up nobody.
+    """
+    output = logging.FileHandler(file) if file is not None else _CurrentStderr()
     output.setFormatter(_JsonFormatter() if settings.format is LogFormat.JSON else _PlainFormatter())
     lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
     finish()

@@ -26,6 +26,7 @@ from workers.identity import name_embedded
 from workers.keeping_secrets import keep_memory_private
 from workers.preparing import spare_collector
 from workers.together import alongside
+from workers.tracing import tracing
 from workers.worker import Role, WorkerDeployment, build, run_until
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,10 @@ async def work(
     limits = settings.worker
     if running.endpoint is not None:
         limits = limits.model_copy(update={"sticky_timeout": min(limits.sticky_timeout, LOCAL_STICKY_TIMEOUT)})
-    async with compose(settings, running.client, clusters=clusters, role=role) as servings:
+    async with (
+        tracing(settings.tracing, identity=running.client.service_client.config.identity) as around,
+        compose(settings, running.client, clusters=clusters, role=role) as servings,
+    ):
         spare_collector()
         if deployment is not None:
             _log.info(
@@ -126,4 +130,5 @@ async def work(
                 deployment.name,
                 deployment.build_id,
             )
-        await run_until(running.stop, [build(running.client, serving, limits, deployment=deployment) for serving in servings])
+        workers = [build(running.client, serving, limits, deployment=deployment, around=around) for serving in servings]
+        await run_until(running.stop, workers)

@@ -21,7 +21,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.settings import WorkerSettings
 from workers.interceptors.liveness import Liveness
@@ -79,8 +79,15 @@ def activities_of(*services: object) -> list[Callable[..., Any]]:
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
 
 
-def build(client: Client, serving: Serving, settings: WorkerSettings, *, deployment: WorkerDeployment | None = None) -> Worker:
-    """The SDK's worker for one queue."""
+def build(
+    client: Client,
+    serving: Serving,
+    settings: WorkerSettings,
+    *,
+    deployment: WorkerDeployment | None = None,
+    around: Sequence[Interceptor] = (),
+) -> Worker:
+    """The SDK's worker for one queue. around: interceptors that go before all of ours."""
     return Worker(
         client,
         task_queue=serving.queue,
@@ -93,9 +100,9 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         # Workflows have Temporal's time, and so has what only talks to Temporal.
-        interceptors=[Liveness(), Succession(_types(serving.workflows)), Words(required=settings.words == "verified")]
+        interceptors=[*around, Liveness(), Succession(_types(serving.workflows)), Words(required=settings.words == "verified")]
         if serving.workflows
-        else [Liveness(), Timekeeping(runtime().metric_meter)],
+        else [*around, Liveness(), Timekeeping(runtime().metric_meter)],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

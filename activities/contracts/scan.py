@@ -15,12 +15,13 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEpisode:
-    """An open episode as a policy's status shows it."""
+    """An open episode as a policy's status shows it. needs_person: it waits for one, and nothing goes on by itself."""
 
     node: str
     since: str
     incident: str
     kind: str = Kind.FENCING.value
+    needs_person: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,8 @@ class ScanRequest:
     people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
     halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
     need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one.
-    remind, halted_is_new: of which episodes that wait for a person people are to be told again, and whether `halted` is another
-    one than the last request has told.
+    remind, halted_is_new: of which episodes that wait for a person, and since when, people are to be told again; whether
+    `halted` is another one than the last request has told.
     number: of the poll; a worker that has not served the one before does not know what people were told last.
     """
 

@@ -89,11 +89,13 @@ class PermitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsPerson:
-    """An open episode that waits for a person, who was told of it last at that moment. It may have no line: preservations."""
+    """An open episode that waits for a person, who was told of it last at that moment. It may have no line: preservations. since:
+    when it asked first, None where only the last time is known."""
 
     node: str
     incident: str
     told: datetime
+    since: datetime | None = None
 
 
 class PermitDecision(StrEnum):
@@ -139,6 +141,8 @@ class Release:
     """When the episode last commanded either; None where it did not."""
     vetoed_until: datetime | None = None
     """When the veto for which it ended is over by itself; None where nobody says."""
+    missing: bool = False
+    """It was asked for a node that there is none of: nothing is left alone for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

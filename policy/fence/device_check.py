@@ -109,6 +109,8 @@ class DeviceRow:
     last_success: datetime | None = None
     problem: str = ""
     warning: str = ""
+    held: str = ""
+    """The incident of the open episode that the node's devices are left to: they were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +204,8 @@ def row_without_device(node: NodeToCheck) -> DeviceRow:
 
 def held_row(node: NodeToCheck) -> DeviceRow:
     """The line of a node whose devices are left to its open episode."""
-    return DeviceRow(node=node.node, warning=f"not read: incident {node.held} is open")
+    how = f"`nodewarden fence check --node {node.node}` reads it all the same"
+    return DeviceRow(node=node.node, held=node.held, warning=f"not read: incident {node.held} is open; {how}")
 
 
 def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from policy.fence.config import FenceConfig, FenceStep, Method
+from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.plan import CredentialKind, CredentialRef
 
 
-def as_json(config: FenceConfig) -> dict[str, Any]:
-    """The whole, with every key always there. Pinned as an interface: keys are added, never renamed."""
-    return {
-        "node": config.node,
-        "config": config.name,
-        "source": config.source,
-        "steps": {step.value: [_method(method) for method in config.step(step)] for step in FenceStep},
-        "warnings": list(config.warnings),
-        "errors": list(config.errors),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownMethod:
+    """One method of a step. parameters: of a credential its place."""
+
+    method: str
+    template: str
+    driver: str
+    action: MethodAction
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownConfig:
+    """Which configuration holds for a node, where it comes from, and what each step of it would do. An interface: fields are
+    added, never renamed."""
+
+    node: str
+    config: str
+    source: str
+    steps: Mapping[FenceStep, tuple[ShownMethod, ...]]
+    warnings: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def shown_config(config: FenceConfig) -> ShownConfig:
+    """The whole."""
+    return ShownConfig(
+        node=config.node,
+        config=config.name,
+        source=config.source,
+        steps={step: tuple(_method(method) for method in config.step(step)) for step in FenceStep},
+        warnings=tuple(config.warnings),
+        errors=tuple(config.errors),
+    )
 
 
 def shown_parameters(method: Method) -> dict[str, str]:
@@ -40,11 +65,11 @@ def _shown(reference: CredentialRef) -> dict[str, str]:
             return {name: f"{place}#{within}{key}" for name, key in reference.keys.items()}
 
 
-def _method(method: Method) -> dict[str, Any]:
-    return {
-        "method": method.name,
-        "template": method.template,
-        "driver": method.driver,
-        "action": method.action.value,
-        "parameters": shown_parameters(method),
-    }
+def _method(method: Method) -> ShownMethod:
+    return ShownMethod(
+        method=method.name,
+        template=method.template,
+        driver=method.driver,
+        action=method.action,
+        parameters=shown_parameters(method),
+    )

@@ -7,7 +7,7 @@ checks beforehand is `deploy/crds/fencingtemplates.nodewarden.io.yaml`; steps, d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from policy.fence.config import FenceConfig
 from policy.fence.specs import GROUP, SPEC_FIELDS, VERSION, read_spec
@@ -35,6 +35,13 @@ def is_fencing_template(reference: ObjectRef) -> bool:
 def is_own_template(reference: ObjectRef) -> bool:
     """Whether nodewarden itself carries out what the template says, instead of the controller of another kind of object."""
     return reference.kind in OWN_KINDS and reference.api_version.partition("/")[0] == GROUP
+
+
+def uncounted(reference: ObjectRef, trusted: Collection[str]) -> str:
+    """Why a FencingTemplate of that namespace does not count, "" where it does or is another kind (S40)."""
+    if not is_fencing_template(reference) or reference.namespace in trusted:
+        return ""
+    return f"templates count in {', '.join(filter(None, trusted)) or 'no namespace'} (setting template_namespaces)"
 
 
 def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceConfig:

@@ -74,16 +74,16 @@ def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) ->
         return NextRemediation(retry=0)
     over, retry = later(last.at, rules.min_healthy_period), last.retry + 1
     paused = later(last.at, rules.backoff.before(retry)) if rules.backoff is not None else last.at
-    after = f"{last.of} was remediated at {_clock(last.at, now)}"
+    after = f"{last.of} was remediated at {written(last.at)}"
     if over <= now:
         if paused <= now:
             return NextRemediation(retry=0)
         pause = format_duration(paused - last.at)
         return NextRemediation(
-            retry=0, not_before=paused, why=f"not before {_clock(paused, now)}: {after}, and the backoff is {pause}"
+            retry=0, not_before=paused, why=f"not before {written(paused)}: {after}, and the backoff is {pause}"
         )
     if rules.max_retry is not None and last.retry >= rules.max_retry:
-        why = f"{after}; from {_clock(over, now)} on it would be a new story"
+        why = f"{after}; from {written(over)} on it would be a new story"
         return NextRemediation(retry=last.retry, exhausted=_exhausted(last, rules), failed=last.failed, why=why)
     counted = f"retry {retry}" + (f" of {rules.max_retry}" if rules.max_retry is not None else "")
     due, pause = max(
@@ -94,7 +94,7 @@ def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) ->
     if due <= now:
         return NextRemediation(retry=retry, failed=last.failed, why=f"{counted}: {after}")
     return NextRemediation(
-        retry=retry, not_before=due, failed=last.failed, why=f"{counted}, not before {_clock(due, now)}: {after}, and {pause}"
+        retry=retry, not_before=due, failed=last.failed, why=f"{counted}, not before {written(due)}: {after}, and {pause}"
     )
 
 
@@ -161,8 +161,3 @@ def memory_of(annotations: Mapping[str, str], *, subject: str) -> LastRemediatio
 
 def _name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
-
-
-def _clock(moment: datetime, now: datetime) -> str:
-    """A moment of today as people read it, any other one in full."""
-    return f"{moment:%H:%M:%S}" if moment.date() == now.date() else written(moment)

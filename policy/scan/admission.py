@@ -23,6 +23,7 @@ from policy.remediation.ladder import removes
 from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
+from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
 
 CLOCKS_APART = timedelta(seconds=30)
@@ -451,7 +452,7 @@ def _quiet(report: ScanReport, node: str, power: Iterable[PowerMoment], now: dat
     if last is None or left <= timedelta(0):
         return None
     seconds = format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))
-    return AdmissionRefusal.QUIET_TIME, f"{node} was switched on at {last.at:%H:%M:%S}; it is left alone for another {seconds}"
+    return AdmissionRefusal.QUIET_TIME, f"{node} was switched on at {written(last.at)}; it is left alone for another {seconds}"
 
 
 def _unlicensed(report: ScanReport) -> tuple[AdmissionRefusal, str] | None:

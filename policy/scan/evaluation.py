@@ -93,7 +93,7 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     judged.sort(key=lambda each: (each.target, each.machine, each.node, each.message))
     warnings = (
         *check.warnings,
-        *notices(check, counts, overlaps),
+        *notices(known, check, overlaps),
         *_blind(known, check, targets),
         *_unheard(targets),
     )
@@ -109,12 +109,10 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
 
 
 def _blind(known: Known, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
-    """The warning that whoever gave the objects forgot some of them, or that the selector is not what was meant."""
+    """The warning that whoever gave the objects forgot some of them."""
     targets = tuple(targets)
-    if not targets:
-        there = len(known.machines if check.of_machines else known.nodes)
-        kind = "Machine" if check.of_machines else "Node"
-        return (f"it selects none of the {there} {kind}s here" if there else f"there is no {kind} here",)
+    if not (known.machines if check.of_machines else known.nodes):
+        return (f"there is no {'Machine' if check.of_machines else 'Node'} here",)
     if known.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
         return ()
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)

@@ -27,15 +27,17 @@ from policy.objects.scopes import GroupTally
 from policy.objects.surroundings import Surroundings
 from policy.preservation.exempt import NOBODY_EXEMPT, ExemptNodes
 from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.templates import Unusable
 from policy.values.object_refs import Dialect, ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadCheck:
-    """A health check that can't be used, and why."""
+    """A health check that can't be used, and why. reason: the machine's word for it."""
 
     ref: ObjectRef
     error: str
+    reason: Unusable = Unusable.OBJECT
     uid: str = ""
     generation: int = 0
 

@@ -35,6 +35,7 @@ from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
 from policy.preservation.exempt import NOBODY_EXEMPT, ExemptNodes
 from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.templates import Unusable
 from policy.scan.candidates import failing
 from policy.scan.known import BadCheck, Known
 from policy.scan.report import ReportParts
@@ -131,10 +132,12 @@ class Ledger:
                 self._judge(target, key, rules)
                 target.shown_as = None  # whatever it shows next is news
 
-    def put_bad_check(self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0) -> None:
+    def put_bad_check(
+        self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0, reason: Unusable = Unusable.OBJECT
+    ) -> None:
         """A check that can't be used as written. It selects nothing and admits nothing; what it said before is forgotten, so
         that every worker says the same, and the other checks go on."""
-        bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation)
+        bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation, reason=reason)
         if self._bad.get(ref.key) == bad:
             return
         self._version += 1

@@ -86,6 +86,8 @@ class CheckReport(StandingCounts):
     storm_cooling: datetime | None = None
     overlaps: tuple[str, ...] = ()
     mixed_control_plane: bool = False
+    no_targets: str = ""
+    """In words, that its selector finds none of what is there, which an empty pool may well mean; "" where it finds somebody."""
     another_controller: str = ""
     """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
     told first, and the status is the other controller's all the same."""

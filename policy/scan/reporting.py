@@ -94,7 +94,7 @@ def draw_up(known: Known, *, watching: frozenset[str], told: Mapping[str, str], 
             uid=bad.uid,
             generation=bad.generation,
             dialect=dialect_of(bad.ref),
-            reason="InvalidObject",
+            reason=bad.reason,
             message=bad.error,
             error=bad.error,
             another_controller=known.controllers.get(dialect_of(bad.ref), ""),
@@ -168,9 +168,10 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
         paused=check.paused,
         reason=brake.reason.value,
         message="; ".join((brake.message, *held_back)),
-        warnings=(*check.warnings, *notices(check, counts, overlaps)),
+        warnings=(*check.warnings, *notices(known, check, overlaps)),
         overlaps=overlaps[:MAXIMUM_OVERLAPS],
         mixed_control_plane=mixed_control_plane(check, counts),
+        no_targets=no_targets(known, check),
         storm_active=storm.active,
         storm_cooling=storm.cooling,
         another_controller=known.controllers.get(check.dialect, ""),
@@ -178,16 +179,24 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
     )
 
 
-def notices(check: HealthCheck, counts: Counts, overlaps: tuple[str, ...]) -> tuple[str, ...]:
-    """What its owner should know of a check that is in use: other checks cover its sick targets, or its budget could cost
-    quorum."""
-    found = []
+def notices(known: Known, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
+    """What its owner should know of a check that is in use: it selects nobody, other checks cover its sick targets, or its budget
+    could cost quorum."""
+    found = [nobody] if (nobody := no_targets(known, check)) else []
     if overlaps:
         more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
         found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")
-    if mixed_control_plane(check, counts):
+    if mixed_control_plane(check, known.counts[check.ref.key]):
         found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
     return tuple(found)
+
+
+def no_targets(known: Known, check: HealthCheck) -> str:
+    """In words, that it selects nobody; "" where it does, or where there is nobody at all."""
+    counts, there = known.counts[check.ref.key], known.machines if check.of_machines else known.nodes
+    if counts.total or counts.left_out or not there:
+        return ""
+    return f"it selects none of the {'Machines' if check.of_machines else 'Nodes'} here"
 
 
 def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:

@@ -52,7 +52,7 @@ def view_state(
         limit = format_duration(silence_limit)
         return ViewState(synced=True, stale=f"nothing was heard from the API server for more than {limit}")
     if now - synced_at < grace:
-        return ViewState(synced=True, stale=f"the watch cache is younger than {format_duration(grace)}")
+        return ViewState(synced=True, stale=f"the cluster has been watched for less than {format_duration(grace)}")
     return ViewState(synced=True, stale=fault)
 
 

@@ -29,6 +29,11 @@ def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
+def no_such_target(name: str) -> str:
+    """What everybody says of a name that no Node and no Machine has."""
+    return f"{_short(name, LONGEST_NAME)}: there is no such Node or Machine"
+
+
 def shown(value: object) -> str:
     """A wrong value for a message: as JSON people would name it, and never long."""
     if value is None:

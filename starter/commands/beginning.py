@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from starter.commands.session import Exit, Output, Session, complain, say_begun
+from starter.commands.session import Exit, Output, Session, complain, say, say_begun
 
 if TYPE_CHECKING:
     from policy.episode.messages import EpisodeResult
@@ -45,14 +45,11 @@ async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Beg
 def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: BeginningWords) -> Exit:
     from policy.episode.messages import Outcome
     from starter import wording
-    from starter.output.encoding import to_json
 
-    if session.output is Output.JSON:
-        typer.echo(to_json(result))
-    elif result.outcome is Outcome.REFUSED:
-        complain(f"{episode.node} is not {words.not_done}: {result.message}")
+    if result.outcome is not Outcome.REFUSED or session.output is Output.JSON:
+        say(session, f"{episode.node}: {wording.ending(result)}", lambda: result)
     else:
-        typer.echo(f"{episode.node}: {wording.ending(result)}")
+        complain(result.message if result.missing else f"{episode.node} is not {words.not_done}: {result.message}")
     if result.outcome is Outcome.REFUSED:
         return Exit.MISSING if result.missing else Exit.REFUSED
     return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
@@ -82,6 +79,10 @@ async def see_through(session: Session, episode: EpisodeHandle, words: Beginning
                     return Exit.FAILED
             await _pause(end)
         result = await end
+    except asyncio.CancelledError:
+        how = f"`nodewarden status --watch` shows it, `nodewarden abort {episode.node}` stops it"
+        complain(f"the {words.noun} of {episode.node} goes on: {how}")
+        raise
     finally:
         end.cancel()
     return _ended(session, episode, result, words)

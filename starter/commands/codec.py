@@ -76,6 +76,7 @@ class _Door:
 
 
 async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Exit:
+    from starter.output.models import CodecServed
     from workers.configuration.setting_sources import SettingsError
     from workers.keeping_secrets import keep_memory_private
     from workers.logs import configure
@@ -96,7 +97,8 @@ async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Ex
     async with stop_on_signals() as stop:
         try:
             async with server.listening(door.host, door.port, door.tls) as url:
-                say(session, f"codec {url}, for the web UI at {' and '.join(known) or '(none)'}", url=url, origins=known)
+                served = CodecServed(url=url, origins=tuple(known))
+                say(session, f"codec {url}, for the web UI at {' and '.join(known) or '(none)'}", lambda: served)
                 await stop.wait()
         except OSError as error:
             raise SettingsError(f"--port: {door.host}:{door.port} can't be listened on: {error.strerror or error}") from error

@@ -1,8 +1,9 @@
-"""`nodewarden deploy …`: print what a cluster needs beside the workers, for `kubectl apply -f -`, without any of both."""
+"""`nodewarden deploy …`: print what a cluster needs, for `kubectl apply -f -`, or write the chart with all of it; asks nobody."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from starter.deploy.features import ALL, MEANINGS, Process, features_of, process
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-app = typer.Typer(help="Print rights and policies for `kubectl apply -f -`.", no_args_is_help=True)
+app = typer.Typer(help="Print what a cluster needs for `kubectl apply -f -`, or write the Helm chart.", no_args_is_help=True)
 
 _FEATURES = (
     f"{ALL} (all but delete-node and metrics-proxy), or some of: "
@@ -95,7 +96,7 @@ def network(
     ] = "",
     cloud: Annotated[bool, typer.Option("--cloud", help="Machines are switched by EC2 or Compute Engine.")] = False,
 ) -> None:
-    """Print a NetworkPolicy for the pods of deploy/worker.yaml: nobody gets in, and they get to these places only."""
+    """Print a NetworkPolicy for the workers' pods: nobody gets in, and they get to these places only."""
 
     def objects() -> Iterable[dict[str, Any]]:
         from starter.deploy.network import network as printed
@@ -105,20 +106,70 @@ def network(
     _print(context, objects)
 
 
+@app.command()
+def crds(context: typer.Context) -> None:
+    """Print the definitions of our kinds, such as FencingTemplate and NodeAction."""
+    from starter.deploy.shipped import crds as shipped
+    from starter.deploy.shipped import printed
+
+    _echo(context, lambda: printed(*shipped()))
+
+
+@app.command()
+def people(context: typer.Context) -> None:
+    """Print who may say what to nodewarden, by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
+    from starter.deploy.shipped import people as shipped
+    from starter.deploy.shipped import printed
+
+    _echo(context, lambda: printed(shipped()))
+
+
+@app.command()
+def alerts(context: typer.Context) -> None:
+    """Print rules for Prometheus: a file for rule_files, or the spec of a PrometheusRule."""
+    from starter.deploy.shipped import alerts as shipped
+    from starter.deploy.shipped import printed
+
+    _echo(context, lambda: printed(shipped()))
+
+
+@app.command()
+def chart(
+    context: typer.Context,
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where it is written; must not be there yet.")],
+) -> None:
+    """Write the Helm chart of this version, for `helm upgrade --install nodewarden DIRECTORY --namespace nodewarden`."""
+    from starter.deploy.shipped import write_chart
+
+    def written() -> str:
+        write_chart(directory)
+        return f"wrote {directory}\n"
+
+    _echo(context, written)
+
+
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _print(context: typer.Context, objects: Callable[[], Iterable[dict[str, Any]]]) -> None:
+    def text() -> str:
+        from starter.deploy.commented import to_yaml
+
+        return to_yaml(objects())
+
+    _echo(context, text)
+
+
+def _echo(context: typer.Context, text: Callable[[], str]) -> None:
     """What cannot be used is the caller's mistake, exit code 2."""
 
     async def work() -> Exit:
         from policy.values.errors import PolicyError
-        from starter.deploy.commented import to_yaml
         from workers.configuration.setting_sources import SettingsError
 
         try:
-            typer.echo(to_yaml(objects()), nl=False)
+            typer.echo(text(), nl=False)
         except PolicyError as error:
             raise SettingsError(str(error)) from error
         return Exit.OK

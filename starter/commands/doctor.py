@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, OutputOption, run, session_of, show
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, run, session_of, show
 
 
 def doctor(
@@ -27,12 +28,12 @@ def doctor(
 
     async def work() -> Exit:
         from starter.doctor.examination import examine, has_problems
-        from starter.doctor.printing import as_json, as_table
+        from starter.doctor.printing import as_model, as_table
 
         settings = session.settings()
         name = session.one_cluster(settings)
         found = await examine(settings, name, fix=fix)
-        show(session, lambda: as_json(name, found), lambda: as_table(found))
+        show(session, lambda: as_model(name, found), lambda: as_table(found))
         return Exit.FAILED if has_problems(found) else Exit.OK
 
     run(session, work)

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    ForOption,
-    NodeArgument,
-    OutputOption,
-    ReasonOption,
-    Session,
-    UntilOption,
-    WhoOption,
-    ending,
-    given,
-    run,
-    say,
-    session_of,
-)
+from starter.commands.arguments import ClusterOption, ForOption, OpenArgument, OutputOption, ReasonOption, UntilOption, WhoOption
+from starter.commands.session import Exit, Session, ending, given, run, say_answer, session_of
 
 if TYPE_CHECKING:
+    from starter.client import Nodewarden
     from starter.handles.episodes import EpisodeHandle
 
 
 def abort(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
@@ -42,7 +30,7 @@ def abort(
 ) -> None:
     """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         return await episode.abort(who=who, reason=given("--reason", reason), power_on=power_on)
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
@@ -50,7 +38,7 @@ def abort(
 
 def ack_off(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How: at the rack, at the switch, ...")],
@@ -59,7 +47,7 @@ def ack_off(
 ) -> None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted."""
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         return await episode.ack_off(who=given("--who", who), reason=given("--reason", reason))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
@@ -67,7 +55,7 @@ def ack_off(
 
 def hold(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     duration: ForOption = "",
     until: UntilOption = "",
@@ -78,7 +66,7 @@ def hold(
 ) -> None:
     """Let the episode of NODE do nothing destructive until `resume`, or for a while."""
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         return await episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
@@ -86,7 +74,7 @@ def hold(
 
 def resume(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
@@ -95,20 +83,45 @@ def resume(
 ) -> None:
     """End a hold of the episode of NODE, or let one that waits for a person try again."""
 
-    async def tell(episode: EpisodeHandle) -> str:
-        return await episode.resume(who=who, reason=given("--reason", reason))
+    async def tell(warden: Nodewarden, episode: EpisodeHandle) -> str:
+        why = given("--reason", reason)
+        in_its_way = await _in_its_way(warden, episode)
+        answer = await episode.resume(who=who, reason=why)
+        return "; ".join(filter(None, (answer, in_its_way)))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
-def told(session: Session, node: str, tell: Callable[[EpisodeHandle], Awaitable[str]]) -> None:
+async def _in_its_way(warden: Nodewarden, episode: EpisodeHandle) -> str:
+    """What would keep it although a person has it go on, "" where nothing does, or nobody can say."""
+    from datetime import UTC, datetime
+
+    from starter import wording
+    from starter.errors import RequestError
+    from starter.output.permits import still_stopped_by
+
+    try:
+        status, scanner = await asyncio.gather(episode.status(), warden.scanner_status(episode.cluster))
+    except RequestError as error:
+        return wording.not_yet(str(error))
+    stopped = still_stopped_by(scanner, status, datetime.now(UTC))
+    return wording.not_yet(stopped) if stopped else ""
+
+
+def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:
     """Tell the episode of a node something, print what it answers, and exit."""
 
     async def work() -> Exit | None:
-        async with session.connected() as (warden, _, name):
+        from starter.errors import MissingError
+
+        async with session.connected() as (warden, settings, name):
             episode = warden.episode(name, node)
-            answer = await tell(episode)
-        say(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id, answer=answer)
+            try:
+                answer = await tell(warden, episode)
+            except MissingError:
+                await session.expect_node(settings, name, node)
+                raise
+        say_answer(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id)
         return None
 
     run(session, work)

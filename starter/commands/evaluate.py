@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
+from starter.commands.arguments import OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, OutputOption, run, session_of, show
+from starter.commands.session import Exit, run, session_of, show
 
 OverlapOption = Annotated[
     Overlap,
@@ -35,12 +36,12 @@ def evaluate(
 
     async def work() -> Exit:
         from policy.scan.evaluation import evaluate as evaluate_checks
-        from starter.output.evaluation import as_json, as_table
+        from starter.output.evaluation import as_model, as_table
 
         at = moment_of(now)
         cluster = read_cluster(filename, at, overlap=overlap)
         checks = evaluate_checks(cluster.ledger.known(at))
-        show(session, lambda: as_json(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
+        show(session, lambda: as_model(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
         return Exit.FAILED if cluster.mistakes else Exit.OK
 
     run(session, work)

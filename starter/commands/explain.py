@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
+from starter.commands import completing
+from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.evaluate import OverlapOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import ClusterOption, Exit, OutputOption, Session, run, session_of, show
+from starter.commands.session import Exit, Output, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
     from starter.output.explanation_output import NodeExplanation
     from workers.configuration.settings import Settings
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.")]
+NodeArgument = Annotated[
+    str,
+    typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=completing.nodes),
+]
 
 
 def explain(
@@ -37,17 +42,20 @@ def explain(
     """Say what each health check thinks of NODE, what holds it back, what would unblock it, and what its episodes did.
 
     Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: nobody knows the node;
-    1: an object can't be used.
+    5: the cluster's API can't be read, so that nobody can say; 1: an object can't be used.
     """
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.output.explanation_output import as_json, as_text
+        from starter.errors import NoSuchNodeError
+        from starter.output.explanation_output import as_model, as_text
 
         answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
-        show(session, lambda: as_json(answer), lambda: as_text(answer))
+        if session.output is not Output.JSON and not answer.known and not answer.mistakes and not answer.unread:
+            raise NoSuchNodeError(node)
+        show(session, lambda: as_model(answer), lambda: as_text(answer))
         if not answer.known:
-            return Exit.MISSING
+            return Exit.UNREACHABLE if answer.unread else Exit.MISSING
         return Exit.FAILED if filename and answer.mistakes else Exit.OK
 
     run(session, work)
@@ -76,7 +84,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     settings = session.settings()
     name = session.one_cluster(settings)
     problems = list[str]()
-    found = await _read(settings, name, problems)
+    found = await _read(session, settings, problems)
     at = found.now if found is not None else datetime.now(UTC)
     scanner, episodes, halted = None, None, ""
     try:
@@ -102,22 +110,18 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         mistakes=found.mistakes if found is not None else (),
         problems=problems,
         halted=halted,
+        unread=found is None,
     )
 
 
-async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCluster | None:
-    from temporalio.exceptions import ApplicationError
-
+async def _read(session: Session, settings: Settings, problems: list[str]) -> OfflineCluster | None:
+    from starter.errors import SilentError
     from starter.plans.live import read_live
-    from workers.composition import open_cluster
+    from workers.configuration.setting_sources import SettingsError
 
-    known = settings.connections().get(name)
-    if known is None:
-        problems.append(f"the cluster {name} is not among those known here: its objects are not shown")
-        return None
-    async with open_cluster(name, known) as (connection, machines):
-        try:
+    try:
+        async with session.reading(settings) as (_, connection, machines):
             return await read_live(settings, connection, machines)
-        except ApplicationError as error:
-            problems.append(f"the cluster's objects are not shown: {error.message}")
-            return None
+    except (SilentError, SettingsError) as error:
+        problems.append(f"{error}; its objects are not shown")
+        return None

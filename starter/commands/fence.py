@@ -5,27 +5,16 @@ A node that is called like a command of the group is fenced by the command's ful
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import Annotated
 
 import typer
 
 from starter.commands import fence_check, fence_plan
+from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption, ReasonOption, WhoOption
 from starter.commands.beginning import FENCING, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    NodeArgument,
-    OutputOption,
-    ReasonOption,
-    WhoOption,
-    given,
-    run,
-    session_of,
-)
-
-if TYPE_CHECKING:
-    from policy.values.object_refs import ObjectRef
+from starter.commands.session import Exit, complain, given, run, session_of
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -40,26 +29,33 @@ def begin(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: ReasonOption = "no reason given",
+    reason: ReasonOption = "",
     who: WhoOption = "",
-    template: Annotated[
-        str,
-        typer.Option(
-            "--template", metavar="NAMESPACE/NAME", help="FencingTemplate; default: the node's check's, or the only one."
-        ),
-    ] = "",
+    template: fence_plan.TemplateOption = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done, as `fence plan` does. Needs no reason.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Power-cycle NODE, free its pods once it is proven off, and bring it back. Needs a permit from the cluster's scanner."""
+    """Power-cycle NODE, free its pods once it is proven off, and bring it back. Needs a reason, and a permit from the cluster's
+    scanner.
+    """
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        named = _template(template)
-        async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
-            episode = await warden.fence(name, node, reason=given("--reason", reason), requester=who, template=named)
+        named = fence_plan.template_of(template)
+        if dry_run:
+            return await fence_plan.show_plan(session, node, named)
+        why = given("--reason", reason)
+        question = f"Switch {node} off and on again, and delete its pods?"
+        if not yes and on_a_terminal() and not typer.confirm(question, err=True):
+            complain(f"{node} is not fenced: you did not say yes")
+            return Exit.FAILED
+        async with session.connected() as (warden, _, name):
+            episode = await warden.fence(name, node, reason=why, requester=who, template=named)
             if wait:
                 return await see_through(session, episode, FENCING)
             return await tell_the_decision(session, episode, FENCING)
@@ -67,15 +63,6 @@ def begin(
     run(session, work)
 
 
-def _template(text: str) -> ObjectRef | None:
-    from policy.fence.specs import GROUP, VERSION
-    from policy.fence.templates import KIND
-    from policy.values.object_refs import ObjectRef
-    from workers.configuration.setting_sources import SettingsError
-
-    if not text:
-        return None
-    namespace, slash, name = text.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise SettingsError(f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}")
-    return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
+def on_a_terminal() -> bool:
+    """Whether there is somebody to be asked."""
+    return sys.stdin.isatty()

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, run, session_of
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, run, session_of, show
+from starter.output import PIPE_WIDTH
 
 
 def check(
@@ -24,16 +26,12 @@ def check(
 
     async def work() -> Exit:
         from starter.output.device_table import as_table
-        from starter.output.display import fitting_console
-        from starter.output.encoding import to_json
 
         async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+            if node:
+                await session.expect_node(settings, name, node)
             report = await warden.check_devices(name, node)
-        if session.output is Output.JSON:
-            typer.echo(to_json(report))
-        else:
-            fitting_console().print(as_table(report))
+        show(session, lambda: report, lambda: as_table(report), width=PIPE_WIDTH)
         return Exit.FAILED if report.problems else Exit.OK
 
     run(session, work)

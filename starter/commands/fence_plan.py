@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption
 from starter.commands.offline import FilesOption
-from starter.commands.session import ClusterOption, Exit, NodeArgument, OutputOption, Session, run, session_of, show
+from starter.commands.session import Exit, Session, run, session_of, show
 
 if TYPE_CHECKING:
-    from policy.fence.config import FenceConfig
-    from workers.configuration.settings import Settings
+    from policy.values.object_refs import ObjectRef
+
+
+TemplateOption = Annotated[
+    str,
+    typer.Option("--template", metavar="NAMESPACE/NAME", help="FencingTemplate; default: the node's check's, or the only one."),
+]
 
 
 def plan(
@@ -19,40 +26,50 @@ def plan(
     node: NodeArgument,
     *,
     filename: FilesOption = None,
+    template: TemplateOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
     """Show which fence configuration holds for NODE and what each step of it would do. Nothing is done, and no secret is shown.
 
-    Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused.
+    Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused;
+    4: there is no such node.
     """
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from policy.fence.shown import as_json
-        from starter.plans.fence_plans import as_table, planned_from_files
-
-        settings = session.settings()
-        if filename:
-            found = await planned_from_files(filename, node, source=settings.policy_source())
-        else:
-            found = await _live(session, settings, node)
-        show(session, lambda: as_json(found), lambda: as_table(found), soft_wrap=True)
-        return Exit.FAILED if found.errors else Exit.OK
+        return await show_plan(session, node, template_of(template), files=filename or ())
 
     run(session, work)
 
 
-async def _live(session: Session, settings: Settings, node: str) -> FenceConfig:
-    from temporalio.exceptions import ApplicationError
+async def show_plan(session: Session, node: str, template: ObjectRef | None, *, files: Sequence[str] = ()) -> Exit:
+    """Print what fencing the node would do. template: the one that is to be carried out, None for the node's own. files: what is
+    read instead of the cluster."""
+    from policy.fence.shown import shown_config
+    from starter.plans.fence_plans import as_table, planned, planned_from_files
 
-    from starter.errors import RequestError
-    from starter.plans.fence_plans import planned
-    from workers.composition import open_cluster
+    settings = session.settings()
+    source = settings.policy_source()
+    if files:
+        found = await planned_from_files(files, node, template, source=source)
+    else:
+        async with session.reading(settings) as (_, connection, machines):
+            found = await planned(connection, node, template, source=source, machines=machines)
+    show(session, lambda: shown_config(found), lambda: as_table(found), soft_wrap=True)
+    return Exit.FAILED if found.errors else Exit.OK
 
-    name, known = session.known_cluster(settings)
-    async with open_cluster(name, known) as (connection, machines):
-        try:
-            return await planned(connection, node, source=settings.policy_source(), machines=machines)
-        except ApplicationError as error:
-            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error
+
+def template_of(text: str) -> ObjectRef | None:
+    """What --template names, None for nothing. Raises SettingsError."""
+    from policy.fence.specs import GROUP, VERSION
+    from policy.fence.templates import KIND
+    from policy.values.object_refs import ObjectRef
+    from workers.configuration.setting_sources import SettingsError
+
+    if not text:
+        return None
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise SettingsError(f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}")
+    return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)

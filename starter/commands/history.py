@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, OutputOption, duration_of, run, session_of, show
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, duration_of, run, session_of, show
 
 SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
 
@@ -32,7 +33,7 @@ def history(
 
         from policy.episode.messages import Outcome
         from starter.handles.history import OUTCOMES
-        from starter.output.history_table import as_json, as_table
+        from starter.output.history_table import as_model, as_table
         from workers.configuration.setting_sources import SettingsError
 
         wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
@@ -42,7 +43,7 @@ def history(
         async with session.connected() as (warden, _, name):
             found = await warden.history.ended(name, node=node, since=datetime.now(UTC) - ago)
         found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
-        show(session, lambda: as_json(found), lambda: as_table(found))
+        show(session, lambda: as_model(found), lambda: as_table(found))
         return Exit.OK
 
     run(session, work)
@@ -62,11 +63,11 @@ def record(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.output.record_table import as_json, as_table
+        from starter.output.record_table import as_model, as_table
 
         async with session.connected() as (warden, _, known):
             found = await warden.history.record(known, name)
-        show(session, lambda: as_json(found), lambda: as_table(found))
+        show(session, lambda: as_model(found), lambda: as_table(found))
         return Exit.OK
 
     run(session, work)

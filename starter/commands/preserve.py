@@ -10,27 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import preserve_plan
+from starter.commands.arguments import ClusterOption, NodeArgument, OpenArgument, OutputOption, ReasonOption, WhoOption
 from starter.commands.episodes import told
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    NodeArgument,
-    Output,
-    OutputOption,
-    ReasonOption,
-    Session,
-    WhoOption,
-    complain,
-    duration_of,
-    given,
-    moment_of,
-    run,
-    say_begun,
-    session_of,
-)
+from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, run, say_begun, session_of, show
+from starter.output import PIPE_WIDTH
 
 if TYPE_CHECKING:
+    from starter.client import Nodewarden
     from starter.handles.episodes import EpisodeHandle
 
 app = typer.Typer(
@@ -67,8 +54,7 @@ def begin(
 
     async def work() -> Exit | None:
         wanted = duration_of("--for", hold) if hold else None
-        async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+        async with session.connected() as (warden, _, name):
             why = given("--reason", reason)
             episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
             return await _tell_how_it_stands(session, episode)
@@ -79,7 +65,7 @@ def begin(
 @app.command("extend")
 def extend(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
     hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How much longer, such as 24h.")] = "",
@@ -91,7 +77,7 @@ def extend(
 ) -> None:
     """Let the preservation of NODE end later: so much later, or at a moment."""
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         from workers.configuration.setting_sources import SettingsError
 
         if bool(until) is bool(hold):
@@ -109,7 +95,7 @@ def extend(
 
 def release(
     context: typer.Context,
-    node: NodeArgument,
+    node: OpenArgument,
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
@@ -120,7 +106,7 @@ def release(
     Machine belongs to is fenced where a health check asks for that.
     """
 
-    async def tell(episode: EpisodeHandle) -> str:
+    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
         return await episode.release(who=who, reason=given("--reason", reason))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
@@ -131,17 +117,11 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
+        from starter.output.preserved_table import as_table
+
         async with session.connected() as (warden, _, name):
             found = await warden.preserved(name)
-        if session.output is Output.JSON:
-            from starter.output.encoding import to_json
-
-            typer.echo(to_json(found))
-        else:
-            from starter.output.display import fitting_console
-            from starter.output.preserved_table import as_table
-
-            fitting_console().print(as_table(found))
+        show(session, lambda: found, lambda: as_table(found), width=PIPE_WIDTH)
         return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
 
     run(session, work)
@@ -150,15 +130,15 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
 async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
     """Say what was begun, and until when it holds."""
     from policy.episode.messages import EpisodeResult, Outcome
-    from policy.values.moments import written
     from starter import wording
 
     found = await episode.kept()
     if isinstance(found, EpisodeResult):
         refused = found.outcome is Outcome.REFUSED
-        complain(f"{episode.node} is not preserved: {found.message if refused else wording.ending(found)}")
+        why = f"{episode.node} is not preserved: {found.message if refused else wording.ending(found)}"
+        complain(found.message if found.missing else why)
         return Exit.MISSING if found.missing else Exit.FAILED
     stands = wording.kept(found) if found is not None else wording.standing(None)
-    until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None
+    until = found.preserved_until if found is not None else None
     say_begun(session, episode, "preservation", stands, until=until)
     return Exit.OK

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
+from starter.commands.arguments import OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of
-from starter.commands.session import Exit, Output, OutputOption, run, session_of
+from starter.commands.session import Exit, run, session_of, show
+from starter.output import PIPE_WIDTH
 
 
 def plan(
@@ -25,18 +25,13 @@ def plan(
     session = session_of(context, output=output)
 
     async def work() -> Exit:
-        from starter.plans.preserve_plans import as_json, as_table, planned_from_files
+        from starter.plans.preserve_plans import as_model, as_table, planned_from_files
         from workers.configuration.setting_sources import SettingsError
 
         if not filename:
             raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
         found = planned_from_files(filename, moment_of(now))
-        if session.output is Output.JSON:
-            typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
-        else:
-            from starter.output.display import fitting_console
-
-            fitting_console().print(as_table(found))
+        show(session, lambda: as_model(found), lambda: as_table(found), width=PIPE_WIDTH)
         return Exit.FAILED if found.errors else Exit.OK
 
     run(session, work)

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from starter.commands import remediate_plan
+from starter.commands.arguments import ClusterOption, OutputOption, ReasonOption, WhoOption
 from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
-from starter.commands.session import ClusterOption, Exit, OutputOption, ReasonOption, WhoOption, given, run, session_of
+from starter.commands.session import Exit, given, run, session_of
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -46,8 +47,7 @@ def begin(
     async def work() -> Exit | None:
         named_steps(steps)
         strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
-        async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
+        async with session.connected() as (warden, _, name):
             why = given("--reason", reason)
             episode = await warden.remediate(
                 name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible

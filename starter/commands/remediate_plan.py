@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.overlaps import Overlap
+from starter.commands import completing
+from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import ClusterOption, Exit, OutputOption, Session, run, session_of, show
+from starter.commands.session import Exit, Output, Session, run, session_of, show
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from workers.configuration.settings import Settings
 
 PatientArgument = Annotated[
-    str, typer.Argument(metavar="NODE", help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.")
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.",
+        autocompletion=completing.nodes,
+    ),
 ]
 StepsOption = Annotated[
     list[str] | None,
@@ -49,14 +56,17 @@ def plan(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.plans.remediation_plans import as_json, as_table, planned
+        from starter.errors import NoSuchNodeError
+        from starter.plans.remediation_plans import as_model, as_table, planned
 
         named = named_steps(steps)
         if filename:
             found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
         else:
             found = await _live(session, node, named)
-        show(session, lambda: as_json(found), lambda: as_table(found))
+        if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
+            raise NoSuchNodeError(node)
+        show(session, lambda: as_model(found), lambda: as_table(found))
         return _code(found)
 
     run(session, work)
@@ -91,16 +101,8 @@ async def _live(session: Session, node: str, named: tuple[EscalationStep, ...] |
 
 
 async def _read(session: Session, settings: Settings, node: str) -> tuple[OfflineCluster, Body | None]:
-    from temporalio.exceptions import ApplicationError
-
     from activities.cluster.acts.bodies import body_of
-    from starter.errors import RequestError
     from starter.plans.live import read_live
-    from workers.composition import open_cluster
 
-    name, known = session.known_cluster(settings)
-    async with open_cluster(name, known) as (connection, machines):
-        try:
-            return await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
-        except ApplicationError as error:
-            raise RequestError(f"the cluster {name} could not be read: {error.message}") from error
+    async with session.reading(settings) as (_, connection, machines):
+        return await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)

@@ -6,21 +6,9 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import (
-    ClusterOption,
-    Exit,
-    ForOption,
-    Output,
-    OutputOption,
-    ReasonOption,
-    UntilOption,
-    WhoOption,
-    ending,
-    given,
-    run,
-    say,
-    session_of,
-)
+from starter.commands.arguments import ClusterOption, ForOption, OutputOption, ReasonOption, UntilOption, WhoOption
+from starter.commands.session import Exit, ending, given, run, say, say_answer, session_of, show
+from starter.output import PIPE_WIDTH
 
 app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)
 
@@ -37,8 +25,9 @@ def start(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
+        from starter import wording
+
         async with session.connected() as (warden, settings, name):
-            await session.expect_served(warden, settings, name)
             started = await warden.start_scanner(
                 name,
                 cap=cap or settings.scan.cap,
@@ -46,8 +35,10 @@ def start(
                 repeat_alarm=settings.repeat_alarm.alarm(),
                 check_every=settings.fence_check.interval(),
             )
+            seen = await warden.scanner(name).first_look() if started.started else None
         text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
-        say(session, text, cluster=name, started=started.started, workflow_id=started.workflow_id, run_id=started.run_id)
+        text += f": {wording.view(seen)}" if seen is not None else ""
+        say(session, text, lambda: started)
         return None
 
     run(session, work)
@@ -68,7 +59,7 @@ def stop(
     async def work() -> Exit | None:
         async with session.connected() as (warden, _, name):
             answer = await warden.stop_scanner(name, who=who, reason=given("--reason", reason))
-        say(session, answer, cluster=name, answer=answer)
+        say_answer(session, answer, cluster=name)
         return None
 
     run(session, work)
@@ -94,7 +85,7 @@ def pause(
         ends = ending(hold, until)
         async with session.connected() as (warden, _, name):
             answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
-        say(session, answer, cluster=name, answer=answer)
+        say_answer(session, answer, cluster=name)
         return None
 
     run(session, work)
@@ -114,7 +105,7 @@ def unpause(
     async def work() -> Exit | None:
         async with session.connected() as (warden, _, name):
             answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason))
-        say(session, answer, cluster=name, answer=answer)
+        say_answer(session, answer, cluster=name)
         return None
 
     run(session, work)
@@ -129,16 +120,13 @@ def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOp
         from datetime import UTC, datetime
 
         from starter.handles.status import ClusterStatus
-        from starter.output.display import OnceDisplay
-        from starter.output.encoding import to_json
+        from starter.output.table import render
 
         async with session.connected() as (warden, _, name):
             scanner = await warden.scanner_status(name)
-        if session.output is Output.JSON:
-            typer.echo(to_json(scanner))
-        else:
-            now = datetime.now(UTC)
-            OnceDisplay().show([ClusterStatus(cluster=name, at=now, scanner=scanner)])
+        now = datetime.now(UTC)
+        seen = ClusterStatus(cluster=name, at=now, scanner=scanner)
+        show(session, lambda: scanner, lambda: render(seen, now=now), width=PIPE_WIDTH)
         return None
 
     run(session, work)

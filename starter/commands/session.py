@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
+import os
 import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -45,7 +45,7 @@ class Exit(IntEnum):
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed, or the node was not repaired; 2 wrong usage or settings; 3 refused (the reason is printed); "
-    "4 no such node, episode or scanner; 5 Temporal or its workers can't be reached; 130 interrupted."
+    "4 no such node, episode or scanner; 5 Temporal, its workers or the cluster's API can't be reached; 130 interrupted."
 )
 
 
@@ -64,12 +64,35 @@ class Session:
     output: Output | None = None
     config: Path | None = None
     debug: bool = False
+    context: str = ""
+    """A context of the kubeconfig; "": none was named, and the settings or the current one say which cluster is meant."""
+    kubeconfig: Path | None = None
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
         from workers.configuration.settings import load
 
-        return load(config=self.config)
+        if self.kubeconfig is not None:
+            os.environ["KUBECONFIG"] = str(self.kubeconfig)
+        settings = load(config=self.config)
+        if not self.context:
+            return settings
+        return settings.model_copy(update={"clusters": self._of_context(settings)})
+
+    def _of_context(self, settings: Settings) -> dict[str, ClusterSettings]:
+        """The cluster that --context names, as the settings call it where they know it."""
+        from workers.configuration.clusters import ClusterSettings, contexts, safe_name
+        from workers.configuration.setting_sources import SettingsError
+
+        if named := {name: each for name, each in settings.clusters.items() if each.context == self.context}:
+            return named
+        try:
+            known = contexts()
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
+        if self.context not in known:
+            raise SettingsError(f"--context: expected one of {', '.join(known) or 'a kubeconfig'}, got {self.context!r}")
+        return {safe_name(self.context): ClusterSettings(context=self.context)}
 
     def clusters(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The clusters to serve: the one named by --cluster, else all that the settings or the kubeconfig give."""
@@ -114,7 +137,57 @@ class Session:
         name = self.one_cluster(settings)
         speaker = Speaker(partial(self._own_connection, settings), otherwise=me(), complain=complain)
         async with Nodewarden.connect(settings, speaker=speaker) as warden:
+            await self._expect_cluster(warden, settings, name)
             yield warden, settings, name
+
+    @asynccontextmanager
+    async def looking(self, *, everywhere: bool) -> AsyncIterator[tuple[Nodewarden, list[str]]]:
+        """Temporal, to be looked at, and the cluster that is meant, or all that the settings know."""
+        from starter.client import Nodewarden
+        from workers.configuration.setting_sources import SettingsError
+
+        if not everywhere:
+            async with self.connected() as (warden, _, name):
+                yield warden, [name]
+            return
+        if self.cluster:
+            raise SettingsError("--all, --cluster: expected one of them")
+        settings = self.settings()
+        async with Nodewarden.connect(settings) as warden:
+            yield warden, sorted(self.clusters(settings))
+
+    @asynccontextmanager
+    async def reading(self, settings: Settings) -> AsyncIterator[tuple[str, ClusterConnection, ClusterConnection | None]]:
+        """The cluster that the request is about, to be read by this process, and where its Machines are. What its API refuses
+        meanwhile is raised as a SilentError."""
+        from temporalio.exceptions import ApplicationError
+
+        from starter.errors import SilentError
+        from workers.composition import open_cluster
+
+        name, known = self.known_cluster(settings)
+        async with open_cluster(name, known) as (connection, machines):
+            try:
+                yield name, connection, machines
+            except ApplicationError as error:
+                raise SilentError(f"the cluster {name} can't be read: {error.message}") from error
+
+    async def expect_node(self, settings: Settings, name: str, node: str) -> None:
+        """Raises NoSuchNodeError where the caller sees for himself that there is none. Where he can't see, nothing is said."""
+        from temporalio.exceptions import ApplicationError
+
+        from activities.cluster.acts.bodies import body_of
+        from starter.errors import NoSuchNodeError
+        from workers.composition import open_cluster
+        from workers.configuration.setting_sources import SettingsError
+
+        try:
+            async with open_cluster(name, settings.connections()[name]) as (connection, machines):
+                found = await body_of(node, connection, machines or connection)
+        except (KeyError, SettingsError, ApplicationError):
+            return
+        if found is None:
+            raise NoSuchNodeError(node)
 
     @asynccontextmanager
     async def _own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
@@ -130,31 +203,23 @@ class Session:
         async with opened as connection:
             yield connection
 
-    async def expect_served(self, warden: Nodewarden, settings: Settings, name: str) -> None:
-        """Before something is begun for a cluster: a name that neither the settings nor any worker knows is a slip of the pen."""
+    async def _expect_cluster(self, warden: Nodewarden, settings: Settings, name: str) -> None:
+        """A name that the settings do not know, that no worker serves, and that has never had a scanner, is a slip of the pen."""
         from workers.configuration.setting_sources import SettingsError
 
-        if not self.cluster or await warden.serves(name):
-            return
         known = settings.connections()
-        if name not in known:
-            raise SettingsError(
-                f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "
-                f"{', '.join(sorted(known)) or 'none'}"
-            )
-
-
-ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
-OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
-ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
-WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+        if name in known or await warden.serves(name) or await warden.scanner(name).last_run():
+            return
+        raise SettingsError(
+            f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
 
 
 def session_of(context: typer.Context, *, cluster: str = "", output: Output | None = None) -> Session:
     """The global options, overridden by the command's own."""
     root: Session = context.find_root().obj
-    return Session(cluster=cluster or root.cluster, output=output or root.output, config=root.config, debug=root.debug)
+    return replace(root, cluster=cluster or root.cluster, output=output or root.output)
 
 
 def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) -> NoReturn:
@@ -210,37 +275,67 @@ def given(option: str, text: str) -> str:
     return text.strip()
 
 
-def say(session: Session, text: str, /, **answer: object) -> None:
-    """The answer: the text for people, the fields for programs."""
-    typer.echo(json.dumps(answer, default=str) if session.output is Output.JSON else text)
+def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
+    """The answer: the text for people, the model on one line for programs."""
+    if session.output is not Output.JSON:
+        typer.echo(text)
+        return
+    from starter.output.encoding import to_json
+
+    typer.echo(to_json(as_model()))
 
 
 def show(
-    session: Session, as_json: Callable[[], object], as_text: Callable[[], RenderableType], *, soft_wrap: bool = False
+    session: Session,
+    as_model: Callable[[], object],
+    as_text: Callable[[], RenderableType],
+    *,
+    width: int | None = None,
+    soft_wrap: bool = False,
 ) -> None:
-    """A plan, or what was judged: for programs, or as people read it."""
+    """A plan, or what was found: for programs, or as people read it. width: of what is printed into a pipe, where COLUMNS says
+    nothing."""
     if session.output is Output.JSON:
-        typer.echo(json.dumps(as_json(), indent=2, ensure_ascii=False))
+        from starter.output.encoding import to_json
+
+        typer.echo(to_json(as_model(), indent=2))
         return
     from starter.output.display import fitting_console
 
-    fitting_console(width=None).print(as_text(), soft_wrap=soft_wrap)
+    fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
 
 
-def say_begun(session: Session, episode: EpisodeHandle, noun: str, stands: str, **more: object) -> None:
-    """That an episode has begun or was joined, and how it stands. more: what programs are told besides."""
+def say_begun(
+    session: Session,
+    episode: EpisodeHandle,
+    noun: str,
+    stands: str,
+    *,
+    permit: bool | None = None,
+    until: datetime | None = None,
+) -> None:
+    """That an episode has begun or was joined, and how it stands. permit, until: see Begun."""
+    from starter.output.models import Begun
+
     begun = f"{'joined the' if episode.joined else 'started'} {noun} of {episode.node}"
-    say(
-        session,
-        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+    answer = Begun(
         cluster=episode.cluster,
         node=episode.node,
         workflow_id=episode.workflow_id,
         run_id=episode.run_id,
         joined=episode.joined,
-        **more,
         stands=stands,
+        permit=permit,
+        until=until,
     )
+    say(session, f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})", lambda: answer)
+
+
+def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
+    """What a workflow has answered to a person's word."""
+    from starter.output.models import Told
+
+    say(session, answer, lambda: Told(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
 
 
 def duration_of(option: str, text: str) -> timedelta:
@@ -269,10 +364,6 @@ def moment_of(option: str, text: str) -> datetime:
     if found is None:
         raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
     return found
-
-
-ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
-UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]
 
 
 def ending(hold: str, until: str) -> datetime | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, run, session_of
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, Output, run, session_of
+
+if TYPE_CHECKING:
+    from starter.handles.status import ClusterStatus
 
 
 def status(
     context: typer.Context,
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep looking until Ctrl-C.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all", help="All clusters of the settings, a line each.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
@@ -20,18 +26,27 @@ def status(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        from starter.output.display import display_for
+        from starter.output import clusters_table
+        from starter.output.display import display_for, fitting_console
+        from starter.output.display import watch as keep_watching
+        from starter.output.watching import look
 
-        async with session.connected() as (warden, _, name):
-            if not watch:
-                found = await warden.status(name)
-                display_for(session.output is Output.JSON, live=False).show([found])
-                if found.scanner is not None or found.episodes:
-                    return Exit.OK
-                return Exit.UNREACHABLE if found.unanswered else Exit.MISSING
-            from starter.output.display import watch as keep_watching
-
-            await keep_watching(warden, [name], display_for(session.output is Output.JSON, live=True))
-        return Exit.OK
+        as_json = session.output is Output.JSON
+        async with session.looking(everywhere=everywhere) as (warden, names):
+            if watch:
+                await keep_watching(warden, names, display_for(as_json, live=True))
+                return Exit.OK
+            found = await asyncio.gather(*(look(warden, name) for name in names))
+        if everywhere and not as_json:
+            fitting_console().print(clusters_table.as_table(found))
+        else:
+            display_for(as_json, live=False).show(found)
+        return max(_code(each) for each in found)
 
     run(session, work)
+
+
+def _code(status: ClusterStatus) -> Exit:
+    if status.scanner is not None or status.episodes:
+        return Exit.OK
+    return Exit.UNREACHABLE if status.unanswered else Exit.MISSING

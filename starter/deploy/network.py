@@ -1,7 +1,7 @@
-"""What `nodewarden deploy network` prints: with whom the pods of deploy/worker.yaml speak, and who may speak with them.
+"""What `nodewarden deploy network` prints: with whom the workers' pods speak, and who may speak with them.
 
-Not committed as a file, since nobody but you knows your networks. A NetworkPolicy is kept by the cluster's network plugin, where
-it keeps any; kubelets reach the pods of their own node whatever it says.
+Not committed as a file, since nobody but you knows your networks; the chart's templates/network.yaml says the same. A
+NetworkPolicy is kept by the network plugin of the cluster, where it keeps any; kubelets reach the pods of their own node anyway.
 """
 
 from __future__ import annotations

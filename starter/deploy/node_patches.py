@@ -132,4 +132,4 @@ def _ours(taints: Collection[str]) -> str:
     out = f"t.key == {OUR_TAINT.key!r} && t.effect == {OUR_TAINT.effect!r} && has(t.value) && t.value == {OUR_TAINT.value!r}"
     kept = f"t.key == {TAINT!r} && t.effect == 'NoSchedule'"
     plain = f"t.key in {_listed(taints)} && t.effect in {_listed(EFFECTS)}"
-    return " ||\n".join(f"({each})" for each in (out, kept, *([plain] if taints else [])))
+    return " ||\n".join(f"({each})" for each in (out, kept, plain))

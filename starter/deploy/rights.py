@@ -255,13 +255,13 @@ RIGHTS: tuple[Right, ...] = (
         )
         for right in (
             Right(groups=(group,), resources=(f"{kind}s",), verbs=(*_LOOK, "create", "patch", "delete"), features=_OTHERS),
-            Right(groups=(group,), resources=(f"{kind}templates",), verbs=("get",), features=_OTHERS),
+            Right(groups=(group,), resources=(f"{kind}templates",), verbs=_LOOK, features=_OTHERS),
         )
     ),
     Right(
         groups=("fence-agents-remediation.medik8s.io",),
         resources=("fenceagentsremediationtemplates",),
-        verbs=("get",),
+        verbs=_LOOK,
         features=_OTHERS,
     ),
     Right(
@@ -285,12 +285,13 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(
         why="How nodes are fenced. Which FenceConfig is about a node stands in each of them; which conditions of a node tell"
-        " of failed volumes, in a VolumeDetachmentTemplate.",
+        " of failed volumes, in a VolumeDetachmentTemplate. All templates are watched: a health check whose template is missing"
+        " says so.",
         groups=("nodewarden.io",),
-        resources=("fencingtemplates",),
-        verbs=("get", "list"),
+        resources=("fencingtemplates", "volumedetachmenttemplates"),
+        verbs=_LOOK,
     ),
-    Right(groups=("nodewarden.io",), resources=("volumedetachmenttemplates",), verbs=("get",)),
+    Right(groups=("nodewarden.io",), resources=("machinedeletiontemplates", "reboottemplates"), verbs=("list", "watch")),
     Right(groups=("nodewarden.io",), resources=("fenceconfigs",), verbs=("list",)),
     Right(
         why="Episodes as the node-fencing proposal shows them: one object per node, taken away some time after the end.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,10 +23,10 @@ from activities.cluster.api.paths import (
     Resource,
 )
 from policy.fence.templates import MACHINE_DELETION, REBOOT
+from starter.deploy.shipped import crds
 from starter.doctor.findings import Finding, ok, problem, warning
 
-SHIPPED = Path(__file__).resolve().parents[2] / "deploy" / "crds"
-"""Where they are in a checkout. Elsewhere nothing is made, and what is missing stays a problem."""
+APPLY = "`nodewarden deploy crds | kubectl apply -f -`"
 
 OURS = (
     FENCE_CONFIGS,
@@ -56,7 +55,7 @@ def definition_name(resource: Resource) -> str:
 async def definitions(connection: ClusterConnection, *, fix: bool) -> list[Finding]:
     """Whether our kinds are served, and those of others in a version that we speak. fix: make those of ours that are missing."""
     there = await served(connection)
-    made = [name for each in OURS if (name := definition_name(each)) not in there] if fix and SHIPPED.is_dir() else []
+    made = [name for each in OURS if (name := definition_name(each)) not in there] if fix else []
     for name in made:
         await connection.create(CUSTOM_RESOURCE_DEFINITIONS.path(), shipped(name))
     if made:
@@ -75,7 +74,8 @@ async def definitions(connection: ClusterConnection, *, fix: bool) -> list[Findi
 
 def shipped(name: str) -> dict[str, Any]:
     """Our definition of that name."""
-    document: dict[str, Any] = yaml.safe_load((SHIPPED / f"{name}.yaml").read_text(encoding="utf-8"))
+    [file] = [each for each in crds() if each.stem == name]
+    document: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return document
 
 
@@ -94,12 +94,9 @@ def _versions(definition: JsonObject) -> tuple[str, ...]:
 def _judged(resource: Resource, there: dict[str, tuple[str, ...]]) -> Finding | None:
     name, ours = definition_name(resource), resource in OURS
     if name not in there:
-        apply = "kubectl apply -f deploy/crds/"
-        return problem(f"{name} is not there", f"`{apply}`, or `nodewarden doctor --fix`") if ours else None
+        return problem(f"{name} is not there", f"{APPLY}, or `nodewarden doctor --fix`") if ours else None
     spoken = {each.api_version.partition("/")[2] for each in versions_of(resource)}
     if spoken.isdisjoint(there[name]):
         what = f"{name} is served as {', '.join(there[name]) or 'nothing'}, and we speak {', '.join(sorted(spoken))}"
-        return problem(
-            what, "`kubectl apply -f deploy/crds/`" if ours else "serve that version, or use a nodewarden that knows it"
-        )
+        return problem(what, APPLY if ours else "serve that version, or use a nodewarden that knows it")
     return None

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import CONFIG_MAPS, NODES, SECRETS
 from activities.cluster.api.refusals import ObjectNotFound
@@ -27,10 +26,10 @@ from policy.fence.compiling import compile_config
 from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.objects.nodes import NodeView
-from policy.scan.evaluation import CheckEvaluation, evaluate
+from policy.remediation.templates import Sight, Unusable
+from policy.scan.evaluation import evaluate
 from policy.values.counting import counted
 from policy.values.errors import PolicyError
-from policy.values.object_refs import ObjectRef
 from starter.doctor.findings import Finding, ok, problem, warning
 from starter.output.evaluation import described
 from starter.plans.live import read_live
@@ -46,46 +45,21 @@ async def health_checks(settings: Settings, connection: ClusterConnection, machi
     """Whether each can be used, selects somebody, and names templates that exist."""
     cluster = await read_live(settings, connection, machines, leased=False)
     found = [problem(described(each), "correct that object" if each.ref else "see `rights`") for each in cluster.mistakes]
-    checks = evaluate(cluster.ledger.known(cluster.now))
-    if not checks:
+    known = cluster.ledger.known(cluster.now)
+    checks, lacking = evaluate(known), [each for each in known.bad.values() if each.reason is not Unusable.OBJECT]
+    if not (checks or lacking):
         return [*found, warning("there is no health check: nothing is done but what people ask for", "write a NodeHealthCheck")]
-    kinds = Connections(nodes=Kinds(connection), machines=Kinds(machines or connection))
+    found += [problem(f"{each.reason}: {each.error}", "mend it, or name another template") for each in lacking]
     for check in checks:
         key = check.check.ref.key
         own = [warning(f"{key}: {each}", "correct its selector, or delete it") for each in check.warnings]
-        if not check.counts.total and not own:
-            own = [warning(f"{key} selects nobody", "correct its selector, or delete it")]
-        own += [each for template in _templates(check) for each in await _template(key, template, kinds, connection, machines)]
+        own += [
+            warning(f"{key} names {template.key}, and it is not known whether that exists: {seen.problem}", "grant `get` on it")
+            for template, seen in cluster.templates[key].items()
+            if seen.sight is Sight.UNKNOWN
+        ]
         found += own or [ok(f"{key}: {counted(check.counts.total, 'target')}, its templates exist")]
     return found
-
-
-def _templates(check: CheckEvaluation) -> list[ObjectRef]:
-    return list(dict.fromkeys(rung.template for rung in check.check.rungs))
-
-
-async def _template(
-    check: str,
-    template: ObjectRef,
-    kinds: Connections[Kinds],
-    connection: ClusterConnection,
-    machines: ClusterConnection | None,
-) -> list[Finding]:
-    place = Connections(nodes=connection, machines=machines or connection).of(template.api_version)
-    resource = await kinds.of(template.api_version).find(template.api_version, template.kind)
-    if resource is None:
-        what = f"RemediationTemplateNotFound: {check} names {template.key}, and no such kind is served"
-        return [problem(what, "install what brings that kind, or name another template")]
-    try:
-        await place.get(resource.path(template.name, namespace=template.namespace if resource.namespaced else ""))
-    except ObjectNotFound:
-        what = f"RemediationTemplateNotFound: {check} names {template.key}, which does not exist"
-        return [problem(what, "create it, or name another")]
-    except ApplicationError as error:
-        if error_type(error) is not ErrorType.FORBIDDEN:
-            raise
-        return [warning(f"{check} names {template.key}, which this account may not read: it may not exist", "grant `get` on it")]
-    return []
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -33,13 +33,31 @@ def _said(finding: Finding) -> Text:
     return text.append(f"\n> {finding.do}", style="dim") if finding.do else text
 
 
-def as_json(cluster: str, found: Sequence[Examined]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorFinding:
+    """One line: which check, how bad it is, what it is, and what to do about it ("" for nothing)."""
+
+    check: str
+    level: Level
+    what: str
+    do: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorAnswer:
+    """What was found of an installation."""
+
+    cluster: str
+    findings: tuple[DoctorFinding, ...]
+
+
+def as_model(cluster: str, found: Sequence[Examined]) -> DoctorAnswer:
     """For programs."""
-    return {
-        "cluster": cluster,
-        "findings": [
-            {"check": examined.check, "level": each.level.value, "what": each.what, "do": each.do}
+    return DoctorAnswer(
+        cluster=cluster,
+        findings=tuple(
+            DoctorFinding(check=examined.check, level=each.level, what=each.what, do=each.do)
             for examined in found
             for each in examined.findings
-        ],
-    }
+        ),
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from policy.fence.device_check import DeviceRow
 from policy.values.counting import counted
+from policy.values.moments import written
 from starter import wording
 from starter.client import Nodewarden
 from starter.doctor.findings import Finding, ok, problem, warning
@@ -72,12 +73,13 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
         return [warning("nobody checks the fence devices by the clock", f"{read}; `nodewarden scan start` has it repeated")]
     if report is None:
         return [warning("they have not been checked since this check was begun", read)]
-    when = f"at {wording.moment(report.ended)}"
+    when = f"at {written(report.ended)}"
     found = [problem(f"{row.node}: {_named(row)}", f"mend it; {read}") for row in report.rows if row.problem]
     if len(found) > MOST_SHOWN:
         found = [*found[:MOST_SHOWN], problem(f"{report.problems - MOST_SHOWN} more", f"`nodewarden fence check -c {cluster}`")]
+    held = [warning(f"{row.node}: {row.warning}", "look at what its episode says of it") for row in report.rows if row.held]
     devices_of = f"{counted(report.devices, 'device')} of {counted(report.nodes, 'node')}"
-    return [*found, (ok if not found else _told)(f"{report.answering} of {devices_of} answered {when}")]
+    return [*found, *held[:MOST_SHOWN], (ok if not found else _told)(f"{report.answering} of {devices_of} answered {when}")]
 
 
 def _told(what: str) -> Finding:

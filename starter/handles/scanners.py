@@ -17,8 +17,8 @@ from policy.episode.words import Spoken, Verb
 from policy.scan.pauses import PAUSE_MEMO, Pause
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
-from starter.errors import MissingError, RefusedError, SilentError
-from starter.handles.episodes import ANSWER_WITHIN, ask, tell, unanswered
+from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from starter.handles.episodes import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
 from starter.handles.speaking import Speaker, attested
 from starter.handles.stuck import task_failure
 from workers.identity import holder
@@ -101,6 +101,34 @@ class ScannerHandle:
             return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
         except MissingError as error:
             raise MissingError(f"{error}, nothing is begun: {await self._why_none()}") from error
+
+    async def last_run(self) -> str:
+        """The run of the scanner, or of the last one; "" where there was none, as far as Temporal remembers."""
+        try:
+            return (await self._handle.describe(rpc_timeout=ANSWER_WITHIN)).run_id or ""
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return ""
+            raise unanswered(error, what=self._what) from error
+
+    async def first_look(self) -> ScannerStatus | None:
+        """What it knows once it has scanned; None: it has not within that time."""
+        try:
+            async with asyncio.timeout(DECIDED_WITHIN.total_seconds()):
+                while True:
+                    status = await self.status()
+                    if status.report is not None or status.problem:
+                        return status
+                    await asyncio.sleep(ASK_AGAIN.total_seconds())
+        except (TimeoutError, SilentError):
+            return None
+
+    async def last_status(self) -> ScannerStatus | None:
+        """What the last one knew when it ended; None where there was none, or nobody remembers. A worker replays it for that."""
+        try:
+            return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what)
+        except RequestError:
+            return None
 
     async def _why_none(self) -> str:
         """Who ended the last one, and what starts the next (S44)."""

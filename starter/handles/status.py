@@ -25,7 +25,8 @@ class SilentEpisode:
 class ClusterStatus:
     """`scanner` None: none runs, or it does not answer (`unanswered`); `problem` is the sentence.
 
-    left_out: open episodes beyond those in `episodes` and `silent`. ended: newest first.
+    left_out: open episodes beyond those in `episodes` and `silent`. ended: newest first. last: what the last scanner knew when it
+    ended, where none runs; None where nobody remembers.
     """
 
     cluster: str
@@ -37,6 +38,7 @@ class ClusterStatus:
     silent: tuple[SilentEpisode, ...] = ()
     left_out: int = 0
     ended: tuple[EpisodeResult, ...] = ()
+    last: ScannerStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus
 from policy.scan.report import TargetRow
+from policy.values.counting import counted
 from policy.values.moments import written
 from starter import wording
 from starter.handles.status import ClusterStatus
@@ -29,7 +30,7 @@ def _scanner(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str
 def _condition(status: ClusterStatus) -> str:
     if status.scanner is None:
         return status.problem or "no scanner"
-    nodes = f"{status.scanner.report.inventory} nodes, " if status.scanner.report else ""
+    nodes = f"{counted(status.scanner.report.inventory, 'node')}, " if status.scanner.report else ""
     return nodes + wording.view(status.scanner)
 
 

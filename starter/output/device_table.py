@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.values.counting import counted
 from starter import wording
+from starter.output.sentences import Sentences
 from starter.output.table import columns
 
 
 def as_table(report: DeviceReport) -> RenderableType:
     """One line for each device, and for each node that has none."""
-    table = columns("NODE", "DEVICE", "STATE", "LATENCY", "LAST SUCCESS", "PROBLEM", flexible="PROBLEM")
-    for row in report.rows:
-        table.add_row(row.node, row.endpoint or "-", _state(row), _latency(row), _last_success(row, report), _problem(row))
-    parts: list[RenderableType] = [table] if report.rows else []
+    below = [(" ".join(filter(None, (row.node, row.endpoint))), _problem(row)) for row in report.rows]
+    parts: list[RenderableType] = [Sentences(table=partial(_table, report), below=below)] if report.rows else []
     if report.left_out:
         parts.append(Text(f"… and {report.left_out} more lines, no worse than these", style="dim"))
     parts.append(_summary(report))
     return Group(*parts)
+
+
+def _table(report: DeviceReport, within: bool) -> Table:
+    names = ("NODE", "DEVICE", "STATE", "LATENCY", "LAST SUCCESS")
+    table = columns(*names, *(("PROBLEM",) if within else ()), flexible="PROBLEM" if within else "DEVICE")
+    for row in report.rows:
+        told = (_problem(row),) if within else ()
+        table.add_row(row.node, row.endpoint or "-", _state(row), _latency(row), _last_success(row, report), *told)
+    return table
 
 
 def _state(row: DeviceRow) -> Text:
@@ -53,4 +64,6 @@ def _summary(report: DeviceReport) -> Text:
     text = Text(f"{report.answering} of {devices} of {nodes} answered", style="red" if report.problems else "green")
     if report.problems:
         text.append(f", {counted(report.problems, 'problem')}")
+    if held := sum(1 for row in report.rows if row.held):
+        text.append(f"; not read: those of {counted(held, 'node')} with an open episode", style="yellow")
     return text

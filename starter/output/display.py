@@ -15,16 +15,16 @@ from typing import Protocol, Self, TextIO
 from rich.console import Console, Group
 from rich.live import Live
 
+from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
+from starter.output import PIPE_WIDTH
 from starter.output.changes import changes
 from starter.output.encoding import to_json
 from starter.output.table import render
 from starter.output.watching import look, until_next
-from starter.wording import clock
 
 REDRAW_SECONDS = 1.0
-PIPE_WIDTH = 200
 _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
@@ -109,7 +109,7 @@ class LineDisplay(_Quiet):
     def show(self, statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:
             for line in changes(self._last.get(status.cluster), status):
-                print(f"{clock(status.at)} {line}", file=self._stream, flush=True)
+                print(f"{written(status.at)} {line}", file=self._stream, flush=True)
             self._last[status.cluster] = status
 
 

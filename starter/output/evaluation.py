@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,104 +21,96 @@ from policy.checks.brakes import Closed
 from policy.checks.targets import SICKNESS
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
-from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
+from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
+from starter.output.sentences import Sentences
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"
 ALLOWED = "RemediationAllowed"
 
 ROOM_FOR_REASONS = 40
-"""With fewer columns left, reasons stand below the table: one word a line is no sentence."""
+"""With fewer columns left, reasons stand below the table."""
 
 
-def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[ManifestMistake]) -> dict[str, Any]:
+def as_model(checks: Iterable[CheckEvaluation], mistakes: Sequence[ManifestMistake]) -> EvaluateAnswer:
     """The whole answer. A check that can't be used is among the checks, with nothing allowed, and among the errors."""
-    found = [check_as_json(check) for check in checks]
+    found = [CheckAnswer(**_head_of(check), verdicts=tuple(verdict_of(each) for each in check.verdicts)) for check in checks]
     found += [_bad(mistake.ref, mistake.message) for mistake in mistakes if mistake.ref is not None and mistake.field]
-    found.sort(key=lambda check: (check["kind"], check["namespace"], check["name"]))
-    return {"checks": found, "errors": [error_as_json(mistake) for mistake in mistakes]}
+    found.sort(key=lambda check: (check.kind, check.namespace, check.name))
+    return EvaluateAnswer(checks=tuple(found), errors=tuple(mistake_of(each) for each in mistakes))
 
 
-def check_as_json(evaluation: CheckEvaluation, *, verdicts: bool = True) -> dict[str, Any]:
-    """One check. verdicts: whether all its verdicts are wanted."""
+def opinion_of(evaluation: CheckEvaluation, target: TargetEvaluation, unblock: tuple[str, ...]) -> Opinion:
+    """One check, and what it thinks of one target alone."""
+    return Opinion(**_head_of(evaluation), verdict=verdict_of(target), unblock=unblock)
+
+
+def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
+    """The fields of a CheckHead."""
     check, counts, brake = evaluation.check, evaluation.counts, evaluation.brake
     return {
         **_named(check.ref),
-        "dialect": check.dialect.value,
+        "dialect": check.dialect,
         "paused": brake.reason is Closed.PAUSED,
         "targets": counts.total,
         "healthy": counts.healthy,
         "unhealthy": counts.unwell,
-        "needRemediation": counts.unhealthy,
+        "need_remediation": counts.unhealthy,
         "soon": counts.soon,
         "starting": counts.starting,
         "deleting": counts.deleting,
         "excluded": counts.excluded,
         "recovering": counts.recovering,
-        "leftOut": counts.left_out,
+        "left_out": counts.left_out,
         "allowed": brake.allowed,
-        "remediationsAllowed": max(brake.remaining, 0),
+        "remediations_allowed": max(brake.remaining, 0),
         "reason": brake.reason.value or ALLOWED,
         "message": brake.message,
-        "nextCheckSeconds": _seconds(evaluation.next_look),
-        "warnings": list(evaluation.warnings),
-        **({"verdicts": [verdict_as_json(each) for each in evaluation.verdicts]} if verdicts else {}),
+        "next_check_seconds": _seconds(evaluation.next_look),
+        "warnings": tuple(evaluation.warnings),
     }
 
 
-def _bad(ref: ObjectRef, message: str) -> dict[str, Any]:
-    nothing = ("targets", "healthy", "unhealthy", "needRemediation", "soon", "starting", "deleting", "excluded", "recovering")
-    return {
-        **_named(ref),
-        "dialect": None,
-        "paused": False,
-        **dict.fromkeys((*nothing, "leftOut"), 0),
-        "allowed": False,
-        "remediationsAllowed": 0,
-        "reason": INVALID,
-        "message": message,
-        "nextCheckSeconds": None,
-        "warnings": [],
-        "verdicts": [],
-    }
+def _bad(ref: ObjectRef, message: str) -> CheckAnswer:
+    return CheckAnswer(**_named(ref), dialect=None, reason=INVALID, message=message)
 
 
 def _named(ref: ObjectRef) -> dict[str, Any]:
-    return {"kind": ref.kind, "apiVersion": ref.api_version, "namespace": ref.namespace, "name": ref.name}
+    return {"kind": ref.kind, "api_version": ref.api_version, "namespace": ref.namespace, "name": ref.name}
 
 
-def verdict_as_json(each: TargetEvaluation) -> dict[str, Any]:
+def verdict_of(each: TargetEvaluation) -> VerdictAnswer:
     """One check's verdict on one target."""
     verdict = each.verdict
-    return {
-        "target": each.target,
-        "node": each.node or None,
-        "machine": each.machine or None,
-        "verdict": verdict.health.value,
-        "standing": verdict.standing.value,
-        "reason": verdict.reason,
-        "message": each.message,
-        "since": written(verdict.since) if verdict.since else None,
-        "due": written(verdict.due) if verdict.due else None,
-        "dueInSeconds": _seconds(each.due_in),
-        "action": each.action.value,
-        "heldBy": each.held_by or None,
-    }
+    return VerdictAnswer(
+        target=each.target,
+        node=each.node or None,
+        machine=each.machine or None,
+        verdict=verdict.health,
+        standing=verdict.standing,
+        reason=verdict.reason,
+        message=each.message,
+        since=verdict.since,
+        due=verdict.due,
+        due_in_seconds=_seconds(each.due_in),
+        action=each.action,
+        held_by=each.held_by or None,
+    )
 
 
-def error_as_json(mistake: ManifestMistake) -> dict[str, Any]:
+def mistake_of(mistake: ManifestMistake) -> UnusableObject:
     """One object or file that could not be used."""
     ref = mistake.ref
-    return {
-        "kind": ref.kind if ref else None,
-        "apiVersion": ref.api_version if ref else None,
-        "namespace": ref.namespace if ref else None,
-        "name": ref.name if ref else None,
-        "field": mistake.field or None,
-        "message": mistake.message,
-        "source": mistake.source,
-    }
+    return UnusableObject(
+        kind=ref.kind if ref else None,
+        api_version=ref.api_version if ref else None,
+        namespace=ref.namespace if ref else None,
+        name=ref.name if ref else None,
+        field=mistake.field or None,
+        message=mistake.message,
+        source=mistake.source,
+    )
 
 
 def _seconds(wait: timedelta | None) -> int | float | None:
@@ -135,11 +127,11 @@ def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[ManifestMista
     """A block for each check: its brake, then its targets, the sickest first. Mistakes go last, where they are seen."""
     parts: list[RenderableType] = []
     for check in checks:
-        parts += [_head(check), _Targets(evaluation=check, now=now)]
+        parts += [_head(check), _targets(check, now)]
     if not checks and not any(mistake.field for mistake in mistakes):
         parts.append(Text("no health check in these files", style="dim"))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in mistakes]
-    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, _Targets) else 0, 0)) for part in parts))
+    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, Sentences) else 0, 0)) for part in parts))
 
 
 def described(mistake: ManifestMistake) -> str:
@@ -174,26 +166,18 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     return head
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Targets:
+def _targets(evaluation: CheckEvaluation, now: datetime) -> Sentences:
     """The targets of one check: with the reasons beside them where there is room, else below, so that no name is cut."""
-
-    evaluation: CheckEvaluation
-    now: datetime
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = sorted(self.evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target))
-        bare = _targets(self.evaluation, rows, self.now, reasons=False)
-        if options.max_width - console.measure(bare, options=options.update(width=10_000)).maximum >= ROOM_FOR_REASONS:
-            yield _targets(self.evaluation, rows, self.now, reasons=True)
-            return
-        yield bare
-        for each in rows:
-            if words := why(each):
-                yield Padding(Text.assemble((each.target, "bold"), f": {words}", overflow="fold"), (0, 0, 0, 2))
+    rows = sorted(evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target))
+    return Sentences(
+        table=partial(_table, evaluation, rows, now),
+        below=[(each.target, Text(why(each))) for each in rows],
+        room=ROOM_FOR_REASONS,
+        indent=2,
+    )
 
 
-def _targets(evaluation: CheckEvaluation, rows: Sequence[TargetEvaluation], now: datetime, *, reasons: bool) -> Table:
+def _table(evaluation: CheckEvaluation, rows: Sequence[TargetEvaluation], now: datetime, reasons: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     of_machines = evaluation.check.of_machines
     for title in (

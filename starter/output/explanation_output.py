@@ -9,25 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.remediation.strategies import Action
+from policy.scan.admission import AdmissionRefusal
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.outlook import Outlook
+from policy.values.moments import written
 from starter import wording
 from starter.handles.status import NodeEpisodes
 from starter.output import outlooks
-from starter.output.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
+from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of, why
+from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
+from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
 
 JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
+
+
+_PERMITS = {
+    PermitState.RESERVED: "a permit is reserved for",
+    PermitState.OPEN: "a permit is held by",
+    PermitState.PARKED: "no permit is held meanwhile by",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +55,13 @@ class NodeExplanation:
     problems: Sequence[str] = ()
     halted: str = ""
     """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
+    unread: bool = False
+    """Whether the cluster's objects could not be read, so that nobody can say that there is no such node."""
+
+    @property
+    def episode(self) -> EpisodeStatus | None:
+        """Its open episode, None where there is none, or it does not answer."""
+        return self.episodes.episode if self.episodes is not None else None
 
     @property
     def known(self) -> bool:
@@ -52,8 +71,10 @@ class NodeExplanation:
         return found or bool(told)
 
 
-def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
+def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
     """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
+    node, now = answer.node, answer.at
+    episodes = [answer.episode] if answer.episode is not None else []
     said = []
     report = scanner.report
     if scanner.problem:
@@ -69,80 +90,52 @@ def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
     if report is not None and report.lease.needed and not report.lease.held:
         said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
     if report is not None:
-        said += [f"data at risk: {wording.at_risk(row, now)}" for row in report.at_risk.nearest if row.node == node]
+        nearest = wording.still_at_risk(report.at_risk, episodes).nearest
+        said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        f"a permit is {permit.holding.value} by incident {permit.incident}" + (f": {permit.reason}" if permit.reason else "")
+        f"{_PERMITS[permit.holding]} incident {permit.incident}" + (f": {permit.reason}" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
-    said += [f"not begun ({each.reason}): {each.message}" for each in scanner.refused if each.node == node]
-    for held in scanner.held_off:
-        if held.node == node:
-            until = f" until {wording.clock(held.until)}" if held.until else " until it has been well once, or a person asks"
-            said.append(f"held off{until}: {held.reason}")
+    said += kept_from(answer)
     holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
     said.append(f"{holding} of {scanner.concurrency} permits are in use")
     return said
 
 
-def as_json(answer: NodeExplanation) -> dict[str, Any]:
+def as_model(answer: NodeExplanation) -> ExplainAnswer:
     """The whole answer; the checks and verdicts are spelled as in `nodewarden evaluate`."""
-    explanation, episodes = answer.explanation, answer.episodes
-    opinions = explanation.opinions if explanation is not None else ()
-    return {
-        "node": answer.node,
-        "found": answer.known,
-        "ready": (explanation.ready if explanation is not None else "") or None,
-        "checks": [
-            check_as_json(opinion.check, verdicts=False)
-            | {"verdict": verdict_as_json(opinion.target), "unblock": list(opinion.unblock)}
-            for opinion in opinions
-        ],
-        "notCovering": [
-            {"check": each.check, "why": each.why} for each in (explanation.bystanders if explanation is not None else ())
-        ],
-        "scanner": scanner_says(answer.scanner, answer.node, answer.at) if answer.scanner is not None else None,
-        "episode": _episode(episodes) if episodes is not None else None,
-        "ended": [
-            {
-                "incident": result.incident,
-                "outcome": result.outcome.value,
-                "message": result.message,
-                "started": result.started.isoformat(),
-                "ended": result.ended.isoformat(),
-            }
+    explanation, episodes, silent = answer.explanation, answer.episodes, None
+    if episodes is not None and episodes.silent is not None:
+        silent = Silent(workflow_id=episodes.silent.workflow_id, problem=episodes.silent.problem)
+    outlook = explanation.outlook if explanation is not None else None
+    return ExplainAnswer(
+        node=answer.node,
+        found=None if answer.unread and not answer.known else answer.known,
+        conclusion=conclusion(answer) if answer.known else "",
+        ready=(explanation.ready if explanation is not None else "") or None,
+        checks=tuple(opinion_of(each.check, each.target, each.unblock) for each in _opinions(answer)),
+        not_covering=tuple(
+            NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
+        ),
+        scanner=tuple(scanner_says(answer, answer.scanner)) if answer.scanner is not None else None,
+        episode=answer.episode,
+        silent=silent,
+        ended=tuple(
+            EndedAnswer(
+                incident=result.incident,
+                outcome=result.outcome.value,
+                message=result.message,
+                started=result.started,
+                ended=result.ended,
+            )
             for result in (episodes.ended if episodes is not None else ())
-        ],
-        "remediation": outlooks.as_json(explanation.outlook)
-        if explanation is not None and explanation.outlook is not None
-        else None,
-        "errors": [error_as_json(mistake) for mistake in answer.mistakes],
-        "problems": list(answer.problems),
-    }
-
-
-def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
-    if episodes.silent is not None:
-        return {"workflowId": episodes.silent.workflow_id, "problem": episodes.silent.problem}
-    episode = episodes.episode
-    if episode is None:
-        return None
-    return {
-        "incident": episode.incident,
-        "kind": episode.kind.value,
-        "phase": episode.phase.value,
-        "step": episode.step,
-        "doing": episode.doing,
-        "reason": episode.reason,
-        "rung": episode.rung or None,
-        "machine": episode.machine or None,
-        "queued": episode.queued or None,
-        "problem": episode.problem or None,
-        "advice": episode.advice or None,
-        "held": episode.held or None,
-        "started": episode.started.isoformat(),
-    }
+        ),
+        remediation=outlooks.as_model(outlook) if outlook is not None else None,
+        errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
+        problems=tuple(answer.problems),
+    )
 
 
 # For people -----------------------------------------------------------------------------------------------------------
@@ -161,10 +154,10 @@ def as_text(answer: NodeExplanation) -> RenderableType:
             parts.append(_outlook(explanation.outlook, answer))
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Text(f"  {line}") for line in scanner_says(answer.scanner, answer.node, answer.at)]
+        parts += [Padding(line, (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner)]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
-        parts += [Text(f"  {line}") for line in _told(answer.episodes, answer.at)]
+        parts += [Padding(line, (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
     parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
@@ -175,7 +168,11 @@ def _head(answer: NodeExplanation) -> Text:
     explanation = answer.explanation
     if explanation is not None and not explanation.found:
         unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
-        head.append("  can't be read" if unreadable else "  there is no such Node or Machine", style="red")
+        head.append("  can't be read" if unreadable else "  has neither a Node nor a Machine any more", style="red")
+    elif explanation is None and answer.episode is not None:
+        head.append(f"  {_of_episode(answer.episode)}", style="bold")
+    elif explanation is None:
+        head.append("  it is not known whether there is such a node: the cluster can't be read", style="red")
     elif explanation is not None:
         head.append(f"  Ready is {explanation.ready}" if explanation.ready else "  does not say whether it is Ready")
         head.append(f"; {conclusion(answer)}", style="bold")
@@ -184,9 +181,8 @@ def _head(answer: NodeExplanation) -> Text:
 
 def conclusion(answer: NodeExplanation) -> str:
     """The one sentence that most people want."""
-    if answer.episodes is not None and (episode := answer.episodes.episode) is not None:
-        rung = f", step {episode.rung}" if episode.rung else ""
-        return f"an episode is {episode.phase.value}{rung}: {episode.doing or episode.step or episode.reason}"
+    if answer.episode is not None:
+        return _of_episode(answer.episode)
     opinions = answer.explanation.opinions if answer.explanation is not None else ()
     if not opinions:
         unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
@@ -196,6 +192,8 @@ def conclusion(answer: NodeExplanation) -> str:
         return f"nothing is begun for it: {answer.halted}"
     acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
     free = next((each for each in acting if not each.target.held_by), None)
+    if free is not None and (kept := kept_from(answer)):
+        return f"unhealthy, and {kept[0]}"
     if free is not None:
         return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
     held = next((each for each in opinions if each.target.held_by), None)
@@ -206,6 +204,26 @@ def conclusion(answer: NodeExplanation) -> str:
         if found is not None:
             return f"{JUDGED[health]}: {why(found.target)}"
     return JUDGED[Health.HEALTHY]
+
+
+def _of_episode(episode: EpisodeStatus) -> str:
+    if episode.phase is Phase.NEEDS_HUMAN:
+        return f"its episode waits for a person: {episode.problem or episode.doing}"
+    if episode.kind is Kind.PRESERVATION and episode.preserved_until is not None:
+        return f"preserved until {written(episode.preserved_until)} {wording.kept_by(episode)}"
+    rung = f", step {episode.rung}" if episode.rung else ""
+    trouble = f"; {said}" if (said := wording.trouble(episode)) else ""
+    return f"an episode is {wording.phase(episode)}{rung}: {episode.doing or episode.step or episode.reason}{trouble}"
+
+
+def kept_from(answer: NodeExplanation) -> list[str]:
+    """Why the scanner begins nothing for the node by itself, though a check wants it to."""
+    scanner, node = answer.scanner, answer.node
+    if scanner is None:
+        return []
+    held = [wording.held_off(each, answer.at) for each in scanner.held_off if each.node == node]
+    refused = [each for each in scanner.refused if each.node == node and not (held and each.reason == AdmissionRefusal.HELD_OFF)]
+    return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]
 
 
 def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
@@ -261,22 +279,26 @@ def _opinions(answer: NodeExplanation) -> tuple[CheckOpinion, ...]:
     return answer.explanation.opinions if answer.explanation is not None else ()
 
 
-def _told(episodes: NodeEpisodes, now: datetime) -> list[str]:
-    lines = []
-    if episodes.episode is not None:
-        episode = episodes.episode
-        lines.append(f"open: {episode.kind.value} {episode.incident}, {episode.phase.value}, {wording.standing(episode)}")
-        if episode.permit and wording.standing(episode) != episode.doing:
-            lines.append(f"it does: {episode.doing}")
-        if rung := wording.rung(episode, now):
-            lines.append(rung)
-        if episode.held and episode.held not in episode.doing:
-            lines.append(episode.held)
-        if episode.advice:
-            lines.append(f"what to do: {episode.advice}")
+def _told(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
+    lines = _of_open(answer, episodes.episode) if episodes.episode is not None else []
     if episodes.silent is not None:
         lines.append(f"open, and silent: {episodes.silent.problem}")
-    lines += [
-        f"{result.ended.astimezone():%Y-%m-%d %H:%M:%S}  {result.incident}: {wording.ending(result)}" for result in episodes.ended
-    ]
+    lines += [f"{written(result.ended)}  {result.incident}: {wording.ending(result)}" for result in episodes.ended]
     return lines or ["none, as far as Temporal remembers"]
+
+
+def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
+    standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
+    lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode)}, {standing}"]
+    if episode.kind is Kind.PRESERVATION:
+        lines.append(wording.kept_by(episode))
+    elif episode.permit and standing != episode.doing:
+        lines.append(f"it does: {episode.doing}")
+    lines += [said for said in (wording.trouble(episode), wording.rung(episode, answer.at)) if said]
+    if episode.held and episode.held not in episode.doing:
+        lines.append(episode.held)
+    if episode.advice:
+        lines.append(f"what to do: {episode.advice}")
+    if stopped := still_stopped_by(answer.scanner, episode, answer.at):
+        lines.append(wording.not_yet(stopped))
+    return lines

@@ -6,7 +6,6 @@ What is true is `policy/scan/outlook.py`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -17,6 +16,7 @@ from policy.remediation.memory import LastRemediation, NextRemediation
 from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
 from policy.values.durations import format_duration
 from policy.values.moments import written
+from starter.output.models import LastAnswer, LimitAnswer, OwnersAnswer, RemediationAnswer, RetriesAnswer, StepAnswer
 
 
 def step_in_words(planned: PlannedStep) -> str:
@@ -119,69 +119,66 @@ def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool 
     return table
 
 
-def as_json(found: Outlook) -> dict[str, Any]:
+def as_model(found: Outlook) -> RemediationAnswer:
     """The same for programs."""
-    return {
-        "victim": found.victim,
-        "check": found.check or None,
-        "steps": [
-            {
-                "name": planned.step.name,
-                "strategy": planned.step.strategy.value,
-                "template": planned.step.template.key if planned.step.template is not None else None,
-                "timeoutSeconds": planned.step.timeout.total_seconds() if planned.step.timeout is not None else None,
-                "failed": planned.failed,
-                "next": planned.next,
-                "impossible": planned.impossible or None,
-            }
-            for planned in found.steps
-        ],
-        "problem": found.problem or None,
-        "machine": found.machine or None,
-        "owner": found.owner or None,
-        "last": _last_as_json(found.last),
-        "retry": found.turn.retry,
-        "notBefore": written(found.turn.not_before) if found.turn.not_before is not None else None,
-        "exhausted": found.turn.exhausted or None,
-        "why": found.turn.why or None,
-        "retries": _rules_as_json(found.rules),
-        "inFlight": [{"check": each.check, "limit": str(each.limit), "most": each.most} for each in found.in_flight],
-        "ownersOwn": _owners_own_as_json(found.owners_own),
-    }
+    turn = found.turn
+    return RemediationAnswer(
+        victim=found.victim,
+        check=found.check or None,
+        steps=tuple(_step_of(planned) for planned in found.steps),
+        problem=found.problem or None,
+        machine=found.machine or None,
+        owner=found.owner or None,
+        last=_last_of(found.last),
+        retry=turn.retry,
+        not_before=turn.not_before,
+        exhausted=turn.exhausted or None,
+        why=turn.why or None,
+        retries=_rules_of(found.rules),
+        in_flight=tuple(LimitAnswer(check=each.check, limit=str(each.limit), most=each.most) for each in found.in_flight),
+        owners_own=_owners_own_of(found.owners_own),
+    )
 
 
-def _last_as_json(last: LastRemediation | None) -> dict[str, Any] | None:
+def _step_of(planned: PlannedStep) -> StepAnswer:
+    step = planned.step
+    return StepAnswer(
+        name=step.name,
+        strategy=step.strategy,
+        template=step.template.key if step.template is not None else None,
+        timeout_seconds=step.timeout.total_seconds() if step.timeout is not None else None,
+        failed=planned.failed,
+        next=planned.next,
+        impossible=planned.impossible or None,
+    )
+
+
+def _last_of(last: LastRemediation | None) -> LastAnswer | None:
     if last is None:
         return None
-    return {
-        "of": last.of,
-        "at": written(last.at),
-        "retry": last.retry,
-        "failed": list(last.failed),
-        "incident": last.incident or None,
-    }
+    return LastAnswer(of=last.of, at=last.at, retry=last.retry, failed=tuple(last.failed), incident=last.incident or None)
 
 
-def _rules_as_json(rules: RetryRules | None) -> dict[str, Any] | None:
+def _rules_of(rules: RetryRules | None) -> RetriesAnswer | None:
     if rules is None:
         return None
     backoff = rules.backoff
-    return {
-        "maxRetry": rules.max_retry,
-        "retryPeriodSeconds": rules.retry_period.total_seconds(),
-        "minHealthyPeriodSeconds": rules.min_healthy_period.total_seconds(),
-        "backoffSeconds": [backoff.base.total_seconds(), backoff.limit.total_seconds()] if backoff is not None else None,
-    }
+    return RetriesAnswer(
+        max_retry=rules.max_retry,
+        retry_period_seconds=rules.retry_period.total_seconds(),
+        min_healthy_period_seconds=rules.min_healthy_period.total_seconds(),
+        backoff_seconds=(backoff.base.total_seconds(), backoff.limit.total_seconds()) if backoff is not None else None,
+    )
 
 
-def _owners_own_as_json(own: OwnersTurn | None) -> dict[str, Any] | None:
+def _owners_own_of(own: OwnersTurn | None) -> OwnersAnswer | None:
     if own is None:
         return None
     turn = own.turn
-    return {
-        "owner": own.owner,
-        "retries": _rules_as_json(own.rules),
-        "notBefore": written(turn.not_before) if turn is not None and turn.not_before is not None else None,
-        "exhausted": (turn.exhausted or None) if turn is not None else None,
-        "problem": own.problem or None,
-    }
+    return OwnersAnswer(
+        owner=own.owner,
+        retries=_rules_of(own.rules),
+        not_before=turn.not_before if turn is not None else None,
+        exhausted=(turn.exhausted or None) if turn is not None else None,
+        problem=own.problem or None,
+    )

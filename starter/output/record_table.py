@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,6 +17,7 @@ from policy.episode.messages import OffProof, RecordEntry
 from policy.values.moments import written
 from starter import wording
 from starter.handles.history import EpisodeRecord
+from starter.output.models import PowerReading, ProvedOff, RecordAnswer, RecordLine
 
 OFF_PROVEN = "off-proven"
 """The act of an entry that proves off, or has it on a person's word."""
@@ -98,38 +98,38 @@ def _readings(proof: OffProof) -> str:
     return ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
 
 
-def as_json(record: EpisodeRecord) -> dict[str, Any]:
-    """For programs. provedOff: of an entry that is one of the moments at which off was proven."""
+def as_model(record: EpisodeRecord) -> RecordAnswer:
+    """For programs."""
     proof = record.off_proof
-    return {
-        "cluster": record.cluster,
-        "node": record.node,
-        "kind": record.kind.value,
-        "incident": record.incident,
-        "open": record.ended is None,
-        "outcome": record.outcome,
-        "message": record.message,
-        "why": record.why,
-        "started": written(record.started),
-        "ended": written(record.ended) if record.ended is not None else None,
-        "record": [
-            {
-                "at": entry.at.isoformat(),
-                "step": entry.step,
-                "act": entry.act,
-                "outcome": entry.outcome,
-                "detail": entry.detail,
-                "provedOff": entry.act == OFF_PROVEN,
-            }
+    return RecordAnswer(
+        cluster=record.cluster,
+        node=record.node,
+        kind=record.kind,
+        incident=record.incident,
+        open=record.ended is None,
+        outcome=record.outcome,
+        message=record.message,
+        why=record.why,
+        started=record.started,
+        ended=record.ended,
+        record=tuple(
+            RecordLine(
+                at=entry.at,
+                step=entry.step,
+                act=entry.act,
+                outcome=entry.outcome,
+                detail=entry.detail,
+                proved_off=entry.act == OFF_PROVEN,
+            )
             for entry in record.entries
-        ],
-        "offProof": None
-        if proof is None
-        else {
-            "commandedAt": proof.commanded_at.isoformat() if proof.commanded_at is not None else None,
-            "acknowledgedBy": proof.acknowledgement.who if proof.acknowledgement is not None else None,
-            "readings": [
-                {"endpoint": each.endpoint, "state": each.state.value, "at": each.at.isoformat()} for each in proof.readings
-            ],
-        },
-    }
+        ),
+        off_proof=_proof_of(proof) if proof is not None else None,
+    )
+
+
+def _proof_of(proof: OffProof) -> ProvedOff:
+    return ProvedOff(
+        commanded_at=proof.commanded_at,
+        acknowledged_by=proof.acknowledgement.who if proof.acknowledgement is not None else None,
+        readings=tuple(PowerReading(endpoint=each.endpoint, state=each.state, at=each.at) for each in proof.readings),
+    )

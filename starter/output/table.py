@@ -7,11 +7,10 @@ Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import datetime
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,13 +18,13 @@ from rich.text import Text
 from policy.checks.targets import SICKNESS
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.report import AtRisk, TargetRow
+from policy.scan.report import AtRisk, CheckReport, TargetRow
+from policy.values.counting import counted
+from policy.values.moments import written
 from starter import wording
 from starter.handles.status import ClusterStatus
-
-WIDEST = 1000
-ROOM_FOR_SENTENCES = 30
-"""With fewer columns left, what episodes do stands below the table: one word a line is no sentence."""
+from starter.output.permits import still_stopped_by
+from starter.output.sentences import Sentences
 
 _PHASE_STYLE = {
     Phase.NEEDS_HUMAN: "bold red",
@@ -40,22 +39,28 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
     """The whole table. `where`: a line about the service, such as its UI's address."""
     parts: list[RenderableType] = [_head(status, now, where)]
     scanner = status.scanner
-    report = scanner.report if scanner is not None else None
+    seen = scanner or status.last
+    report = seen.report if seen is not None else None
     # What is being done goes first: a terminal of 24 lines cuts the end off, and the healthy can wait.
     if status.episodes or status.silent:
-        parts.append(_Episodes(status, now))
+        parts.append(_episodes(status, now))
+        if status.left_out:
+            parts.append(Text(f"… and {status.left_out} more open episodes", style="dim"))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
-    if report is not None and (report.at_risk.nodes or report.at_risk.problem):
-        parts.append(_at_risk(report.at_risk, now))
+    if scanner is None and report is not None:
+        parts.append(Text(f"as the scanner saw it last, at {written(report.at)}:", style="yellow"))
+    at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
+    if at_risk.nodes or at_risk.problem:
+        parts.append(_at_risk(at_risk, now))
     if report is not None:
         if report.checks:
-            parts.append(_checks(status))
+            parts.append(_checks(report.checks))
         else:
             parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
         parts.append(_nodes(report.rows, report.inventory, now))
     if status.ended:
-        parts.append(_ended(status))
+        parts.append(_ended(status, now))
     return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))
 
 
@@ -65,16 +70,16 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         line.append(f"  {status.problem or 'no scanner'}", style="red")
     else:
         scanner = status.scanner
-        inventory = f"{scanner.report.inventory} nodes, " if scanner.report else ""
+        inventory = f"{counted(scanner.report.inventory, 'node')}, " if scanner.report else ""
         holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
         line.append(f"  {inventory}{wording.view(scanner)}", style=_view_style(status))
         line.append(f", {holding} of {scanner.concurrency} permits in use")
         if scanner.stopping:
             line.append("  stopping", style="yellow")
-    line.append(f"  {wording.clock(now)}", style="dim")
+    line.append(f"  {written(now)}", style="dim")
     below = [Text(where, style="dim")] if where else []
     if status.scanner is not None and status.problem:
-        below.append(Text(f"as of {wording.clock(status.at)}: {status.problem}", style="red"))
+        below.append(Text(f"as of {written(status.at)}: {status.problem}", style="red"))
     return Group(line, *below)
 
 
@@ -114,64 +119,42 @@ def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
     return SICKNESS[row.health], parts
 
 
-def _checks(status: ClusterStatus) -> RenderableType:
+def _checks(checks: Collection[CheckReport]) -> RenderableType:
     table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
-    assert status.scanner is not None
-    assert status.scanner.report is not None
-    for check in status.scanner.report.checks:
+    for check in checks:
         style = "default" if check.allowed and not check.error else "red"
         table.add_row(check.ref.key, f"{check.healthy}/{check.total}", Text(wording.brake(check), style=style))
     return table
 
 
-@dataclass(frozen=True, slots=True)
-class _Episodes:
-    """Open episodes. Where a terminal leaves no room for a sentence in the last column, the sentences stand below."""
+def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
+    doing = [(episode.node, _doing(status, episode, now)) for episode in status.episodes]
+    silent = [(each.node, Text(each.problem, style="red")) for each in status.silent]
 
-    status: ClusterStatus
-    now: datetime
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        bare = self._table(within=False)
-        room = options.max_width - console.measure(bare, options=options.update(width=WIDEST)).maximum
-        if room >= ROOM_FOR_SENTENCES:
-            yield self._table(within=True)
-        else:
-            yield bare
-            for node, doing in self._sentences():
-                yield Text.assemble((f"{node}: ", "bold"), doing)
-        if self.status.left_out:
-            yield Text(f"… and {self.status.left_out} more open episodes", style="dim")
-
-    def _table(self, *, within: bool) -> Table:
+    def table(within: bool) -> Table:
         names = ("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE")
         table = columns(*names, *(("DOING",) if within else ()), flexible="DOING" if within else "EPISODE")
-        for episode in self.status.episodes:
+        for episode, (_, said) in zip(status.episodes, doing, strict=True):
             table.add_row(
                 episode.node,
                 episode.kind.value,
-                Text(episode.phase.value, style=_PHASE_STYLE.get(episode.phase, "cyan")),
+                Text(wording.phase(episode), style=_PHASE_STYLE.get(episode.phase, "cyan")),
                 episode.step or "-",
                 str(episode.try_number or "-"),
-                wording.span(self.now - episode.started),
-                *((_doing(episode, self.now),) if within else ()),
+                wording.span(now - episode.started),
+                *((said,) if within else ()),
             )
-        for silent in self.status.silent:
-            said = (Text(silent.problem, style="red"),) if within else ()
-            table.add_row(silent.node, "", Text("no answer", style="red"), "", "", "", *said)
+        for node, said in silent:
+            table.add_row(node, "", Text("no answer", style="red"), "", "", "", *((said,) if within else ()))
         return table
 
-    def _sentences(self) -> Iterator[tuple[str, Text]]:
-        for episode in self.status.episodes:
-            yield episode.node, _doing(episode, self.now)
-        for silent in self.status.silent:
-            yield silent.node, Text(silent.problem, style="red")
+    return Sentences(table=table, below=(*doing, *silent))
 
 
-def _doing(episode: EpisodeStatus, now: datetime) -> Text:
+def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text:
     text = Text(episode.doing)
     if episode.preserved_until is not None:
-        text.append(f" (until {wording.moment(episode.preserved_until)})")
+        text.append(f" (until {written(episode.preserved_until)})")
     if episode.waiting_until is not None:
         text.append(f" ({wording.countdown(episode.waiting_until, now)})")
     if rung := wording.rung(episode, now):
@@ -183,6 +166,8 @@ def _doing(episode: EpisodeStatus, now: datetime) -> Text:
         text.append(f"\n{episode.held}", style="yellow")
     if episode.advice:
         text.append(f"\n{episode.advice}", style="yellow")
+    if stopped := still_stopped_by(status.scanner, episode, now):
+        text.append(f"\n{wording.not_yet(stopped)}", style="yellow")
     return text
 
 
@@ -193,11 +178,13 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     for request in status.scanner.queue:
         table.add_row(request.node, f"queued for a permit{': ' if why.get(request.node) else ''}{why.get(request.node, '')}")
     for held in status.scanner.held_off:
-        until = f" (for {wording.countdown(held.until, now)})" if held.until else ""
-        table.add_row(held.node, f"{held.reason}{until}")
+        table.add_row(held.node, wording.held_off(held, now))
+    told = {held.node for held in status.scanner.held_off}
     candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
     due = {each.node: each.not_before for each in candidates}
     for refused in status.scanner.refused:
+        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in told:
+            continue
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
         table.add_row(refused.node, f"{refused.reason}: {refused.message}{left}")
@@ -216,9 +203,9 @@ def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
     return Group(table, Text(f"… and {found.nodes - len(found.nearest)} more nodes, no nearer than these", style="dim"))
 
 
-def _ended(status: ClusterStatus) -> RenderableType:
-    table = columns("ENDED", "AT", "HOW", flexible="HOW")
+def _ended(status: ClusterStatus, now: datetime) -> RenderableType:
+    table = columns("ENDED", "AGE", "HOW", flexible="HOW")
     for result in status.ended:
         style = "green" if result.outcome in wording.GOOD_ENDS else "red"
-        table.add_row(result.node, wording.clock(result.ended), Text(wording.ending(result), style=style))
+        table.add_row(result.node, wording.span(now - result.ended), Text(wording.ending(result), style=style))
     return table

@@ -32,28 +32,37 @@ from policy.fence.templates import KIND as FENCING_TEMPLATE
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
+from starter.errors import NoSuchNodeError
 from starter.plans.manifests import Manifest, Unreadable, read_files
 
 PREFIX = "fence-"
 
 
 async def planned(
-    reader: ApiReader, node: str, *, source: PolicySource, machines: ApiReader | None = None, live: bool = True
+    reader: ApiReader,
+    node: str,
+    template: ObjectRef | None = None,
+    *,
+    source: PolicySource,
+    machines: ApiReader | None = None,
+    live: bool = True,
 ) -> FenceConfig:
-    """What an episode begun by hand would do. live: a Node that is not there is none, instead of one whose file was not given.
+    """What an episode begun by hand would do. template: the one that it is asked to carry out. live: a Node that is not there is
+    none, instead of one whose file was not given.
 
-    Errors: those of reading the API; all others are in the answer.
+    Errors: those of reading the API, and NoSuchNodeError; all others are in the answer.
     """
     connections = Connections(nodes=reader, machines=machines or reader)
     known = await _node(reader, node)
+    if known is None and live:
+        raise NoSuchNodeError(node)
     try:
-        found = await configuration_for(connections, known or NodeView(name=node, uid=""), None, Need(), source=source)
+        found = await configuration_for(connections, known or NodeView(name=node, uid=""), template, Need(), source=source)
     except ApplicationError as error:
         if error_type(error) is not ErrorType.INVALID_CONFIG:
             raise
         return _refused(node, error.message)
-    if known is None and live:
-        return replace(found, errors=(f"Node/{node}: there is no such Node", *found.errors))
     if known is None:
         unknown = f"Node/{node}: there is no such Node here, so its labels and its providerID are taken as empty"
         found = replace(found, warnings=(unknown, *found.warnings))
@@ -61,7 +70,9 @@ async def planned(
     return _compiled(found)
 
 
-async def planned_from_files(files: list[str], node: str, *, source: PolicySource) -> FenceConfig:
+async def planned_from_files(
+    files: Sequence[str], node: str, template: ObjectRef | None = None, *, source: PolicySource
+) -> FenceConfig:
     """The same for the objects in these files. What can't be read in them is an error, since it may be what was meant."""
     objects: list[JsonObject] = []
     problems: list[str] = []
@@ -71,7 +82,7 @@ async def planned_from_files(files: list[str], node: str, *, source: PolicySourc
         else:
             problems += _misnamed(found)
             objects.append(found.document)
-    answer = await planned(FileObjects(objects), node, source=source, live=False)
+    answer = await planned(FileObjects(objects), node, template, source=source, live=False)
     elsewhere = _elsewhere(objects, source)
     return replace(answer, errors=(*problems, *answer.errors), warnings=(*answer.warnings, *elsewhere))
 

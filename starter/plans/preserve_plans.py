@@ -5,7 +5,7 @@ The JSON is a stable interface, `docs/preservation.md` has its schema. Nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -30,12 +30,13 @@ from policy.preservation.automatic import Queue
 from policy.preservation.deciding import PreservationDecision
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import Pool
-from policy.preservation.survey import DeploymentPool, Survey, deployment_name, survey
+from policy.preservation.survey import DeploymentPool, PoolSurvey, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
 from policy.values.moments import written
 from starter.output.evaluation import described
+from starter.output.preserve_models import AllPools, MachinePlan, PoolPlan, PreservePlanAnswer
 from starter.plans.manifests import Manifest, Unreadable, read_files
 
 
@@ -87,30 +88,25 @@ def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> Preser
     return PreservePlan(survey=found_all, errors=tuple(dict.fromkeys(errors)))
 
 
-def as_json(plan: PreservePlan) -> dict[str, Any]:
+def as_model(plan: PreservePlan) -> PreservePlanAnswer:
     """The whole answer."""
-    found = plan.survey
+    pools = tuple(PoolPlan(name=pool.name, **_auto([pool])) for pool in plan.survey.pools)
+    return PreservePlanAnswer(
+        machines=tuple(_machine_of(decision) for decision in plan.survey.decisions),
+        auto=AllPools(pools=pools, **_auto(plan.survey.pools)),
+        scale_down_order=tuple(machine.name for machine in plan.survey.order),
+        warnings=tuple(plan.survey.warnings),
+        errors=tuple(plan.errors),
+    )
+
+
+def _auto(pools: Sequence[PoolSurvey]) -> dict[str, Any]:
+    """The fields of an AutoPlan."""
     return {
-        "machines": [_machine_as_json(decision) for decision in found.decisions],
-        "auto": {
-            "max": sum(pool.cap for pool in found.pools),
-            "count": sum(pool.choice.count for pool in found.pools),
-            "selected": [machine.name for pool in found.pools for machine in pool.choice.selected],
-            "released": [machine.name for pool in found.pools for machine in pool.choice.released],
-            "pools": [
-                {
-                    "name": pool.name,
-                    "max": pool.cap,
-                    "count": pool.choice.count,
-                    "selected": [machine.name for machine in pool.choice.selected],
-                    "released": [machine.name for machine in pool.choice.released],
-                }
-                for pool in found.pools
-            ],
-        },
-        "scaleDownOrder": [machine.name for machine in found.order],
-        "warnings": list(found.warnings),
-        "errors": list(plan.errors),
+        "max": sum(pool.cap for pool in pools),
+        "count": sum(pool.choice.count for pool in pools),
+        "selected": tuple(machine.name for pool in pools for machine in pool.choice.selected),
+        "released": tuple(machine.name for pool in pools for machine in pool.choice.released),
     }
 
 
@@ -122,7 +118,7 @@ def as_table(plan: PreservePlan) -> RenderableType:
     for name in ("VALUE", "PHASE", "ACTION", "UNTIL"):
         table.add_column(name, no_wrap=True)
     for decision in plan.survey.decisions:
-        until = f"{decision.expiry:%m-%d %H:%M:%S}Z" if decision.expiry else ""
+        until = written(decision.expiry) if decision.expiry else ""
         held = decision.held
         row = (held.machine, held.node_name, decision.intent.value, decision.phase, decision.action.value, until)
         table.add_row(*(each or "-" for each in row))
@@ -141,19 +137,19 @@ def as_table(plan: PreservePlan) -> RenderableType:
     return Group(*lines)
 
 
-def _machine_as_json(decision: PreservationDecision) -> dict[str, Any]:
+def _machine_of(decision: PreservationDecision) -> MachinePlan:
     held = decision.held
-    return {
-        "name": held.name,
-        "namespace": held.namespace or None,
-        "node": held.node_name or None,
-        "effective": decision.intent.value,
-        "was": f"{held.phase.value}:Preserved" if held.expiry is not None else held.phase.value,
-        "phase": decision.phase,
-        "action": decision.action.value,
-        "expiry": written(decision.expiry) if decision.expiry else None,
-        "reason": decision.reason,
-    }
+    return MachinePlan(
+        name=held.name,
+        namespace=held.namespace or None,
+        node=held.node_name or None,
+        effective=decision.intent.value,
+        was=f"{held.phase.value}:Preserved" if held.expiry is not None else held.phase.value,
+        phase=decision.phase,
+        action=decision.action.value,
+        expiry=decision.expiry,
+        reason=decision.reason,
+    )
 
 
 # From documents -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -17,7 +16,8 @@ from policy.remediation.escalation import EscalationStep
 from policy.remediation.ladder import Body
 from policy.scan.outlook import Outlook, outlook, outlook_by_hand
 from starter.output import outlooks
-from starter.output.evaluation import described, error_as_json
+from starter.output.evaluation import described, mistake_of
+from starter.output.models import RemediatePlanAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +44,15 @@ def planned(cluster: OfflineCluster, node: str, named: tuple[EscalationStep, ...
     )
 
 
-def as_json(plan: RemediationPlan) -> dict[str, Any]:
+def as_model(plan: RemediationPlan) -> RemediatePlanAnswer:
     """The whole answer."""
-    return {
-        "node": plan.node,
-        "found": plan.by_hand is not None,
-        "byHand": outlooks.as_json(plan.by_hand) if plan.by_hand is not None else None,
-        "byScanner": outlooks.as_json(plan.by_scanner) if plan.by_scanner is not None else None,
-        "errors": [error_as_json(mistake) for mistake in plan.mistakes],
-    }
+    return RemediatePlanAnswer(
+        node=plan.node,
+        found=plan.by_hand is not None,
+        by_hand=outlooks.as_model(plan.by_hand) if plan.by_hand is not None else None,
+        by_scanner=outlooks.as_model(plan.by_scanner) if plan.by_scanner is not None else None,
+        errors=tuple(mistake_of(mistake) for mistake in plan.mistakes),
+    )
 
 
 def as_table(plan: RemediationPlan) -> RenderableType:

@@ -50,7 +50,7 @@ _OF_PEOPLE = tuple(
         ("rbac.authorization.k8s.io", "ClusterRole", "nodewarden-operator"),
     )
 )
-"""What deploy/people.yaml brings."""
+"""What `nodewarden deploy people` prints."""
 
 
 async def nodes(connection: ClusterConnection) -> list[Leftover]:
@@ -137,7 +137,7 @@ async def policies(connection: ClusterConnection) -> list[Leftover]:
     """Our admission policies, and what deploy/people.yaml brings beside its own."""
     return [
         *await _printed(connection, admission(), "nodewarden deploy admission | kubectl delete --ignore-not-found -f -"),
-        *await _printed(connection, _OF_PEOPLE, "kubectl delete --ignore-not-found -f deploy/people.yaml"),
+        *await _printed(connection, _OF_PEOPLE, "nodewarden deploy people | kubectl delete --ignore-not-found -f -"),
     ]
 
 

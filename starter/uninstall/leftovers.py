@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -92,9 +91,26 @@ def as_table(found: Sequence[Looked]) -> RenderableType:
     return table
 
 
-def as_json(cluster: str, found: Sequence[Looked]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftAt:
+    """One thing that is left, where, and what removes it."""
+
+    place: str
+    what: str
+    remove: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UninstallAnswer:
+    """All that is left of nodewarden."""
+
+    cluster: str
+    left: tuple[LeftAt, ...]
+
+
+def as_model(cluster: str, found: Sequence[Looked]) -> UninstallAnswer:
     """For programs."""
-    return {
-        "cluster": cluster,
-        "left": [{"place": looked.place, "what": each.what, "remove": each.remove} for looked in found for each in looked.left],
-    }
+    return UninstallAnswer(
+        cluster=cluster,
+        left=tuple(LeftAt(place=looked.place, what=each.what, remove=each.remove) for looked in found for each in looked.left),
+    )

@@ -22,17 +22,19 @@ async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
         runs = [run async for run in warden.client.list_workflows(query, limit=MOST, rpc_timeout=ANSWER_WITHIN)]
     except RPCError as error:
         raise unanswered(error, what=f"workflows of {cluster}") from error
-    found = []
-    for run in sorted(runs, key=lambda run: run.id.startswith(episode_id(cluster, ""))):
+    found, beside = list[Leftover](), list[str]()
+    for run in runs:
         node = run.id.removeprefix(episode_id(cluster, ""))
         if run.id == node:  # no episode: the scanner, and the check of the devices that ends with it
-            remove = f"nodewarden scan stop -c {cluster} --reason uninstalled"
-        elif run.workflow_type == Kind.PRESERVATION:
+            beside.append(f"{run.workflow_type} {run.id}")
+            continue
+        if run.workflow_type == Kind.PRESERVATION:
             remove = f"nodewarden release {node} -c {cluster} --reason uninstalled"
         else:
             remove = f"nodewarden abort {node} -c {cluster} --reason uninstalled"
         found.append(Leftover(what=f"{run.workflow_type} {run.id}", remove=remove))
-    return found
+    stop = f"nodewarden scan stop -c {cluster} --reason uninstalled"
+    return [*([Leftover(what=", ".join(sorted(beside)), remove=stop)] if beside else []), *found]
 
 
 async def search_attributes(warden: Nodewarden) -> list[Leftover]:

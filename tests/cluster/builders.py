@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from simulator.client import ApiClient
 from tests.cluster.skipping import now
 from tests.documents import document
 from tests.marks import confirmed
@@ -46,6 +47,37 @@ def owner(kind: str, name: str = "set", *, api_version: str = "x.io/v1", uid: st
 
 def definition() -> dict[str, Any]:
     return document("simulator/crds/nodehealthchecks.yaml")
+
+
+TEMPLATE = {
+    "apiVersion": "nodewarden.io/v1alpha1",
+    "kind": "FencingTemplate",
+    "metadata": {"name": "default"},
+    "spec": {"template": {"spec": {"power": [{"driver": "ipmi", "parameters": {"ip": "192.0.2.9"}}]}}},
+}
+"""What the checks of these tests name."""
+
+
+def templates(namespace: str = "nodewarden", plural: str = "fencingtemplates") -> str:
+    return f"/apis/nodewarden.io/v1alpha1/namespaces/{namespace}/{plural}"
+
+
+async def with_templates(person: ApiClient, *namespaces: str) -> None:
+    """The kind of our templates, these namespaces, and in each the template that checks name."""
+    await person.create(DEFINITIONS, document("deploy/crds/fencingtemplates.nodewarden.io.yaml"))
+    for namespace in namespaces:
+        await person.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        await person.create(templates(namespace), TEMPLATE)
+
+
+async def with_template_of(person: ApiClient, reference: Mapping[str, str], *, namespace: str = "") -> None:
+    """The kind of another controller's template, and the one that is named; where the check lives, if it says no namespace."""
+    from tests.cluster.test_preserving import definition as definition_of
+
+    (group, version), kind = reference["apiVersion"].split("/"), reference["kind"]
+    await person.create(DEFINITIONS, definition_of(kind, group=group, served=version))
+    path = f"/apis/{group}/{version}/namespaces/{namespace or reference['namespace']}/{kind.lower()}s"
+    await person.create(path, {"metadata": {"name": reference["name"]}, "spec": {"template": {"spec": {}}}})
 
 
 def check(name: str = "workers", duration: str = "300s", **spec: Any) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from activities.cluster.watch.view_limits import ViewLimits
 from activities.notifying import Notify, nobody
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
+from tests.cluster.builders import with_templates
+from tests.cluster.machines import SYSTEMS
 from tests.cluster.scans import LIVE, WATCHES, Open
 from tests.cluster.skipping import skipping
 
@@ -52,8 +54,10 @@ async def connection(api: ApiServer) -> AsyncIterator[ClusterConnection]:
 @pytest.fixture
 async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
     """Opens scans as so many workers would, each with a connection and a view of its own; `machines` is the API server of a
-    management cluster."""
+    management cluster. The templates that these tests' checks name are there."""
     async with AsyncExitStack() as stack:
+        furnisher = ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="furnisher")
+        await with_templates(await stack.enter_async_context(furnisher), "nodewarden", *{system.namespace for system in SYSTEMS})
 
         async def opened(
             limits: ViewLimits = LIVE,

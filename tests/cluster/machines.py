@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from policy.values.object_refs import Dialect, ObjectRef
-from simulator.client import ApiClient
+from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import DEFINITIONS, conditions, node, stamp
 from tests.cluster.skipping import now
 from tests.documents import documents
@@ -155,10 +155,14 @@ class System:
     # What people and their controllers do
 
     async def install(self, person: ApiClient) -> None:
-        """The kinds and the namespace."""
+        """The kinds and the namespace, where that is not there yet."""
         for definition in self.definitions():
             await person.create(DEFINITIONS, definition)
-        await person.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        try:
+            await person.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        except ApiError as error:
+            if not error.already_exists:
+                raise
 
     async def add_machine(
         self, person: ApiClient, name: str, *, node: str = "", since: datetime | None = None, **fields: Any

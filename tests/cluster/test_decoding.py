@@ -86,14 +86,7 @@ def test_nulls_and_missing_fields_read_alike(rest: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"<html>",
-        b"[]",
-        b'{"metadata": 1}',
-        b'{"metadata": {"name": "n"}, "status": {"conditions": "Ready"}}',
-    ],
+    "body", [b"", b"<html>", b"[]", b'{"metadata": 1}', b'{"metadata": {"name": "n"}, "status": {"conditions": "Ready"}}']
 )
 def test_what_is_no_node_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):

@@ -17,7 +17,7 @@ from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
 from simulator.client import ApiClient, ApiError
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, with_template_of
 from tests.cluster.fencing_requests import (
     NAMESPACE,
     REMEDIATIONS,
@@ -139,8 +139,10 @@ async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: Ap
     await furnish(person)
     await leader(person, "e1f13584.medik8s.io")
     await person.create(DEFINITIONS, definition())
-    template = {"apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": "FenceAgentsRemediationTemplate"}
-    await person.create(CHECKS, check(duration="1s", remediationTemplate={**template, "name": "ipmi", "namespace": NAMESPACE}))
+    group, kind = "fence-agents-remediation.medik8s.io/v1alpha1", "FenceAgentsRemediationTemplate"
+    template = {"apiVersion": group, "kind": kind, "name": "ipmi", "namespace": NAMESPACE}
+    await with_template_of(person, template)
+    await person.create(CHECKS, check(duration="1s", remediationTemplate=template))
     report = await first(await open_scan())
     [of_operator] = report.checks
     assert (of_operator.allowed, of_operator.reason) == (False, "ConflictingController")

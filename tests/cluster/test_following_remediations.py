@@ -13,7 +13,7 @@ from policy.scan.report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, until
+from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, until, with_template_of
 from tests.cluster.fencing_requests import REMEDIATIONS
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.cluster.scans import Open, fleet, observe_until
@@ -24,12 +24,7 @@ pytestmark = pytest.mark.timeout(20)
 
 GROUP = "self-node-remediation.medik8s.io"
 OBJECTS = f"/apis/{GROUP}/v1alpha1/namespaces/default/selfnoderemediations"
-TEMPLATE = {
-    "apiVersion": f"{GROUP}/v1alpha1",
-    "kind": "SelfNodeRemediationTemplate",
-    "name": "quick",
-    "namespace": "default",
-}
+TEMPLATE = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "quick", "namespace": "default"}
 
 
 def known(scan: ClusterScan) -> Mapping[str, RemediationObject]:
@@ -44,6 +39,7 @@ async def with_check(person: ApiClient, template: Mapping[str, str] = TEMPLATE) 
     """Four nodes, and a check that has them remediated by that template: its uid."""
     await fleet(person)
     await person.create(DEFINITIONS, definition())
+    await with_template_of(person, template)
     uid = (await person.create(CHECKS, check(remediationTemplate=dict(template))))["metadata"]["uid"]
     assert isinstance(uid, str)
     return uid
@@ -105,6 +101,7 @@ async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, pe
         await CLUSTER_API.install(theirs)
         await CLUSTER_API.fleet(theirs, nodes=person)
         await theirs.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check(remediation={"templateRef": template}))
+        await with_template_of(theirs, template, namespace=CLUSTER_API.namespace)
         await theirs.create(DEFINITIONS, definition_of("Metal3Remediation", group=infrastructure, served="v1beta1"))
         refused = Fault(accident=Accident.STATUS, status=403, path="metal3remediations")
         number = elsewhere.faults.add(refused)

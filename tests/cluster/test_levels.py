@@ -101,13 +101,14 @@ async def test_what_only_the_scanner_knows_is_told_to_people_elsewhere(person: A
     """S44: a pause when it begins, and who still waits for a person when the scanner says that it is time."""
     told = list[Notice]()
     scan = await open_scan(notify=told.append)
-    waiting = OpenEpisode(node="node-1", since="", incident="i-1")
+    waiting = OpenEpisode(node="node-1", since=(BEGAN - timedelta(hours=1)).isoformat(), incident="i-1")
     await scanned(scan, halted=WHY, halted_is_new=True, remind=(waiting,))
     await scanned(scan, halted=WHY)
     assert [(each.when, each.cluster, each.node, each.subject) for each in told] == [
         (When.HALTED, "prod", "", WHY),
         (When.NEEDS_HUMAN, "prod", "node-1", "i-1"),
     ]
+    assert [each.waited for each in told] == [timedelta(0), timedelta(hours=1)], "by which is escalated"
 
 
 async def test_the_last_word_of_a_scanner_that_is_stopped_stands(person: ApiClient, open_scan: Open) -> None:

@@ -459,11 +459,7 @@ async def test_a_server_with_another_clock_makes_no_look_late_or_early(
 
 @pytest.mark.parametrize(
     ("node", "annotations", "expected"),
-    [
-        ("", {}, (GO, "")),
-        ("", {PRESERVE_ANNOTATION: "now"}, (VETOED, "preserve")),
-        (NODE, {}, (UNLICENSED, f"has Node/{NODE}")),
-    ],
+    [("", {}, (GO, "")), ("", {PRESERVE_ANNOTATION: "now"}, (VETOED, "preserve")), (NODE, {}, (UNLICENSED, f"has Node/{NODE}"))],
     ids=["alone", "preserved", "it has got a Node"],
 )
 @every_system

@@ -22,7 +22,7 @@ from policy.scan.report import CheckReport, ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, until
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, until, with_templates
 from tests.cluster.machines import (
     CLUSTER_API,
     CLUSTER_API_OLDER,
@@ -424,7 +424,6 @@ class TestStatus:
         for each in older.definitions():
             del each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["v1beta2"]
             await person.create(DEFINITIONS, each)
-        await person.create("/api/v1/namespaces", {"metadata": {"name": older.namespace}})
         await older.fleet(person)
         await turn(person, "node-1", "False", since=now() - HOUR)
         await person.delete(f"{NODES}/node-2")
@@ -591,6 +590,7 @@ class TestClocks:
             ClusterConnection.to(api.url, token="abc") as connection,
             ClusterScan("prod", ClusterView(connection, limits=LIVE, watch_limits=WATCHES)) as scan,
         ):
+            await with_templates(person, "nodewarden", OPENSHIFT.namespace)
             await OPENSHIFT.install(person)
             await OPENSHIFT.fleet(person)
             await person.create(DEFINITIONS, definition())

@@ -46,10 +46,7 @@ def going(api: MachineApi = OPENSHIFT, **fields: Any) -> MachineView:
             going(CLUSTER_API, status={"conditions": [{"type": "Deleting", "status": "True", "message": "Drain: 2 pods left"}]}),
             "Deleting: Drain: 2 pods left",
         ),
-        (
-            going(status={"conditions": [{"type": "Drained", "status": "False", "reason": "Draining"}]}),
-            "Drained: Draining",
-        ),
+        (going(status={"conditions": [{"type": "Drained", "status": "False", "reason": "Draining"}]}), "Drained: Draining"),
         (
             going(CLUSTER_API, metadata={"annotations": {"pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "ada"}}),
             "its hooks pre-drain.delete.hook.machine.cluster.x-k8s.io/backup",

@@ -144,6 +144,29 @@ def test_what_its_owner_should_know_of_a_check_is_a_condition_until_it_is_mended
     assert {"OverlappingHealthChecks", "MixedControlPlane"}.isdisjoint(each["type"] for each in mended["conditions"])
 
 
+@pytest.mark.parametrize("paused", ["", "upgrade"])
+def test_a_check_says_which_of_its_episodes_need_a_person(paused: str) -> None:
+    """S44: after what stops all, and with the command that says what to do; also by a condition that all dialects have."""
+    report = replace(OPEN, paused=paused, allowed=not paused, reason="Paused" if paused else "")
+    asking = replace(EPISODE, needs_person=True)
+    status = change(report, {}, (asking, replace(EPISODE, node="node-2", incident="inc-2")))
+    words = "a person is needed for node-1: `nodewarden status` says what to do"
+    condition = condition_of(status, "NeedsPerson")
+    assert (condition["status"], condition["message"]) == ("True", words)
+    assert status["reason"].startswith(f"paused: {paused}; {words}" if paused else words)
+    assert condition_of(change(report, status, (EPISODE,)), "NeedsPerson") == {}
+
+
+def test_a_check_that_selects_nobody_says_so_and_is_in_use_all_the_same() -> None:
+    """An empty pool is legal, and a selector with a mistake in it looks the same."""
+    words = "it selects none of the Nodes here"
+    status = change(replace(OPEN, total=0, healthy=0, no_targets=words, warnings=(words,)), {})
+    nobody, disabled = (condition_of(status, each) for each in ("NoTargets", "Disabled"))
+    assert (nobody["status"], nobody["message"], status["phase"]) == ("True", words, "Enabled")
+    assert (disabled["status"], disabled["message"]) == ("False", f"in use; {words}")
+    assert condition_of(change(OPEN, status), "NoTargets") == {}
+
+
 def test_a_status_that_says_it_already_is_left_alone() -> None:
     for report, in_flight in ((OPEN, ()), (CLOSED, (EPISODE,)), (BAD, ()), (OPEN, (replace(EPISODE, since=""),))):
         status = change(report, {}, in_flight)

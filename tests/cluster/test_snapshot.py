@@ -16,7 +16,7 @@ from policy.remediation.ladder import Body
 from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner, with_template_of, with_templates
 from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
@@ -34,6 +34,7 @@ async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClien
     template = {"apiVersion": f"{group}/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "default"}
     await person.create(DEFINITIONS, definition())
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=group))
+    await with_template_of(person, template)
     created = await person.create(CHECKS, check(remediationTemplate=template))
     for number in range(3):
         await person.create(NODES, node(f"node-{number}"))
@@ -53,6 +54,7 @@ async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClien
 async def test_machines_are_read_in_whatever_version_there_is(
     system: System, person: ApiClient, connection: ClusterConnection
 ) -> None:
+    await with_templates(person, system.namespace)
     await system.install(person)
     await system.fleet(person, 2)
     await person.create(system.path("machinehealthchecks"), system.check())

@@ -49,7 +49,7 @@ def test_it_is_about_the_pods_and_the_temporal_of_the_shipped_deployment() -> No
     [pod] = [each["spec"]["template"] for each in shipped if each["kind"] == "Deployment"]
     [settings] = [yaml.safe_load(each["data"]["nodewarden.yaml"]) for each in shipped if each["kind"] == "ConfigMap"]
     spec = _spec()
-    assert spec["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     host, _, port = settings["temporal"]["address"].partition(":")
     assert (_of_namespace(host.split(".")[1]), f"TCP {port}") in _reached(spec)
 

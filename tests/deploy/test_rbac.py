@@ -74,7 +74,7 @@ from starter.deploy.commented import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
 from starter.deploy.rbac import leases, rbac
 from tests.cluster import test_preserving as kept
-from tests.cluster.builders import CHECKS, NODES, check, definition, node
+from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.admitting import refusals
@@ -91,13 +91,14 @@ CLUSTER = "prod"
 HOLDER = "temporal-a/default"
 SICK, UNSELECTED = "node-7", "database-0"
 USERS = {f"system:serviceaccount:nodewarden:{process.account}": process for process in Process}
-TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
 CRDS = (
     "deploy/crds/fencingtemplates.nodewarden.io.yaml",
     "deploy/crds/fenceconfigs.nodewarden.io.yaml",
     "deploy/crds/nodefences.ha.k8s.io.yaml",
     "deploy/crds/preservationpolicies.nodewarden.io.yaml",
     "deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml",
+    "deploy/crds/machinedeletiontemplates.nodewarden.io.yaml",
+    "deploy/crds/reboottemplates.nodewarden.io.yaml",
     "deploy/crds/nodeactions.nodewarden.io.yaml",
 )
 OTHERS = (
@@ -169,6 +170,12 @@ async def _furnish(person: ApiClient) -> None:
     del unselected["metadata"]["labels"]["node-role.kubernetes.io/worker"]
     await person.create(NODES, unselected)
     await person.create(CHECKS, check(duration="1s"))
+    named = {"apiVersion": "nodewarden.io/v1alpha1", "namespace": "nodewarden", "name": "default"}
+    ours = ("FencingTemplate", "VolumeDetachmentTemplate", "MachineDeletionTemplate", "RebootTemplate")
+    rungs = [{"order": order, "timeout": "5m", "remediationTemplate": named | {"kind": kind}} for order, kind in enumerate(ours)]
+    laddered = check("laddered", selector={"matchLabels": {"laddered": "true"}}, escalatingRemediations=rungs)
+    del laddered["spec"]["remediationTemplate"]
+    await person.create(CHECKS, laddered)
     power = {
         "driver": "ipmi",
         "nodeParameters": {SICK: {"ip": "10.0.0.7"}, UNSELECTED: {"ip": "10.0.0.8"}},
@@ -180,9 +187,13 @@ async def _furnish(person: ApiClient) -> None:
         "metadata": {"name": "default", "namespace": "nodewarden"},
         "spec": {"template": {"spec": {"power": [power]}}},
     }
-    await person.create(TEMPLATES, template)
+    for namespace in ("nodewarden", OPENSHIFT.namespace, CLUSTER_API.namespace):
+        await person.create(templates(namespace), template | {"metadata": {"name": "default"}})
+    for kind in ours[2:]:
+        made = {**template, "metadata": {"name": "default"}, "kind": kind, "spec": {"template": {"spec": {}}}}
+        await person.create(templates(plural=f"{kind.lower()}s"), made)
     spec = {"template": {"spec": {"conditions": ["VolumeUnavailable"]}}}
-    path = TEMPLATES.replace("fencingtemplates", "volumedetachmenttemplates")
+    path = templates(plural="volumedetachmenttemplates")
     await person.create(path, {**template, "kind": "VolumeDetachmentTemplate", "spec": spec})
     secret = {"metadata": {"name": "bmc"}, "data": {"username": "YWRtaW4=", "password": "c2VjcmV0"}}
     for namespace in ("nodewarden", "default"):
@@ -268,7 +279,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
     refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
     published = await scan.publishing.publish(report, refusals=refusals)
-    assert published.written == 4
+    assert published.written == 5
     assert published.failed == ()
     return report
 
@@ -736,7 +747,7 @@ KEYS = "/api/v1/namespaces/nodewarden/secrets"
         (Process.POWER, "get", f"{NODES}/{SICK}"),
         (Process.POWER, "patch", f"{NODES}/{SICK}"),
         (Process.POWER, "get", "/api/v1/namespaces/nodewarden/configmaps/nodewarden"),
-        (Process.POWER, "get", TEMPLATES),
+        (Process.POWER, "get", templates()),
         (Process.WORKFLOWS, "get", f"{KEYS}/nodewarden-signing-keys"),
         (Process.WORKFLOWS, "get", NODES),
     ],
@@ -760,7 +771,7 @@ async def test_a_process_with_an_account_of_its_own_may_not(process: Process, me
         ("delete", f"{NODES}/{SICK}"),
         ("get", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
         ("delete", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"),
-        ("delete", TEMPLATES + "/default"),
+        ("delete", templates() + "/default"),
         ("get", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
         ("delete", "/api/v1/namespaces/medik8s-leases"),
     ],

@@ -105,8 +105,7 @@ def test_of_several_addresses_of_one_node_the_newest_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "asked"),
-    [("::ffff:10.0.0.7", "10.0.0.7"), ("fe80::1%eth0", "fe80::1"), ("2001:db8::7", "2001:0db8:0:0::7")],
+    ("source", "asked"), [("::ffff:10.0.0.7", "10.0.0.7"), ("fe80::1%eth0", "fe80::1"), ("2001:db8::7", "2001:0db8:0:0::7")]
 )
 def test_one_address_has_many_spellings(source: str, asked: str) -> None:
     heard, _ = listener()

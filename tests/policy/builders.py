@@ -26,12 +26,7 @@ from tests.marks import confirmed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WORKER = "node-role.kubernetes.io/worker"
-TEMPLATE = {
-    "apiVersion": "nodewarden.io/v1alpha1",
-    "kind": "FencingTemplate",
-    "name": "bmc",
-    "namespace": "nodewarden",
-}
+TEMPLATE = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "name": "bmc", "namespace": "nodewarden"}
 
 
 def ago(seconds: float) -> datetime:

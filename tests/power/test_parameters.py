@@ -65,22 +65,12 @@ def test_an_endpoint_has_one_spelling(driver: str, parameters: dict[str, str], e
         ("redfish", {"ip": "10.0.0.7", "ipport": "0"}, "ipport", "from 1 to 65535"),
         ("redfish", {"ip": "10.0.0.7", "scheme": "HTTPS"}, "scheme", "expected https or http, got 'HTTPS'"),
         ("redfish", {"ip": "10.0.0.7", "ssl-insecure": "please"}, "ssl-insecure", "expected true or false, got 'please'"),
-        (
-            "redfish",
-            {"ip": "10.0.0.7", "ca-file": "ca.pem"},
-            "ca-file",
-            "expected the absolute path of a file",
-        ),
+        ("redfish", {"ip": "10.0.0.7", "ca-file": "ca.pem"}, "ca-file", "expected the absolute path of a file"),
         ("redfish", {"ip": "10.0.0.7", "ca-file": "/ca.pem", "ssl-insecure": "true"}, "ca-file", "one or the other"),
         ("redfish", {"ip": "10.0.0.7", "ca-file": "/ca.pem", "scheme": "http"}, "ca-file", "one or the other"),
         ("redfish", {"ip": "10.0.0.7", "ssl": "1"}, "ssl", "is not known: expected one of ip, ipport, system"),
         *(
-            (
-                "redfish",
-                {"ip": "10.0.0.7", "system": value},
-                "system",
-                "expected the id of a system or its path",
-            )
+            ("redfish", {"ip": "10.0.0.7", "system": value}, "system", "expected the id of a system or its path")
             for value in ("", "/", "..", ".", "/redfish/v1", "/redfish/v1/Systems/..", "/redfish/v1/Systems//1", "/Systems/1")
         ),
         *(

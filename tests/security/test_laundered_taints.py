@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ async def system(
         await under_shipped_rights(running)
         await running.start_worker()
         await running.apply_policy(plan={"waitBeforePower": "4s"}, check={"minHealthy": 1})
-        await running.start_scanner()
+        await running.start_scanner(cap=2)
         yield running
 
 
@@ -102,33 +103,38 @@ async def told(system: System, node: str) -> bool:
     return any(each["reason"] == "MarkNotOurs" for each in await events_about(system, "Node", node))
 
 
-@pytest.mark.parametrize("label", [None, "0" * 40], ids=["no label", "another label"])
-async def test_a_mark_that_is_not_ours_takes_nothing_away_and_is_told_of(label: str | None, system: System) -> None:
-    node = "node-2"
-    await quarantine(system, node)
-    await system.client.patch(NODES.path(node), {"metadata": {"labels": {MARK_LABEL: label}}})
-    await write(system, node, forged(system, node))
-    await system.until(lambda: told(system, node), "an Event on the Node names it", seconds=20)
+async def test_a_mark_that_is_not_ours_takes_nothing_away_and_is_told_of(system: System) -> None:
+    """Neither without a label nor with another one."""
+    labels = {"node-1": None, "node-2": "0" * 40}
+    for node, label in labels.items():
+        await quarantine(system, node)
+        await system.client.patch(NODES.path(node), {"metadata": {"labels": {MARK_LABEL: label}}})
+        await write(system, node, forged(system, node))
+    for node in labels:
+        await system.until(partial(told, system, node), "an Event on the Node names it", seconds=20)
     await asyncio.sleep(LONG_ENOUGH)
-    assert not await is_open(system, node)
-    assert await still_quarantined(system, node)
-    live = await system.live_node(node)
-    assert parse_mark(live["metadata"]["annotations"][MARK_ANNOTATION], node=node).incident == "long-gone"  # a person's to remove
+    for node in labels:
+        assert not await is_open(system, node)
+        assert await still_quarantined(system, node)
+        live = await system.live_node(node)
+        left = parse_mark(live["metadata"]["annotations"][MARK_ANNOTATION], node=node)
+        assert left.incident == "long-gone"  # a person's to remove
 
 
-@pytest.mark.parametrize("said", ["another workflow's", "no mark at all"])
-async def test_nor_does_it_keep_a_node_from_being_fenced(said: str, system: System) -> None:
-    """Whoever has one more annotation would else be out of reach for ever."""
-    node = "node-3" if said == "no mark at all" else "node-4"
-    foreign = forged(system, node, workflow_id="somebody/elses", cordoned=False, taints=(), out_of_service=False)
-    await write(system, node, foreign if said != "no mark at all" else "not ours")
-    before = system.break_node(node, "kubelet-stops")
-    result = await system.ended(before)
-    assert result.outcome is Outcome.RECOVERED
-    assert [each.command for each in commands(system, node)] == ["off", "on"]
-    metadata = (await system.live_node(node))["metadata"]
-    assert MARK_ANNOTATION not in metadata.get("annotations", {})
-    assert MARK_LABEL not in metadata["labels"]
+async def test_nor_does_it_keep_a_node_from_being_fenced(system: System) -> None:
+    """Whoever has one more annotation would else be out of reach for ever: no mark at all, and that of another workflow."""
+    foreign = forged(system, "node-4", workflow_id="somebody/elses", cordoned=False, taints=(), out_of_service=False)
+    befores = []
+    for node, mark in (("node-3", "not ours"), ("node-4", foreign)):
+        await write(system, node, mark)
+        befores.append(system.break_node(node, "kubelet-stops"))
+    for before in befores:
+        result = await system.ended(before)
+        assert result.outcome is Outcome.RECOVERED
+        assert [each.command for each in commands(system, before.node)] == ["off", "on"]
+        metadata = (await system.live_node(before.node))["metadata"]
+        assert MARK_ANNOTATION not in metadata.get("annotations", {})
+        assert MARK_LABEL not in metadata["labels"]
 
 
 async def test_a_mark_that_is_changed_while_its_episode_is_open_takes_nothing_of_others_away(system: System) -> None:

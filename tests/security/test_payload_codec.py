@@ -36,15 +36,19 @@ FIRST, SECOND = new_keys(), new_keys()
 WHY = "its fan"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deployment:
     """What of it a test may change: the keys that all its processes have."""
 
     system: System
     stack: AsyncExitStack
+    keys: tuple[str, ...] = ()
 
     async def rekey(self, *keys: str) -> None:
         """New settings, and a worker and a client by them; those before are gone."""
+        if keys == self.keys:
+            return
+        self.keys = keys
         for worker in self.system.workers:
             await worker.stop()
         config = self.with_keys(self.system.config, *keys)

@@ -21,9 +21,9 @@ class Process:
         self.said: list[str] = []
         self._reading = asyncio.create_task(self._read())
 
-    async def says(self, text: str) -> str:
-        """Wait for a line with that text."""
-        async with asyncio.timeout(60):
+    async def says(self, text: str, *, within: float = 60) -> str:
+        """Wait for a line with that text, so many seconds."""
+        async with asyncio.timeout(within):
             while True:
                 for line in self.said:
                     if text in line:

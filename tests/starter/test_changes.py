@@ -42,7 +42,7 @@ def test_a_node_that_falls_ill_is_cordoned_and_gets_well_again() -> None:
 
 def test_a_sick_node_that_vanishes_from_the_list_is_not_passed_over() -> None:
     assert changes(sick(), status(row("node-4"))) == [
-        "cluster prod: 1 nodes, view live, cluster Lease held",
+        "cluster prod: 1 node, view live, cluster Lease held",
         "node node-3: no longer soon, or gone",
     ]
 

@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from policy.episode.messages import Outcome
 from starter.client import Nodewarden
+from starter.commands import fence
 from starter.handles import episodes
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
@@ -128,7 +129,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
 async def test_fence_says_what_the_scanner_says_to_it(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path, client: object, cluster: str, node: str, code: int, out: str, err: str
 ) -> None:
-    result = await nodewarden("fence", node, "-c", cluster)
+    result = await nodewarden("fence", node, "-c", cluster, "--reason", "smoke")
     assert (result.exit_code, result.stderr) == (code, err)
     assert result.stdout.startswith(out)
     assert bool(result.stdout) is bool(out)
@@ -139,14 +140,14 @@ async def test_fence_says_when_nobody_has_answered(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
     monkeypatch.setattr(episodes, "DECIDED_WITHIN", timedelta(milliseconds=300))
-    result = await nodewarden("fence", "node-1", "-c", cluster)
+    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
     assert (result.exit_code, result.stdout.split(" (")[0]) == (
         0,
         "started fencing of node-1: nobody has answered yet, it begins once a worker serves it",
     )
 
 
-@pytest.mark.parametrize("words", [("fence", "node-1"), ("scan", "start")])
+@pytest.mark.parametrize("words", [("fence", "node-1", "--reason", "x"), ("scan", "start")])
 async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
     keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...]
 ) -> None:
@@ -159,7 +160,7 @@ async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
 
 
 async def test_fence_passes_its_template_on(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi")).exit_code == 0
+    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi", "-r", "x")).exit_code == 0
     history = await warden.client.get_workflow_handle(f"episode/{cluster}/node-1").fetch_history()
     sent = json.loads(history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data)
     assert sent["template"] == {
@@ -182,7 +183,7 @@ async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
     """It ends by itself, or never."""
 
 
-FENCE, REMEDIATE = ("fence",), ("remediate", "--with", "reboot=10m")
+FENCE, REMEDIATE = ("fence", "--reason", "smoke"), ("remediate", "--with", "reboot=10m")
 
 
 @pytest.mark.parametrize(
@@ -191,8 +192,8 @@ FENCE, REMEDIATE = ("fence",), ("remediate", "--with", "reboot=10m")
         (FENCE, "node-1", acknowledge, 0, "node-1: recovered after "),
         (FENCE, "node-2", abort, 1, "node-2: aborted after "),
         (FENCE, "refused-1", leave, 3, "nodewarden: refused-1 is not fenced: no permit was to be had"),
-        (FENCE, "refused-nosuch", leave, 4, "nodewarden: refused-nosuch is not fenced: "),
-        (REMEDIATE, "refused-nosuch", leave, 4, "nodewarden: refused-nosuch is not remediated: "),
+        (FENCE, "refused-nosuch", leave, 4, "nodewarden: no permit was to be had"),
+        (REMEDIATE, "refused-nosuch", leave, 4, "nodewarden: as the script says"),
         (
             FENCE,
             "sick-1",
@@ -228,7 +229,7 @@ async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired( 
 
 
 async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "--wait", "-o", "json"))
+    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "-r", "x", "--wait", "-o", "json"))
     while not await warden.episode(cluster, "node-1").is_open():
         await asyncio.sleep(0.05)
     await acknowledge(warden, cluster, "node-1")
@@ -238,6 +239,7 @@ async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, wa
 AMY = ("--who", "amy")
 NO_REASON = "nodewarden: --reason: expected a name or a sentence for the decision record, got nothing"
 NOBODY = "nodewarden: no open episode of node-1"
+SHORT_CIRCUIT = "NodeHealthCheck/workers is in short circuit: only 1 of 2 nodes is healthy"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,12 @@ NOBODY = "nodewarden: no open episode of node-1"
         (("abort", "--reason", "enough", "--power-on"), "sick-1", 0, "abort noted"),
         (("ack-off", *AMY, "--reason", "pulled the plug"), "sick-1", 0, "off acknowledged"),
         (("hold", *AMY), "sick-1", 0, "held by amy"),
-        (("resume", *AMY), "sick-1", 0, "goes on for amy"),
+        (
+            ("resume", *AMY),
+            "sick-1",
+            0,
+            f"goes on for amy; it goes on only once there is a permit for it: {SHORT_CIRCUIT}",
+        ),
         (("resume",), "well-1", 3, "nodewarden: resume: this one goes on by itself"),
         *(
             (words, "node-1", 4, NOBODY)
@@ -261,6 +268,7 @@ async def test_people_talk_to_an_episode(  # noqa: PLR0917 - pytest passes them 
 ) -> None:
     """Where somebody answers it is what he says, and otherwise why nobody did."""
     if node != "node-1":
+        await warden.start_scanner(cluster)
         await warden.fence(cluster, node, reason="smoke")
     result = await nodewarden(*words, node, "-c", cluster)
     assert (result.exit_code, result.stderr if code else result.stdout) == (code, f"{said}\n")
@@ -279,7 +287,8 @@ async def test_vouching_for_off_needs_a_name_and_a_reason(keyboard: Path, cluste
 
 async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: object, cluster: str) -> None:
     assert (await nodewarden("scan", "status", "-c", cluster)).exit_code == 4
-    assert (await nodewarden("scan", "start", "-c", cluster, "--cap", "2")).output == f"scanner of {cluster} started\n"
+    started = await nodewarden("scan", "start", "-c", cluster, "--cap", "2")
+    assert started.output == f"scanner of {cluster} started: view live, cluster Lease held\n"
     assert "runs already" in (await nodewarden("scan", "start", "-c", cluster)).output
     shown = await nodewarden("scan", "status", "-c", cluster)
     assert shown.exit_code == 0
@@ -375,15 +384,15 @@ async def test_a_namespace_that_is_missing_is_code_2(keyboard: Path, monkeypatch
     assert "has no namespace 'elsewhere'" in result.stderr
 
 
-async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(Nodewarden, "status", broken)
-    result = await nodewarden("status", "-c", "prod")
+    result = await nodewarden("status", "-c", cluster)
     assert result.exit_code == 1
     assert result.stderr == "nodewarden: unexpected ZeroDivisionError: division by zero (--debug shows where)\n"
-    assert isinstance((await nodewarden("--debug", "status", "-c", "prod")).exception, ZeroDivisionError)
+    assert isinstance((await nodewarden("--debug", "status", "-c", cluster)).exception, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(
@@ -417,3 +426,53 @@ async def test_what_nobody_can_mean_is_code_2_and_nothing_is_begun(
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert result.stderr.startswith(f"nodewarden: {said}"), result.stderr
     assert not await warden.episode(cluster, "node-1").is_open()
+
+
+async def test_fence_needs_a_reason_and_a_dry_run_needs_none(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    refused = await nodewarden("fence", "node-1", "-c", cluster)
+    assert (refused.exit_code, refused.stderr) == (2, f"{NO_REASON}\n")
+    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    dry, plan = [await nodewarden("fence", *words, "-c", cluster) for words in (("node-1", "--dry-run"), ("plan", "node-1"))]
+    assert (dry.exit_code, dry.stderr) == (plan.exit_code, plan.stderr) == (5, plan.stderr)
+    assert not await warden.episode(cluster, "node-1").is_open()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "code", "begun"),
+    [("n\n", (), 1, False), ("y\n", (), 0, True), ("", ("--yes",), 0, True)],
+)
+async def test_fence_asks_on_a_terminal(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path,
+    warden: Nodewarden,
+    cluster: str,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    words: tuple[str, ...],
+    code: int,
+    begun: bool,
+) -> None:
+    monkeypatch.setattr(fence, "on_a_terminal", lambda: True)
+    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", *words, text=answer)
+    assert result.exit_code == code, result.output
+    assert ("Switch node-1 off and on again, and delete its pods? [y/N]" in result.output) is not bool(words)
+    assert await warden.episode(cluster, "node-1").is_open() is begun
+
+
+async def test_all_clusters_at_a_glance(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    known = f"clusters: {{{cluster}: {{context: test}}, {cluster}-b: {{context: other}}}}"
+    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    await warden.start_scanner(cluster)
+    await warden.fence(cluster, "sick-1", reason="smoke")
+    async with asyncio.timeout(10):
+        while not await warden.history.open(cluster):
+            await asyncio.sleep(0.1)
+    result = await nodewarden("status", "--all")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert result.exit_code == 4, "nobody looks after one of them"
+    assert lines[0] == "CLUSTER NODES UNHEALTHY EPISODES WAIT FOR A PERSON STATE"
+    assert lines[1] == f"{cluster} 2 1 1 1 view live, cluster Lease held"
+    assert lines[2].startswith(f"{cluster}-b - - 0 0 no open scanner of {cluster}-b, nothing is begun")
+    each = [json.loads(line)["cluster"] for line in (await nodewarden("status", "--all", "-o", "json")).stdout.splitlines()]
+    assert each == [cluster, f"{cluster}-b"]
+    refused = await nodewarden("status", "--all", "-c", cluster)
+    assert (refused.exit_code, refused.stderr) == (2, "nodewarden: --all, --cluster: expected one of them\n")

@@ -185,7 +185,7 @@ Look = Callable[[ClusterConnection], Awaitable[list[Finding]]]
 @pytest.mark.parametrize(
     ("broken", "look", "level", "said"),
     [
-        (no_template, checked, Level.PROBLEM, "RemediationTemplateNotFound: NodeHealthCheck/workers names "),
+        (no_template, checked, Level.PROBLEM, "RemediationTemplateNotFound: NodeHealthCheck/workers: it names "),
         (no_such_kind, checked, Level.PROBLEM, "and no such kind is served"),
         (nobody_selected, checked, Level.WARNING, "NodeHealthCheck/workers"),
         (no_check, checked, Level.WARNING, "there is no health check"),

@@ -39,9 +39,7 @@ async def test_one_node_alone_and_for_programs(keyboard: Path, warden: Nodewarde
     result = await nodewarden("fence", "check", "--node", "node-1", "-o", "json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["cluster"], found["problems"], found["answering"]) == (0, cluster, 0, 1)
-    assert [(row["node"], row["state"], row["latency_ms"], row["problem"]) for row in found["rows"]] == [
-        ("node-1", "on", 120, "")
-    ]
+    assert [(row["node"], row["state"], row["latencyMs"], row["problem"]) for row in found["rows"]] == [("node-1", "on", 120, "")]
 
 
 async def test_without_a_worker_it_says_so(

@@ -202,6 +202,6 @@ async def test_a_live_cluster_is_read_by_name_and_nothing_is_written(monkeypatch
         assert not [verb for verb in ("create", "update", "patch", "delete") if server.requests.total(verb)]
     found = json.loads(result.stdout)
     assert (result.exit_code, found["config"], found["source"], found["errors"]) == (0, "fence-config-n1", "node", [])
-    assert (missing.exit_code, json.loads(missing.stdout)["errors"][0]) == (1, "Node/n9: there is no such Node")
+    assert (missing.exit_code, missing.stderr) == (4, "nodewarden: n9: there is no such Node or Machine\n")
     assert unknown.exit_code == 2
-    assert (await nodewarden("fence", "plan", "n1", "-c", "lab")).exit_code == 1, "nobody answers any more"
+    assert (await nodewarden("fence", "plan", "n1", "-c", "lab")).exit_code == 5, "nobody answers any more"

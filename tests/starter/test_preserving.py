@@ -121,10 +121,10 @@ async def test_preserve_extend_preserved_and_release_at_the_keyboard(keyboard: P
     assert (longer.exit_code, longer.stdout) == (0, "node-1 is preserved until 2036-11-24T08:30:00Z\n")
     await listed(warden, cluster, 1)
     shown = " ".join((await nodewarden("preserved")).stdout.split())
-    assert "node-1 Running:Preserved 11-24 08:30:00Z" in shown
-    assert "0.0 h amy smoke" in shown
+    assert "node-1 Running:Preserved 2036-11-24T08:30:00Z" in shown
+    assert "0.0 h by amy: smoke" in shown
     document = json.loads((await nodewarden("preserved", "-o", "json")).stdout)
-    assert (document["preservations"][0]["until"], document["left_out"]) == ("2036-11-24T08:30:00Z", 0)
+    assert (document["preservations"][0]["until"], document["leftOut"]) == ("2036-11-24T08:30:00Z", 0)
     released = await nodewarden("release", "node-1", "--reason", "seen enough")
     assert (released.exit_code, released.stdout) == (0, "node-1 is released\n")
     again = await nodewarden("release", "node-1")
@@ -163,7 +163,7 @@ def test_the_live_table_shows_the_phase_and_until_when() -> None:
     )
     (line,) = [each for each in drawn(status(episodes=(kept,))) if each.startswith("node-7")]
     assert "Failed:Preserved" in line
-    assert "preserved automatically (until 11-24 12:00:00Z) (3d00h)" in line
+    assert "preserved automatically (until 2026-11-24T12:00:00Z)" in line
 
 
 def test_who_did_not_answer_is_in_the_list_as_well() -> None:
@@ -184,7 +184,7 @@ def test_who_did_not_answer_is_in_the_list_as_well() -> None:
     with console.capture() as captured:
         console.print(as_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,), silent=(silent,), left_out=4)))
     lines = [" ".join(line.split()) for line in captured.get().splitlines()]
-    assert lines[1] == "node-1 Running:Preserved 11-21 14:00:00Z 2h00m 5.0 h amy smoke"
-    assert lines[2] == "node-2 no answer no answer within 10 s"
-    assert lines[3] == "node-1: nodes is forbidden"
+    assert lines[1] == "node-1 Running:Preserved 2026-11-21T14:00:00Z 2h00m 5.0 h by amy: smoke"
+    assert lines[2] == "nodes is forbidden"
+    assert lines[3] == "node-2 no answer no answer within 10 s"
     assert lines[4:] == ["1 node preserved, 5.0 machine hours held so far", "… and 4 more"]

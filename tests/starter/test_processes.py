@@ -118,3 +118,13 @@ async def test_status_watch_prints_a_line_for_each_change_where_there_is_no_term
         watching.tell(signal.SIGINT)
         assert await watching.ended() == 130
     assert len([line for line in watching.said if "node-1: unhealthy" in line]) == 1
+
+
+async def test_who_stops_waiting_is_told_that_it_goes_on(keyboard: Path, client: Client, cluster: str) -> None:
+    async with nodewarden("fence", "node-1", "--reason", "smoke", "--wait") as waiting:
+        await waiting.says("does as the script says")
+        waiting.tell(signal.SIGINT)
+        assert await waiting.ended() == 130
+        how = "`nodewarden status --watch` shows it, `nodewarden abort node-1` stops it"
+        assert waiting.said[-1] == f"nodewarden: the fencing of node-1 goes on: {how}"
+    assert await Nodewarden(client).episode(cluster, "node-1").is_open()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition
+from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_template_of
 from tests.cluster.machines import OPENSHIFT, machine_of
 from tests.starter.keyboard import nodewarden
 
@@ -28,14 +29,12 @@ async def person(keyboard: Path) -> AsyncIterator[ApiClient]:
         await OPENSHIFT.fleet(client, 2)
         await OPENSHIFT.add_machine(client, "never-came")
         await client.create(DEFINITIONS, definition())
-        ladder = [
-            {
-                "order": order,
-                "timeout": "5m",
-                "remediationTemplate": OURS | {"kind": kind},
-            }
+        ladder: list[dict[str, Any]] = [
+            {"order": order, "timeout": "5m", "remediationTemplate": OURS | {"kind": kind}}
             for order, kind in ((1, "RebootTemplate"), (2, "MachineDeletionTemplate"))
         ]
+        for each in ladder:
+            await with_template_of(client, each["remediationTemplate"])
         climbing = check(escalatingRemediations=ladder)
         del climbing["spec"]["remediationTemplate"]
         await client.create(CHECKS, climbing)

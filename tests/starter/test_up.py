@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
-from activities.cluster.api.paths import NODE_HEALTH_CHECKS
+from activities.cluster.api.paths import CUSTOM_RESOURCE_DEFINITIONS, FENCING_TEMPLATES, NODE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectNotFound
+from tests.cluster.builders import TEMPLATE
+from tests.documents import document
 from tests.starter.process import nodewarden
 from workers.embedded.server import running_endpoint
 from workers.embedded.server_process import free_ports
@@ -78,7 +82,13 @@ async def lease_holder(place: Place) -> str | None:
 
 
 async def apply_check(place: Place) -> None:
+    """And the template that it names."""
     async with await ClusterConnection.from_kubeconfig(place.kubeconfig) as connection:
+        kind = document("deploy/crds/fencingtemplates.nodewarden.io.yaml")
+        await connection.create(CUSTOM_RESOURCE_DEFINITIONS.path(), kind)
+        with suppress(ApplicationError):
+            await connection.create("/api/v1/namespaces", {"metadata": {"name": "nodewarden"}})
+        await connection.create(FENCING_TEMPLATES.path(namespace="nodewarden"), {**TEMPLATE, "metadata": {"name": "ipmi"}})
         await connection.create(NODE_HEALTH_CHECKS.path(), CHECK)
 
 

@@ -19,7 +19,7 @@ from tests.system.process_watch import ProcessWatch
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT
 
-NAMESPACES = 40
+NAMESPACES = 64
 """As many systems may live in one session; each has a namespace of its own."""
 
 MakeSystem = Callable[..., Awaitable[System]]

@@ -20,8 +20,8 @@ from typing import Self
 
 PROCESSES = Path("/proc")
 
-EVERY, YOUNG = 0.05, 1.0
-"""Seconds between two looks round, and for which a process is looked at."""
+EVERY, YOUNG = 0.1, 1.0
+"""Seconds between two looks round, and for which a process is looked at. Each of the processes of a test run looks round."""
 
 HURRY, LOOKS_IN_HURRY = 0.002, 8
 """Seconds between two looks round while a tool is being started, and how many there are."""

@@ -22,14 +22,7 @@ from starter import wording
 from tests import report
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.nursery import Nursery
-from tests.system.questions import (
-    commands,
-    is_open,
-    opened_at,
-    our_writes,
-    simulated_api,
-    standing,
-)
+from tests.system.questions import commands, is_open, opened_at, our_writes, simulated_api, standing
 from tests.system.temporal_server import TemporalServer
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]

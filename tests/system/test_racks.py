@@ -122,13 +122,7 @@ async def accident(
             if entry.command == "off"
         )
         _tell(befores, outages)
-        yield Accident(
-            system=system,
-            rack_of=rack_of,
-            befores=befores,
-            results=results,
-            outages=outages,
-        )
+        yield Accident(system=system, rack_of=rack_of, befores=befores, results=results, outages=outages)
 
 
 async def test_a_rack_that_fails_as_a_whole_is_left_alone_and_the_brake_gives_its_numbers(accident: Accident) -> None:

@@ -26,15 +26,7 @@ from starter.commands.session import Exit
 from tests import report
 from tests.system import impatient_worker
 from tests.system.harness import System
-from tests.system.questions import (
-    commands,
-    episode,
-    in_phase,
-    opened_at,
-    permit,
-    standing,
-    traces,
-)
+from tests.system.questions import commands, episode, in_phase, opened_at, permit, standing, traces
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, PowerLog, early, judge, proof_moment
 from tests.system.worker_process import OURS, ROOT, WorkerProcess
@@ -180,10 +172,7 @@ async def aftermaths(system: System, rival: Rival) -> Aftermaths:
         _terminated_before_off(system, first), _terminated_after_off(system, host), rival.command("up")
     )
     return Aftermaths(
-        before_off=before_off,
-        after_off=after_off,
-        rival_up=rival_up,
-        rival_scans=await rival.scans(system.cluster_name),
+        before_off=before_off, after_off=after_off, rival_up=rival_up, rival_scans=await rival.scans(system.cluster_name)
     )
 
 
@@ -217,12 +206,7 @@ async def _aftermath(system: System, before: Before, former: str) -> Aftermath:
 
     await system.until(another, f"an episode of {before.node} after {former}", seconds=40)
     result = await system.ended(before)
-    return Aftermath(
-        before=before,
-        former=former,
-        result=result,
-        left=await traces(system, before.node),
-    )
+    return Aftermath(before=before, former=former, result=result, left=await traces(system, before.node))
 
 
 def _when(command: str, happened: asyncio.Event, machine: Machine) -> Callable[[Machine, str], Awaitable[None]]:

@@ -1,4 +1,4 @@
-"""The `temporal` command alone is enough: every line of the table in README.md is run, as it is written there, on a system.
+"""The `temporal` command alone is enough: every line of docs/temporal.md is run, as it is written there, on a system.
 
 Each node of a small cluster has an episode in another state, so that each line finds one for which it makes sense.
 """
@@ -28,7 +28,7 @@ from workers.embedded.server_process import find_binary
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
 REMEDIATION_PAGE = ROOT / "docs" / "remediation.md"
-PAGE, HEAD = ROOT / "README.md", "| tctl | temporal | what for |"
+PAGE, HEAD = ROOT / "docs" / "temporal.md", "| tctl | temporal | what for |"
 ROW = re.compile(r"^\| (?P<tctl>–.*|`tctl [^`]+`) \| `(?P<temporal>temporal [^`]+)` \| (?P<purpose>.+) \|$")
 PLAN = {"waitBeforePower": "10m", "tries": 1, "restarts": 0}
 """The check's episodes stay in their wait; those that a person starts have none."""

@@ -209,10 +209,7 @@ def cluster_api_check(spec: Json, *, version: str = "v1beta2") -> Json:
     }
     startup = spec.get("node_startup_timeout_s")
     limit, limits = spec.get("max_unhealthy"), spec.get("unhealthy_range")
-    listed = {
-        "Node": spec.get("unhealthy_node_conditions") or [],
-        "Machine": spec.get("unhealthy_machine_conditions") or [],
-    }
+    listed = {"Node": spec.get("unhealthy_node_conditions") or [], "Machine": spec.get("unhealthy_machine_conditions") or []}
     if version == "v1beta1":
         for subject, name in (("Node", "unhealthyConditions"), ("Machine", "unhealthyMachineConditions")):
             if listed[subject]:

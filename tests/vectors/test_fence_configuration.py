@@ -13,9 +13,10 @@ import yaml
 from policy.dialects.node_fencing import parse_cluster_config
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
-from policy.fence.shown import as_json
+from policy.fence.shown import shown_config
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
+from tests.encoded import encoded
 from tests.policy.fence.builders import PDU, SWITCH, lines, node, read
 from tests.policy.fencing_builders import a_cluster_config
 from tests.vectors.fencing import VECTORS
@@ -36,14 +37,10 @@ def written(name: str) -> dict[str, Any]:
 
 
 def steps(found: FenceConfig) -> dict[str, list[str]]:
-    return {step: [each["method"] for each in methods] for step, methods in as_json(found)["steps"].items()}
+    return {step: [each["method"] for each in methods] for step, methods in encoded(shown_config(found))["steps"].items()}
 
 
-DEFAULT_STEPS = {
-    "isolation": ["mark-unschedulable"],
-    "power-management": ["restart-instance"],
-    "recovery": ["mark-schedulable"],
-}
+DEFAULT_STEPS = {"isolation": ["mark-unschedulable"], "power-management": ["restart-instance"], "recovery": ["mark-schedulable"]}
 
 
 def test_the_default_written_out_means_what_it_means_when_it_is_not_written() -> None:
@@ -59,7 +56,7 @@ def test_the_default_written_out_means_what_it_means_when_it_is_not_written() ->
 
 def test_bare_metal_as_the_proposal_writes_it() -> None:
     found = read(written("bare-metal") | TEMPLATES, of=node(NODE))
-    assert as_json(found) == {
+    assert encoded(shown_config(found)) == {
         "node": NODE,
         "config": f"fence-config-{NODE}",
         "source": "node",

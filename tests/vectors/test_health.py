@@ -10,7 +10,8 @@ import pytest
 
 from policy.objects.surroundings import EtcdGuard
 from policy.scan.evaluation import evaluate
-from starter.output.evaluation import as_json
+from starter.output.evaluation import as_model
+from tests.encoded import encoded
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json
@@ -28,7 +29,7 @@ def cases(*kinds: str) -> list[Any]:
 
 def evaluated(found: list[Json]) -> Json:
     cluster = load([(obj, "vector") for obj in found], NOW)
-    return as_json(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)
+    return encoded(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes))
 
 
 def the_check(found: list[Json]) -> Json:

@@ -32,7 +32,8 @@ from policy.values.moments import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.manifests import Manifest
-from starter.plans.preserve_plans import PreservePlan, as_json, planned
+from starter.plans.preserve_plans import PreservePlan, as_model, planned
+from tests.encoded import encoded
 from tests.preserved_objects import carried_out
 from tests.vectors.objects import NOW, Json, moment
 
@@ -104,7 +105,7 @@ def plan_of(objects: list[Json]) -> PreservePlan:
 
 
 def entry(objects: list[Json], name: str) -> Json:
-    (found,) = [each for each in as_json(plan_of(objects))["machines"] if each["name"] == name]
+    (found,) = [each for each in encoded(as_model(plan_of(objects)))["machines"] if each["name"] == name]
     return dict(found)
 
 
@@ -204,7 +205,7 @@ def test_whether_a_failed_machine_is_given_up(case: Json) -> None:
 @pytest.mark.parametrize("case", cases("mcm_auto"))
 def test_the_cap_of_a_set(case: Json) -> None:
     given, expect = case["given"], case["expect"]
-    answer = as_json(plan_of([machine_set(given["max"]), *(machine(each) for each in given["machines"])]))
+    answer = encoded(as_model(plan_of([machine_set(given["max"]), *(machine(each) for each in given["machines"])])))
     assert (answer["auto"]["max"], answer["auto"]["count"]) == (given["max"], given["count"])
     assert (answer["auto"]["selected"], answer["auto"]["released"]) == (expect["annotate"], expect["release"])
 
@@ -212,14 +213,14 @@ def test_the_cap_of_a_set(case: Json) -> None:
 @pytest.mark.parametrize("case", cases("mcm_delete_order"))
 def test_who_is_deleted_when_a_set_is_scaled_down(case: Json) -> None:
     given = case["given"]
-    answer = as_json(plan_of([machine(each) for each in given["machines"]]))
+    answer = encoded(as_model(plan_of([machine(each) for each in given["machines"]])))
     assert answer["scaleDownOrder"][: given["diff"]] == case["expect"]["delete"]
 
 
 @pytest.mark.parametrize("case", cases("order"))
 def test_p22_the_whole_order(case: Json) -> None:
     """S24: it agrees with the order of release."""
-    assert as_json(plan_of([machine(each) for each in case["given"]["machines"]]))["scaleDownOrder"] == case["expect"]
+    assert encoded(as_model(plan_of([machine(each) for each in case["given"]["machines"]])))["scaleDownOrder"] == case["expect"]
 
 
 @pytest.mark.parametrize("case", cases("released"))
@@ -227,7 +228,7 @@ def test_what_becomes_of_those_that_were_kept(case: Json) -> None:
     """P21, P30; S24: exactly the surplus, the earliest expiry first; S25: what has expired is not kept again."""
     given, expect = case["given"], case["expect"]
     plan = plan_of([machine_set(given["max"]), *(machine(each | {"node": "n"}) for each in given["machines"])])
-    answer = as_json(plan)
+    answer = encoded(as_model(plan))
     assert answer["auto"]["released"] == expect["released"]
     assert answer["auto"]["selected"] == []
     kept = [each["name"] for each in answer["machines"] if each["phase"] == "Failed:Preserved"]
@@ -250,7 +251,7 @@ def planned_again(held: Held, cap: int) -> PreservationDecision:
 def test_machines_with_their_nodes(case: Json) -> None:
     given = case["given"]
     objects = [*(machine(each) for each in given["machines"]), *(node(each) for each in given["nodes"])]
-    answer = as_json(plan_of(objects))
+    answer = encoded(as_model(plan_of(objects)))
     found = {each["name"]: each for each in answer["machines"]}
     assert found.keys() == case["expect"].keys()
     for name, expected in case["expect"].items():

@@ -135,10 +135,7 @@ def test_the_members_of_etcd_after_a_change(given: Json, expect: Json) -> None:
     healthy = {each["node"]: each["etcd_healthy"] for each in given["machines"]}
     members = [
         Member(
-            name=each["name"],
-            learner=each.get("learner", False),
-            alarm=each.get("alarm", ""),
-            healthy=healthy.get(each["name"]),
+            name=each["name"], learner=each.get("learner", False), alarm=each.get("alarm", ""), healthy=healthy.get(each["name"])
         )
         for each in given["members"]
     ]

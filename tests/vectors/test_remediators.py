@@ -116,11 +116,7 @@ class Secrets:
         return self._data[reference.name]
 
 
-CONDITIONS = {
-    "Processing": "processing",
-    "FenceAgentActionSucceeded": "fence_agent_action_succeeded",
-    "Succeeded": "succeeded",
-}
+CONDITIONS = {"Processing": "processing", "FenceAgentActionSucceeded": "fence_agent_action_succeeded", "Succeeded": "succeeded"}
 
 
 async def test_an_agent_that_hangs_is_ended_and_the_object_says_so() -> None:

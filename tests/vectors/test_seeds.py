@@ -22,8 +22,9 @@ from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryBackoff, RetryRules
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
-from starter.output.evaluation import as_json
+from starter.output.evaluation import as_model
 from starter.plans.manifests import Manifest, Unreadable, read_files, read_text
+from tests.encoded import encoded
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json, moment
@@ -53,7 +54,7 @@ def with_spec(check: Json, **fields: object) -> Json:
 
 def evaluated(found: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
     cluster = load([(obj, "seed") for obj in found], NOW, overlap=overlap)
-    return as_json(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)
+    return encoded(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes))
 
 
 def the_check(found: list[Json]) -> Json:
@@ -385,7 +386,7 @@ def test_the_example_of_004_is_one_error_that_names_the_misindented_line() -> No
     assert isinstance(found, Unreadable)
     assert found.source.endswith("004-node-health-check.yaml, line 16")
     assert ORIGINAL.splitlines()[15] == '   - type: "Ready"'
-    answer = as_json((), [ManifestMistake(source=found.source, message=found.problem)])
+    answer = encoded(as_model((), [ManifestMistake(source=found.source, message=found.problem)]))
     assert [(error["kind"], error["field"]) for error in answer["errors"]] == [(None, None)]
 
 

@@ -214,17 +214,15 @@ def _shapes(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("of_the_worker", "expected"),
-    [((), "none is known here"), ((NEW,), "known here: ")],
-    ids=["no key", "another key"],
+    ("of_the_worker", "expected"), [((), "none is known here"), ((NEW,), "known here: ")], ids=["no key", "another key"]
 )
 async def test_an_episode_whose_key_is_lost_waits_and_says_for_what(
     server: str, tmp_path: Path, of_the_worker: tuple[bytes, ...], expected: str
 ) -> None:
     """It does not fail, and goes on once the key is back."""
     client = await client_with(server, keys(tmp_path, OLD))
-    told = f"lost-{uuid.uuid4().hex[:6]}"
-    handle = await client.start_workflow(Teller.run, CANARY, id=told, task_queue=told)
+    told, soon = f"lost-{uuid.uuid4().hex[:6]}", timedelta(seconds=1)  # else an attempt that ends with its worker is waited for
+    handle = await client.start_workflow(Teller.run, CANARY, id=told, task_queue=told, task_timeout=soon)
     settings = keys(tmp_path, *of_the_worker) if of_the_worker else TemporalSettings()
     async with Worker(await client_with(server, settings), task_queue=told, workflows=[Teller], activities=[fail]):
         reader = await client_with(server, keys(tmp_path, OLD, NEW))

@@ -8,8 +8,14 @@ from datetime import timedelta
 
 import aiohttp
 import pytest
+from temporalio import activity, workflow
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+from temporalio.worker import Worker
 
 from activities.contracts import metrics
+from tests.deploy.test_dashboard import HISTOGRAMS, TEMPORALS
 from workers import runtime as module
 from workers.configuration.setting_sources import SettingsError
 from workers.embedded.server_process import free_ports
@@ -53,3 +59,31 @@ async def test_our_metrics_are_served_as_the_table_says(monkeypatch: pytest.Monk
             filled = re.findall(rf'^{each.name}_bucket.*le="(\d+)"}} 1$', page, flags=re.MULTILINE)
             assert filled[0] == "10800"
     metrics.TIME_TO_DETECT.record(meter, timedelta(seconds=-1), cluster="c", kind="Fencing")  # clocks differ; it is no failure
+
+
+@activity.defn
+async def fails() -> None:
+    raise ApplicationError("as it should", non_retryable=True)
+
+
+@workflow.defn(sandboxed=False)
+class Failing:
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.execute_activity(fails, start_to_close_timeout=timedelta(seconds=5))
+
+
+async def test_temporal_s_sdk_serves_what_the_dashboard_shows(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_runtimes", [])
+    (port,) = free_ports("127.0.0.1", 1)
+    client = await Client.connect(server, runtime=start_runtime(metrics=f"127.0.0.1:{port}"))
+    async with Worker(client, task_queue="measured", workflows=[Failing], activities=[fails]):
+        with pytest.raises(WorkflowFailureError):
+            await client.execute_workflow(Failing.run, id="measured", task_queue="measured")
+        with pytest.raises(RPCError):
+            await client.get_workflow_handle("nobody").describe()
+        async with aiohttp.ClientSession() as session, asyncio.timeout(10):
+            page = await (await session.get(f"http://127.0.0.1:{port}/metrics")).text()
+    served = dict(re.findall(r"^# TYPE (temporal_\w+) (\w+)$", page, flags=re.MULTILINE))
+    assert served.keys() >= TEMPORALS
+    assert {name for name in TEMPORALS if served[name] == "histogram"} == TEMPORALS & HISTOGRAMS

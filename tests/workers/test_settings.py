@@ -11,6 +11,8 @@ import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.checks.retries import RetryBackoff, RetryRules
+from policy.episode.events import When
+from policy.episode.notices import Severity, Wording
 from policy.scan.repeats import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.setting_sources import SettingsError
@@ -162,11 +164,7 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ),
         ("fencing: {storms: [{percentage: 0}]}", "fencing.storms", "greater than or equal to 1"),
         ("fencing: {storms: [{percentage: 101}]}", "fencing.storms", "less than or equal to 100"),
-        (
-            "fencing: {storms: [{scope: a rack, percentage: 40}]}",
-            "fencing",
-            "expected cluster, zone, pool or the key of a",
-        ),
+        ("fencing: {storms: [{scope: a rack, percentage: 40}]}", "fencing", "expected cluster, zone, pool or the key of a"),
         ("fencing: {cap_per_scope: {cluster: 2}}", "fencing", "the cap of the whole cluster is scan.cap"),
         ("fencing: {cap_per_scope: {rack: 0}}", "fencing", "greater than or equal to 1"),
         ("fencing: {max_attempts: 0}", "fencing.max_attempts", "greater than or equal to 1"),
@@ -347,3 +345,24 @@ def test_how_often_fence_devices_are_checked(clean: Path) -> None:
     text = "fence_check: {every: 6h}\n"
     assert load(config=write(clean / "nodewarden.yaml", text)).fence_check.interval() == timedelta(hours=6)
     assert load(fence_check={"enabled": False}).fence_check.interval() is None
+
+
+def test_who_is_told_what_and_in_which_words(clean: Path) -> None:
+    text = """notifications:
+- url_file: /etc/chat
+  severity: warning
+  nodes: [gpu-*]
+  after: 1h
+  texts: {needs-human: {title: "{node} ({severity})"}}
+"""
+    (entry,) = load(config=write(clean / "nodewarden.yaml", text)).notifications
+    rule = entry.rule()
+    assert (rule.severity, rule.nodes, rule.after) == (Severity.WARNING, ("gpu-*",), timedelta(hours=1))
+    assert rule.wordings == {When.NEEDS_HUMAN: Wording(title="{node} ({severity})")}
+
+
+def test_words_with_a_field_that_there_is_not_name_the_setting(clean: Path) -> None:
+    """When the worker starts, not when somebody would be told."""
+    text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {link}'}}}]"
+    with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{link\}"):
+        load(config=write(clean / "nodewarden.yaml", text))

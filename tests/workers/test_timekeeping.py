@@ -43,9 +43,7 @@ async def perform(keeping: Timekeeping, ahead: timedelta, act: Act, *, name: str
 
 
 @pytest.mark.parametrize("ahead", [SLOW, FAST, timedelta(minutes=10), timedelta(minutes=-10)])
-async def test_what_a_worker_with_a_wrong_clock_is_given_does_not_begin_and_goes_elsewhere(
-    ahead: timedelta,
-) -> None:
+async def test_what_a_worker_with_a_wrong_clock_is_given_does_not_begin_and_goes_elsewhere(ahead: timedelta) -> None:
     """S45: its idea of "too late" is none."""
     act = Act()
     with pytest.raises(ApplicationError, match=r"the clock of worker .* (ahead of|behind) Temporal's") as declined:

@@ -120,7 +120,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
 ) -> None:
     """By whatever of a cluster's activities there is something to tell."""
     sent = list[str]()
-    monkeypatch.setattr(notifying, "_sent", lambda _file, title, _body, _good: sent.append(title) or "")
+    monkeypatch.setattr(notifying, "_sent", lambda _to, notices, _done: sent.extend(each.title for each in notices) or "")
     notifications = (NotificationSettings(url_file=Path("urls"), when=(When.NEEDS_HUMAN, When.HALTED, When.REPEATED)),)
     given = settings.model_copy(update={"notifications": notifications})
     asks = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="off is not proven"),))

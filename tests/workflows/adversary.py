@@ -60,14 +60,7 @@ GUARDED = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "dr
 WRITES = (
     ASKED_FOR
     | {"mark", "mark_unschedulable", "taint", "note_path", "mark_schedulable", "taint_out_of_service"}
-    | {
-        "delete_workload",
-        "delete_node",
-        "free_cut_pods",
-        "free_while_dumping",
-        "untaint_out_of_service",
-        "drain",
-    }
+    | {"delete_workload", "delete_node", "free_cut_pods", "free_while_dumping", "untaint_out_of_service", "drain"}
 )
 KEEPS_BOOKS = frozenset({"remember", "release_lease"})
 SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})

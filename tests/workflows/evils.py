@@ -32,15 +32,7 @@ THEMES = (
 remembered, the API server and leave, who else has a say."""
 
 
-AMBUSHED = (
-    "mark_unschedulable",
-    "last_look",
-    "read_power",
-    "power_off",
-    "read_workload",
-    "power_on",
-    "mark_schedulable",
-)
+AMBUSHED = ("mark_unschedulable", "last_look", "read_power", "power_off", "read_workload", "power_on", "mark_schedulable")
 """Acts at which something may befall any plan."""
 OFTEN = frozenset({"last_look", "read_power", "read_kdump"})
 """What is done so often that it matters when."""

@@ -230,10 +230,7 @@ class Execution:
 
     def _activation(self, jobs: list[WorkflowActivationJob]) -> WorkflowActivation:
         activation = WorkflowActivation(
-            run_id=self.run_id,
-            history_length=self._length,
-            jobs=jobs,
-            continue_as_new_suggested=self.suggests_rolling,
+            run_id=self.run_id, history_length=self._length, jobs=jobs, continue_as_new_suggested=self.suggests_rolling
         )
         activation.timestamp.FromDatetime(self.clockwork.now)
         return activation

@@ -40,12 +40,7 @@ class LadderActs(Acting):
         self.begins(request.incident)
         seen, adopted = (
             machine.observation(),
-            mark is not None
-            and (mark.incident, mark.run_id)
-            != (
-                request.incident,
-                self._attempt.run_id,
-            ),
+            mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id),
         )
         return contract.RemediationPin(
             pinned=Pinned(

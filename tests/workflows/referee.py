@@ -237,14 +237,7 @@ class Referee:
             if self.machine.out_of_service and self.machine.present and theirs:
                 self.fault("S1", f"{state} {endpoint} while the taint of a predecessor stands, which nobody has proven anew")
         self.commands.append(
-            Command(
-                endpoint=endpoint,
-                state=state,
-                decided=attempt.decided,
-                began=attempt.now,
-                until=until,
-                incident=incident,
-            )
+            Command(endpoint=endpoint, state=state, decided=attempt.decided, began=attempt.now, until=until, incident=incident)
         )
 
     def _needless(self, endpoint: str, attempt: Attempt, incident: str) -> None:

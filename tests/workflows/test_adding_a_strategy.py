@@ -54,7 +54,7 @@ class Block:
         return before
 
 
-BLOCKS = [Block(*found) for found in re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)]
+BLOCKS = [Block(*found) for found in re.findall(r'^```(\w+) title="(\S+)"\n(.*?)^```$', PAGE, flags=re.MULTILINE | re.DOTALL)]
 PROSE = re.sub(r"^```.*?^```$", "", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -242,6 +242,7 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
         await env.client.get_workflow_handle(found.workflow_id).terminate()
     assert found.opened is expected
     assert ("incident i-1 was ended by a person" in found.reason) is (expected is Opened.HELD_OFF)
+    assert (f"`nodewarden fence {node} --reason …`" in found.reason) is (expected is Opened.HELD_OFF)
 
 
 async def found(client: Client, cluster: str) -> FoundOpen:

@@ -273,9 +273,7 @@ async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_ea
     assert report.problems == 0
 
 
-async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(
-    env: WorkflowEnvironment,
-) -> None:
+async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(env: WorkflowEnvironment) -> None:
     """S39: also where they are on different pages."""
     devices = Devices()
     for number in range(PAGE + 1):

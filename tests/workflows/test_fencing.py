@@ -21,10 +21,7 @@ from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.surroundings import asked_until
 from tests.workflows.world import World, left_by, plan
 
-TWO_SUPPLIES = (
-    PowerDevice(driver="ipmi", endpoint="pdu://a/7"),
-    PowerDevice(driver="ipmi", endpoint="pdu://b/7"),
-)
+TWO_SUPPLIES = (PowerDevice(driver="ipmi", endpoint="pdu://a/7"), PowerDevice(driver="ipmi", endpoint="pdu://b/7"))
 GO, VETO, GONE, NOT_LICENSED = LookVerdict.GO, LookVerdict.VETOED, LookVerdict.NEED_GONE, LookVerdict.NOT_LICENSED
 SILENT = failure(ErrorType.UNREACHABLE, "no answer from the BMC")
 BUSY = failure(ErrorType.UNREACHABLE, "BMC busy")

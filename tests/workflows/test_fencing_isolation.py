@@ -86,10 +86,7 @@ STORIES: dict[str, dict[str, Any]] = {
         plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5), dumping_errors=[BOOTED] * 9, only="off > taint", leaves={"pods": 0}
     ),
     "S9: a message from another address is no word of the node": story(
-        plan=plan(kdump=TRUSTED, tries=1),
-        kdump=timedelta(seconds=20),
-        kdump_address="10.0.0.8",
-        did={"free-while-dumping": 0},
+        plan=plan(kdump=TRUSTED, tries=1), kdump=timedelta(seconds=20), kdump_address="10.0.0.8", did={"free-while-dumping": 0}
     ),
     "S35: an abort after the workload was freed leaves the port cut, and says so": story(
         plan=switched(), at="taint", abort="off", ends=Outcome.ABORTED, says=f"left cut: {PORT.endpoint}", did={"restore-path": 0}
@@ -433,10 +430,7 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
 
 async def test_volumes_that_were_detached_before_a_person_was_asked_are_freed_after_his_word(env: WorkflowEnvironment) -> None:
     """S35: a machine without its volumes is not one that nothing was done to; it is not looked up anew."""
-    world = World(
-        plan=plan(levels=((CLOUD,),), isolation=(DETACH, FREE), tries=1, restarts=0),
-        volumes={"vol-1": ATTACHED},
-    )
+    world = World(plan=plan(levels=((CLOUD,),), isolation=(DETACH, FREE), tries=1, restarts=0), volumes={"vol-1": ATTACHED})
     async with fencing(env, world, at="event VolumesDetached") as run:
         world.volumes["vol-1"] = VolumeState.UNKNOWN
         assert "not proven detached" in (await run.parked()).problem

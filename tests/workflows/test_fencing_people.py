@@ -51,7 +51,7 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         assert advice == (
             "mend it, then `nodewarden resume node-7` tries again; if you saw it off, `nodewarden ack-off node-7` has its pods "
             "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
-            "off, `nodewarden fence node-7` brings it back"
+            "off, `nodewarden fence node-7 --reason …` brings it back"
         )
         await run.did("event NeedsHuman")
         assert any(event.reason == "NeedsHuman" and event.message.endswith(f"; {advice}") for event in world.events)
@@ -136,17 +136,29 @@ async def test_a_hold_after_off_keeps_the_permit(env: WorkflowEnvironment) -> No
 
 async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: WorkflowEnvironment) -> None:
     """S14: nobody acts without a permit, however started."""
-    world = World(
-        need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"),
-        ready=True,
-        answers=[QUEUED] * 100_000,
-    )
+    world = World(need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"), ready=True, answers=[QUEUED] * 100_000)
     async with fencing(env, world, permit_granted=False, holder="") as run:
         status = await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
         assert not status.permit
         assert set(world.acts) == {"pin", "ask-permit"}  # it asks again now and then, in case the scanner has forgotten it
         await run.handle.signal(Fencing.permit_granted)
         await run.result(Outcome.RECOVERED)
+
+
+async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnvironment) -> None:
+    """S35: it is told, and found again, as what it was."""
+    world = World(need=Need(kind=NeedKind.PERSON, reason="drill"), ready=True, answers=[QUEUED] * 100_000)
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED)
+        await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert result.message == "aborted by ada, not verified (drill) before anything was done"
+    assert set(world.acts) == {"pin", "ask-permit"}
+
+
+async def test_the_end_is_the_last_line_of_the_record(env: WorkflowEnvironment) -> None:
+    _, result = await told(env, ends=Outcome.RECOVERED)
+    assert [entry.act for entry in result.record][-2:] == ["phase", "end"]
 
 
 async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_anything_is_disrupted(
@@ -384,8 +396,7 @@ async def test_a_word_that_does_not_stand_is_refused_to_the_person_and_obeyed_in
 
 
 @pytest.mark.parametrize(
-    ("speaker", "shown"),
-    [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada, not verified")],
+    ("speaker", "shown"), [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada, not verified")]
 )
 async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
     speaker: str, shown: str, env: WorkflowEnvironment

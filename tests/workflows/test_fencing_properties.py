@@ -64,10 +64,7 @@ def test_a_seed_is_the_same_run_each_time() -> None:
 # A history may be left at any rest: the next one does what the same one would have done -------------------------------
 
 LADDER = (step(Strategy.EXTERNAL, MINUTE), step(Strategy.FENCE))
-TROUBLES = {
-    "none": (),
-    "an answer to off is lost": (Ambush(method="power_off", number=1, mishaps=((Mishap.LOST_AFTER, 0.0),)),),
-}
+TROUBLES = {"none": (), "an answer to off is lost": (Ambush(method="power_off", number=1, mishaps=((Mishap.LOST_AFTER, 0.0),)),)}
 
 
 COMMANDS = ("power_o", "cut_path", "restore_path", "free_cut_pods", "taint_out_of_service", "create_object", "mark_unschedulable")

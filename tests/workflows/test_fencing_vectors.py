@@ -107,9 +107,7 @@ async def test_n07_what_became_of_no_command_is_no_success(env: WorkflowEnvironm
     assert 3 - world.pods == vector["pods_deleted"]
 
 
-async def test_s03_levels_go_in_their_order_within_the_time_of_all_and_tries_are_a_total(
-    env: WorkflowEnvironment,
-) -> None:
+async def test_s03_levels_go_in_their_order_within_the_time_of_all_and_tries_are_a_total(env: WorkflowEnvironment) -> None:
     """S03. Pacemaker refuses a second try also once most of the time is used up, or after a time-out; ours are as many as are
     configured (N03), each after a reading. Of one try all levels together take no longer than its sum for them."""
     vector = VECTORS["S03"]

@@ -169,11 +169,7 @@ async def test_an_expiry_that_is_edited_on_the_object_is_the_one_that_counts(env
 async def test_a_bad_extension_is_refused(env: WorkflowEnvironment) -> None:
     """Point by point: neither until when nor how long, an end that is over, nobody who says so."""
     async with kept(env, machine("now")) as run:
-        for who, hold, expected in (
-            ("ada", None, "exactly one of until"),
-            ("ada", -1, "above 0"),
-            ("", 1, "who: expected"),
-        ):
+        for who, hold, expected in (("ada", None, "exactly one of until"), ("ada", -1, "above 0"), ("", 1, "who: expected")):
             word = ExtendRequest(who=who, reason="r", hold=hold and timedelta(hours=hold))
             with pytest.raises(WorkflowUpdateFailedError) as refused:
                 await run.says(Preservation.extend, word)

@@ -15,19 +15,7 @@ from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import (
-    DELETE,
-    FENCE,
-    MINUTE,
-    OBJECT,
-    OWNER,
-    REBOOT,
-    SELF,
-    Made,
-    Remediated,
-    silent,
-    step,
-)
+from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, silent, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, plan
 

@@ -310,12 +310,7 @@ def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
 
 @pytest.mark.parametrize(
     ("ladder", "act"),
-    [
-        ((DELETE,), "give-up"),
-        ((OWNER,), "request-owner"),
-        ((SELF,), f"create {OBJECT}"),
-        ((ANNOTATE,), "annotate-external"),
-    ],
+    [((DELETE,), "give-up"), ((OWNER,), "request-owner"), ((SELF,), f"create {OBJECT}"), ((ANNOTATE,), "annotate-external")],
 )
 def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ...], act: str) -> None:
     """S14, S33: the same incident and permit, no second request, and the step's time goes on."""

@@ -12,23 +12,13 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import (
-    EpisodeDescription,
-    FoundOpen,
-    Opened,
-)
+from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
 from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
-from policy.episode.permits import (
-    PermitDecision,
-    PermitQuestion,
-    PermitQuestions,
-    PermitRequest,
-    PermitState,
-)
+from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
 from policy.scan.repeats import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, SeenVersion, ViewState
 from policy.values.object_refs import Dialect
@@ -150,6 +140,10 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
     async with after_an_abort(env, world) as scan:
         status = await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
         assert "aborted by ada" in status.refused[0].message
+        # S44: the way out is said with the reason.
+        assert status.held_off[0].reason.endswith(
+            "until it is healthy once, or somebody asks: `nodewarden fence node-1 --reason …`"
+        )
         world.show(report(observations=(Observation(node="node-1", ready=True),)))
         await scan.until(lambda status: not status.held_off)
         world.show(report("node-1"))

@@ -71,6 +71,8 @@ async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env:
         await told(1, 1, 1)
         await scan.release(world.opened[0], parked=True, problem="off is not proven")
         await told(2, 1, 0)
+        asking = [each.node for each in world.requests[-1].in_flight or () if each.needs_person]
+        assert asking == [world.opened[0].node], "its check says so, too"
         await scan.has_opened(2)
         await scan.release(world.opened[1], held=True)
         await told(2, 0, 0)
@@ -84,12 +86,15 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
     keeper = EpisodeDescription(node="kept", known=True, open=True, workflow_id="w", incident="i", kind=Kind.PRESERVATION)
     world = ScriptedCluster(known={"kept": replace(keeper, parked=True)})
 
+    since = list[str]()
+
     async def reminded() -> list[str]:
         """By two polls after another."""
         first = len(world.requests)
         for count in (1, 2):
             world.show(world.current)
             await eventually(env, lambda count=count: len(world.requests) >= first + count)
+        since.extend(each.since for request in world.requests[first:] for each in request.remind)
         return [each.node for request in world.requests[first:] for each in request.remind]
 
     async with scanning(env, world) as scan:
@@ -104,6 +109,7 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
         await reminded()  # it is described now
         await let_pass(env, scan.handle, REMIND_EVERY)
         assert await reminded() == []
+    assert len(set(since)) == 1, "since when he waits, whenever people were told"
 
 
 @pytest.mark.parametrize("holds", [True, False], ids=["before its release", "between release and close"])
@@ -158,6 +164,18 @@ async def test_a_node_under_somebody_else_s_lease_gets_no_new_episode_while_that
         assert held.until is not None
         assert least <= held.until - now <= most + timedelta(seconds=5)
         assert "node-maintenance" in status.refused[0].message
+
+
+async def test_who_was_asked_for_and_is_not_there_is_not_held_off(env: WorkflowEnvironment) -> None:
+    """A mistyped name would stand among those that wait for a minute."""
+    world = ScriptedCluster(report())
+    async with scanning(env, world) as scan:
+        for node, missing in (("nosuch", True), ("vetoed", False)):
+            why = f"{node}: there is no such Node"
+            release = Release(node=node, incident="i", outcome="refused", problem=why, missing=missing)
+            await scan.client_handle().signal(HealthScanner.release, release)
+        status = await scan.until(lambda status: bool(status.held_off))
+        assert [held.node for held in status.held_off] == ["vetoed"]
 
 
 async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_cleaned_up(

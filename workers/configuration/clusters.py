@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -84,6 +85,19 @@ def current_context() -> CurrentContext | None:
 
     Raises ValueError naming the file that cannot be read as a kubeconfig.
     """
+    for path, parsed in _kubeconfigs():
+        if name := parsed.get("current-context"):
+            return CurrentContext(name=str(name), kubeconfig=path)
+    return None
+
+
+def contexts() -> list[str]:
+    """All contexts of the files that kubectl reads. Raises ValueError as `current_context` does."""
+    listed = (each for _, parsed in _kubeconfigs() for each in parsed.get("contexts") or ())
+    return [str(each["name"]) for each in listed if isinstance(each, dict) and each.get("name")]
+
+
+def _kubeconfigs() -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in kubeconfig_files():
         if not path.is_file():
             continue
@@ -91,10 +105,8 @@ def current_context() -> CurrentContext | None:
             parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ValueError(f"{path}: expected a readable kubeconfig: {str(error).splitlines()[0]}") from error
-        name = parsed.get("current-context") if isinstance(parsed, dict) else None
-        if name:
-            return CurrentContext(name=str(name), kubeconfig=path)
-    return None
+        if isinstance(parsed, dict):
+            yield path, parsed
 
 
 def default_clusters() -> dict[str, ClusterSettings]:

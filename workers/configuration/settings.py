@@ -16,6 +16,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -52,6 +53,7 @@ from policy.checks.retries import (
 )
 from policy.episode.events import When
 from policy.episode.messages import Outcome
+from policy.episode.notices import Rule, Severity, Wording
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.insecure_devices import InsecureDevices
 from policy.objects.scopes import CLUSTER, is_scope
@@ -150,14 +152,14 @@ class TemporalSettings(_Section):
     """The Temporal service. Without an address `nodewarden up` runs one of its own, and other commands find that one."""
 
     address: Annotated[str, _host_and_port("localhost:7233")] = Field(default="", description="host:port of the frontend")
-    namespace: str = "default"
-    api_key: SecretStr | None = None
+    namespace: str = Field(default="default", description="namespace of the service")
+    api_key: SecretStr | None = Field(default=None, description="API key of the service")
     api_key_file: UserPath | None = Field(default=None, description="file with the API key, instead of the key itself")
     tls: bool | None = Field(default=None, description="default: on with an API key or a certificate, else off")
-    tls_server_ca_file: UserPath | None = None
-    tls_client_cert_file: UserPath | None = None
-    tls_client_key_file: UserPath | None = None
-    tls_server_name: str = ""
+    tls_server_ca_file: UserPath | None = Field(default=None, description="CA certificates of the service; default: the system's")
+    tls_client_cert_file: UserPath | None = Field(default=None, description="our certificate, with tls_client_key_file")
+    tls_client_key_file: UserPath | None = Field(default=None, description="the key of our certificate")
+    tls_server_name: str = Field(default="", description="name that the service's certificate bears; default: its host")
     payload_keys_file: UserPath | None = Field(
         default=None,
         description="keys that encrypt what we tell Temporal, one to a line, newest first; default: nothing is encrypted",
@@ -247,7 +249,7 @@ class NodeFenceSettings(_Section):
 class StormSettings(_Section):
     """No new fencing while at or above that percentage of a group of the scope is unresponsive."""
 
-    percentage: int = Field(ge=1, le=100)
+    percentage: int = Field(ge=1, le=100, description="from this share of a group on")
     scope: Annotated[str, AfterValidator(_scope)] = Field(
         default=CLUSTER, description="cluster, zone, pool or the key of a node label"
     )
@@ -257,7 +259,7 @@ class FencingSettings(_Section):
     """Fence policies for all clusters of this worker; what a cluster's own fence-cluster-config says holds beside them."""
 
     enabled: bool = Field(default=True, description="false: nothing is fenced, and what is under way stops before its next act")
-    storms: tuple[StormSettings, ...] = ()
+    storms: tuple[StormSettings, ...] = Field(default=(), description="groups in which too many nodes may fail at once")
     cap_per_scope: dict[str, Annotated[int, Field(ge=1, le=1000)]] = Field(
         default_factory=dict, description="nodes of one zone, pool or label value that may be disrupted at once"
     )
@@ -268,8 +270,8 @@ class FencingSettings(_Section):
     storage_conditions: tuple[str, ...] = Field(default=(), description="node conditions that say so")
     storage_events: tuple[str, ...] = Field(default=(), description="Events on a node that say so: REASON or SOURCE/REASON")
     storage_event_age: Duration | None = Field(default=None, description="how long such an Event counts; 5m")
-    skip_if_host_lost_storage: bool = False
-    skip_if_host_renews_lease: bool = False
+    skip_if_host_lost_storage: bool = Field(default=False, description="a host that says so by storage_conditions is left alone")
+    skip_if_host_renews_lease: bool = Field(default=False, description="a host whose Node Lease is still renewed is left alone")
     pods_per_minute: int | None = Field(
         default=None, ge=1, le=MOST_PER_MINUTE, description="so many pods are freed by force at most, of all nodes together"
     )
@@ -307,8 +309,8 @@ class FencingSettings(_Section):
 class LogSettings(_Section):
     """What is written to stderr."""
 
-    format: LogFormat = LogFormat.PLAIN
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: LogFormat = Field(default=LogFormat.PLAIN, description="plain: a line for people; json: an object a line")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is written")
 
 
 class WorkerSettings(_Section):
@@ -396,7 +398,7 @@ class PreservationSettings(_Section):
 class BackoffSettings(_Section):
     """The pause after a remediation that did not last; it doubles with each retry up to the limit."""
 
-    type: Literal["exponential", "none"] = "none"
+    type: Literal["exponential", "none"] = Field(default="none", description="exponential: 30s, doubled with each retry")
     limit: Duration | None = Field(default=None, description="the longest pause; 10m")
 
     @model_validator(mode="after")
@@ -441,17 +443,67 @@ class RemediationSettings(_Section):
 class EmbeddedSettings(_Section):
     """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
 
-    port: int = Field(default=7233, ge=1, le=65535)
-    ui_port: int = Field(default=8233, ge=1, le=65535)
+    port: int = Field(default=7233, ge=1, le=65535, description="of the frontend")
+    ui_port: int = Field(default=8233, ge=1, le=65535, description="of the web UI")
+
+
+class TextSettings(_Section):
+    """Title and text of a message, with fields in braces; what is not given is ours."""
+
+    title: str = ""
+    text: str = ""
+
+    @field_validator("title", "text")
+    @classmethod
+    def _with_known_fields(cls, value: str) -> str:
+        Wording(text=value)
+        return value
 
 
 class NotificationSettings(_Section):
     """Who is told what by which services. The addresses are Apprise's, one a line; they contain tokens, so they are in a file."""
 
     url_file: UserPath = Field(description="file with addresses as Apprise has them, one a line; read at each sending")
-    when: Annotated[tuple[When, ...], Field(min_length=1)] = tuple(When)
+    when: Annotated[tuple[When, ...], Field(min_length=1)] = Field(default=tuple(When), description="what is told; default: all")
     clusters: tuple[str, ...] = Field(default=(), description="of these clusters; none: of all")
+    nodes: tuple[str, ...] = Field(default=(), description="of these nodes, by name with * and ?; none: of all")
     outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes that have ended so; none: however")
+    severity: Severity = Field(default=Severity.INFO, description="of what is at least so grave")
+    after: Duration = Field(
+        default=timedelta(0), description="of an episode that needs a person, once it has waited so long: escalation"
+    )
+    texts: dict[When, TextSettings] = Field(default_factory=dict, description="other words for some of it")
+
+    def rule(self) -> Rule:
+        """The same as the typed rule that everything downstream knows."""
+        return Rule(
+            when=frozenset(self.when),
+            clusters=frozenset(self.clusters),
+            nodes=self.nodes,
+            outcomes=frozenset(self.outcomes),
+            severity=self.severity,
+            after=self.after,
+            wordings={when: Wording(title=each.title, text=each.text) for when, each in self.texts.items()},
+        )
+
+
+class TracingSettings(_Section):
+    """Who takes the traces of episodes, by OTLP over HTTP. Needs the extra `otel`."""
+
+    endpoint: str = Field(description="URL that takes traces, such as https://collector.example.org/v1/traces")
+    headers_file: UserPath | None = Field(default=None, description="file with headers, `Name: value`, one a line: tokens")
+    ca_file: UserPath | None = None
+    insecure: bool = Field(default=False, description="go without TLS to one that is not on this machine")
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Spans name clusters and nodes, and what is wrong with them."""
+        found = urlsplit(self.endpoint)
+        if found.scheme not in {"http", "https"} or not found.hostname or not found.path.strip("/"):
+            raise ValueError(f"expected an endpoint such as https://collector.example.org/v1/traces, got {self.endpoint!r}")
+        if found.scheme == "http" and not (self.insecure or is_loopback(found.hostname)):
+            raise ValueError("expected https to an endpoint that is not on this machine, or insecure: true")
+        return self
 
 
 def _default_state() -> Path:
@@ -469,7 +521,10 @@ class Settings(BaseSettings):
     )
 
     temporal: TemporalSettings = TemporalSettings()
-    clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
+    clusters: dict[str, ClusterSettings] = Field(
+        default_factory=dict,
+        description="clusters to serve, by name; default: the current kubeconfig context, or the one we run in",
+    )
     sites: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
         default=("default",), description="sites whose power devices this worker reaches"
     )
@@ -500,9 +555,13 @@ class Settings(BaseSettings):
     evidence: EvidenceSettings = EvidenceSettings()
     preservation: PreservationSettings = PreservationSettings()
     remediation: RemediationSettings = RemediationSettings()
-    notifications: tuple[NotificationSettings, ...] = ()
+    notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is told what; see docs/notifications.md")
+    tracing: TracingSettings | None = Field(default=None, description="who takes traces of episodes; see docs/metrics.md")
     embedded: EmbeddedSettings = EmbeddedSettings()
-    state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
+    state: Path = Field(
+        default_factory=_default_state,
+        description="directory of the embedded server's data and log, and of signing keys; default: ~/.local/state/nodewarden",
+    )
 
     @field_validator("clusters")
     @classmethod

@@ -43,7 +43,7 @@ from policy.fence.device_check import (
     row_of,
     row_without_device,
 )
-from policy.values.moments import in_utc, later
+from policy.values.moments import in_utc, later, written
 from workflows.kit import options
 from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
@@ -342,7 +342,7 @@ class DeviceCheck:
         if problem:
             lines.append(f"* **not checked: {problem}**")
         if (report := self._report) is not None:
-            lines.append(f"* {report.answering} of {report.devices} answered at {report.ended:%Y-%m-%d %H:%M} UTC")
+            lines.append(f"* {report.answering} of {report.devices} answered at {written(report.ended)}")
             worst = [row for row in report.rows if row.problem][:SHOWN_PROBLEMS]
             lines += [f"* `{row.node}` {row.endpoint}: {row.problem}" for row in worst]
             lines += [f"* and {report.problems - len(worst)} more"] if report.problems > len(worst) else []

@@ -436,7 +436,7 @@ class HealthScanner:
             permits=table.counted(),
             queued=len(table.queue()),
             remind=tuple(
-                OpenEpisode(node=each.node, since=each.told.isoformat(), incident=each.incident)
+                OpenEpisode(node=each.node, since=(each.since or each.told).isoformat(), incident=each.incident)
                 for each in table.remind(workflow.now())
             ),
             halted_is_new=halted_is_new,

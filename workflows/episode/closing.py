@@ -19,6 +19,14 @@ from workflows.episode.state import End
 from workflows.kit import measuring
 
 
+def not_begun(episode: Episode, why: str) -> End:
+    """The end of an episode that was let do nothing: refused, unless a person has aborted it by then."""
+    abort = episode.abort_asked
+    if abort is None:
+        return refusal(why)
+    return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by} ({abort.reason}) before anything was done")
+
+
 def refusal(message: str, *, missing: bool = False) -> End:
     """The end of an episode that has not begun. missing: see End."""
     return End(outcome=Outcome.REFUSED, message=message, missing=missing)
@@ -42,8 +50,8 @@ async def close(
         told = f"{end.outcome.value}: {end.message}"
         worse = end.outcome not in {Outcome.RECOVERED, Outcome.REPLACED}  # than what it was there for
         desk.tell(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
-    episode.note("end", end.outcome.value, end.message)
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
+    episode.note("end", end.outcome.value, end.message)
     ended = workflow.now()  # before others may begin
     gives_back = []
     if desk is not None and leased:
@@ -56,6 +64,7 @@ async def close(
             problem=end.message,
             powered_on_at=powered_on_at,
             powered_off_at=powered_off_at,
+            missing=end.missing,
         )
         gives_back.append(episode.give_back_permit(release))
     await asyncio.gather(*reversed(gives_back))

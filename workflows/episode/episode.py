@@ -26,6 +26,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, 
 from policy.episode.words import one_line
 from policy.fence.config import FenceStep
 from policy.objects.marks import NOTHING_ADDED, Added
+from policy.values.moments import written
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import handing_over, measuring, options
@@ -186,7 +187,7 @@ class Episode(EpisodeState):
         if self.rung:
             lines.append(f"* step {self.rung} of its ladder")
         if self.until:
-            lines.append(f"* until {self.until.isoformat(timespec='seconds')}")
+            lines.append(f"* until {written(self.until)}")
         if self.off_proof:
             lines.append("* off proven")
         if self.problem:

@@ -20,6 +20,7 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState
 from policy.objects.marks import Added
+from policy.values.moments import written
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
@@ -94,7 +95,7 @@ class Paths:
             self._cut[device.endpoint] = None  # what was commanded had no effect: the next try commands again
             raise StepFailed(f"the path is not cut within {patience.total_seconds():g} s: {states(readings)}")
         self._episode.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
-        self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {proof.readings[0].at.isoformat()}")
+        self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {written(proof.readings[0].at)}")
         self._desk.tell(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
 
     async def prove(self, devices: Iterable[PowerDevice]) -> tuple[PathProof, ...]:

@@ -17,6 +17,7 @@ from policy.episode.fencing import level_proven, may_switch_on, off_proven
 from policy.episode.messages import OffProof, Reading
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
+from policy.values.moments import written
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
@@ -253,7 +254,7 @@ class PowerSequence:
         read = {reading.endpoint for reading in proof.readings}
         self._progress.proven = next(level for level in levels if {device.endpoint for device in level} == read)
         self._hold(proof)
-        self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in proof.readings))
+        self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {written(r.at)}" for r in proof.readings))
         return True
 
     # On -------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from policy.episode.needs import NeedKind
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, sealed_anew
-from workflows.episode.closing import close, refusal
+from workflows.episode.closing import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
 from workflows.fencing.case import Case, open_case
@@ -275,7 +275,7 @@ class FencingStory:
             if not self.episode.permit and acts:
                 refused = await self.episode.obtain_permit(case.permit_request())
                 if refused:
-                    return refusal(refused)
+                    return not_begun(self.episode, refused)
                 await case.see_which_boot()
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
@@ -285,7 +285,7 @@ class FencingStory:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
-            return refusal(f"{interrupt.reason}{case.isolation.left}")
+            return not_begun(self.episode, f"{interrupt.reason}{case.isolation.left}")
         await case.adoption.settle()
         case.progress.begun = True
         return None

@@ -28,7 +28,7 @@ from policy.remediation.escalation import next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
-from workflows.episode.closing import close, refusal
+from workflows.episode.closing import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
@@ -216,7 +216,7 @@ class RemediationStory:
         refused = "" if self._request.exhausted else await self._get_leave()
         await self._adoption.settle()
         progress.begun = not refused
-        return refusal(refused) if refused else None
+        return not_begun(self.episode, refused) if refused else None
 
     async def _pin(self) -> End | None:
         """Whom it is about, from here on. Returns the end where that can't be told."""

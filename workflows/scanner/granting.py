@@ -85,10 +85,16 @@ class Granting:
         """The open episodes as people are told of them, None while it is not known which there are."""
         if not self.holders.known:
             return None
-        lines = self.table.permits()
+        asking = {each.incident for each in self.table.need_person}
         return tuple(
-            OpenEpisode(node=each.node, since=each.granted_at.isoformat(), incident=each.incident, kind=each.kind.value)
-            for each in lines
+            OpenEpisode(
+                node=each.node,
+                since=each.granted_at.isoformat(),
+                incident=each.incident,
+                kind=each.kind.value,
+                needs_person=each.incident in asking,
+            )
+            for each in self.table.permits()
         )
 
     @property

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
+from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import Outcome
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release, Replacing
@@ -112,9 +113,9 @@ class HoldingOff:
         self.settling.add(release.node)
         self._released_at = self.closing() | {release.incident: workflow.now()}
         if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
-            reason = f"{release.problem} (incident {release.incident}); until it has been healthy once or a person asks"
+            reason = f"{release.problem} (incident {release.incident}); {until_well_or_asked(release.node)}"
             self._held_off[release.node] = Backoff(node=release.node, reason=reason)
-        elif release.problem and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
+        elif release.problem and not release.missing and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
             until = workflow.now() + AFTER_REFUSAL
             if release.vetoed_until is not None:
                 until = max(until, min(release.vetoed_until, workflow.now() + AFTER_VETO))

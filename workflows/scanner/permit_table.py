@@ -74,7 +74,7 @@ class PermitTable:
         """The episode waits: it keeps its node and counts no more. asks: when it has asked for a person, if it is that."""
         self._change(node, incident, PermitState.PARKED)
         if asks is not None:
-            self._need_person[node] = NeedsPerson(node=node, incident=incident, told=asks)
+            self._need_person[node] = NeedsPerson(node=node, incident=incident, told=asks, since=asks)
 
     def remove(self, node: str, incident: str) -> None:
         """The episode has ended; another incident's line is left alone."""
@@ -101,8 +101,9 @@ class PermitTable:
             return
         asking = self._need_person.pop(episode.node, None)
         if episode.open and episode.parked:
-            told = asking.told if asking is not None and asking.incident == episode.incident else asked_at
-            self._need_person[episode.node] = NeedsPerson(node=episode.node, incident=episode.incident, told=told)
+            known = asking is not None and asking.incident == episode.incident
+            new = NeedsPerson(node=episode.node, incident=episode.incident, told=asked_at, since=asked_at)
+            self._need_person[episode.node] = asking if known and asking is not None else new
         if not episode.open:
             if permit is not None:
                 self.remove(episode.node, permit.incident)

@@ -29,6 +29,7 @@ from activities.cluster.api.paths import LEASES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.scan.report import ClusterLease
+from policy.values.moments import written
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class ScannerLease:
         return now - self._foreign[2] > lease.duration.total_seconds()
 
     def _refused(self, lease: LeaseView) -> ClusterLease:
-        since = f" since {lease.acquired.isoformat(timespec='seconds')}" if lease.acquired else ""
+        since = f" since {written(lease.acquired)}" if lease.acquired else ""
         return ClusterLease(
             held=False,
             holder=lease.holder,

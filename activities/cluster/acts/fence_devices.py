@@ -40,7 +40,7 @@ from policy.fence.config import FenceConfig, Source
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
-from policy.values.errors import PolicyError
+from policy.values.errors import PolicyError, no_such_target
 from policy.values.object_refs import ObjectRef
 
 PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
@@ -110,7 +110,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         try:
             view = decode_node(await connections.nodes.get_bytes(NODES.path(name)))
         except ObjectNotFound:
-            return NodeToCheck(node=name, problem=f"Node/{name}: there is no such Node")
+            return NodeToCheck(node=name, problem=no_such_target(name))
         try:
             return await self._resolved(connections, view)
         except PolicyError as error:

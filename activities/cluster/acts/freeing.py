@@ -67,6 +67,7 @@ from policy.fence.kdump import dead_stands, normal_address
 from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
 from policy.values.counting import counted
+from policy.values.moments import written
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
@@ -438,5 +439,5 @@ def _told(proof: OffProof) -> str:
         return "the acknowledgement lacks who or why"
     if proof.commanded_at is None:
         return "no off command has ended"
-    readings = ", ".join(f"{each.endpoint} said {each.state} at {each.at.isoformat()}" for each in proof.readings)
-    return f"off was commanded by {proof.commanded_at.isoformat()}, then {readings or 'nothing was read'}"
+    readings = ", ".join(f"{each.endpoint} said {each.state} at {written(each.at)}" for each in proof.readings)
+    return f"off was commanded by {written(proof.commanded_at)}, then {readings or 'nothing was read'}"

@@ -22,9 +22,10 @@ from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.news import News, OffNote, RepetitionActivities, RepetitionRequest, ToldEvent
 from activities.contracts.target import Target
-from activities.notifying import Notice, Notify, nobody
+from activities.notifying import Notify, nobody
 from policy.checks.targets import MACHINE
 from policy.episode.events import EventReason, When
+from policy.episode.notices import Notice
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
 

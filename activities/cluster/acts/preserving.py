@@ -57,6 +57,7 @@ from policy.preservation.overriding import NOT_OVERRIDDEN
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.values.durations import format_duration
+from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -95,7 +96,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
             now = self._now()
             if sight.held is None or (why := _another(sight, request)):
-                gone = why if sight.held is not None else f"{request.node}: there is no such Node or Machine"
+                gone = why if sight.held is not None else no_such_target(request.node)
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
             return await self._bring_about(sight, request, now)
 

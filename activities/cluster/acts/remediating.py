@@ -66,7 +66,7 @@ from policy.remediation.ladder import Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
 from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.remediation.strategies import REPLACING_OWNERS
-from policy.values.errors import PolicyError
+from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api
 from policy.values.object_refs import Dialect, ObjectRef
 
@@ -98,7 +98,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
         machine = await self._machine_for(request, node)
         if node is None and machine is None and not request.adopts:
-            raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is no such Node or Machine")
+            raise failure(ErrorType.NOT_FOUND, no_such_target(request.node))
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         require_kind(need, OF_A_REMEDIATION)
         need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile

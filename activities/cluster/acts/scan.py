@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
@@ -29,10 +29,13 @@ from activities.cluster.report.publishing import Publishing
 from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
-from activities.notifying import Notice, Notify, nobody
+from activities.notifying import Notify, nobody
+from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
+from policy.episode.notices import Notice
 from policy.scan.report import ClusterLease, ScanReport
 from policy.scan.urgency import Urgency, urgency
+from policy.values.moments import moment_of
 
 LATER_SECONDS = 1.0
 """How long a change by which nobody decides is held back, so that neither a restless fleet nor our own writes are a scan each."""
@@ -148,8 +151,13 @@ class ClusterScan(ScanActivities):
         if request.halted_is_new:
             self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject=request.halted, text=request.halted))
         for each in request.remind:
-            text = f"incident {each.incident}: still waits for a person: `nodewarden status` says what to do"
-            self._notify(Notice(when=When.NEEDS_HUMAN, cluster=self._cluster, node=each.node, subject=each.incident, text=text))
+            text = f"incident {each.incident}: still waits for a person: {ASK_STATUS}"
+            began, since = activity.info().started_time, moment_of(each.since)
+            waited = began - since if since is not None else timedelta(0)
+            asks = Notice(
+                when=When.NEEDS_HUMAN, cluster=self._cluster, node=each.node, subject=each.incident, text=text, waited=waited
+            )
+            self._notify(asks)
 
     async def _say_why(self, request: ScanRequest) -> None:
         """On every check, as long as the cluster is ours: nobody comes after us who would (S44)."""

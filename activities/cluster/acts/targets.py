@@ -50,6 +50,7 @@ from policy.episode.licensing import licenses
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import NOTHING_ADDED, Added
+from policy.values.errors import no_such_target
 
 
 class ClusterTarget(OfOneCluster, TargetActivities):
@@ -95,7 +96,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         require_cluster(wanted.cluster, self._cluster)
         node = await find_node(self._connection, wanted.node)
         if node is None:
-            raise failure(ErrorType.NOT_FOUND, f"{wanted.node}: there is no such Node")
+            raise failure(ErrorType.NOT_FOUND, no_such_target(wanted.node))
         view = node.view
         if wanted.node_uid and wanted.node_uid != view.uid:
             raise failure(

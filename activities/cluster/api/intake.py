@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from activities.cluster.api.connection import JsonObject
@@ -24,6 +25,7 @@ from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
+from policy.remediation.templates import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
@@ -60,7 +62,9 @@ class Intake:
         self.objects: dict[str, JsonObject] = {}
         """The policy objects as last seen, by the key of their reference."""
         self.checks: dict[str, HealthCheck] = {}
-        """Those of them that can be used."""
+        """Those of them that are written as they should be."""
+        self._no_remedy: dict[str, NoRemedy] = {}
+        """Of these the ones that lack their templates, by key."""
         self._clock = clock
         self._facts: dict[tuple[str, str], _Fact] = {}
         self._source = source
@@ -131,12 +135,36 @@ class Intake:
             self.refuse_check(ref, obj, error)
             return error
         self.checks[ref.key] = check
-        self.ledger.put_check(check)
+        self._take(check)
         return None
+
+    def judge_templates(self, seen: Callable[[HealthCheck, ObjectRef], TemplateSeen], *, only: str = "") -> None:
+        """Which checks can be used, by the templates that are there now; or whether the one of that key can."""
+        for key, check in self.checks.items() if not only else [(only, self.checks[only])]:
+            lacks = no_remedy(check, partial(seen, check), self._source.templates)
+            if lacks == self._no_remedy.get(key):
+                continue
+            if lacks is None:
+                del self._no_remedy[key]
+            else:
+                self._no_remedy[key] = lacks
+            self._take(check)
+
+    def _take(self, check: HealthCheck) -> None:
+        """Into the ledger: for use, or as one that can't be used. What was known of its templates counts until they are judged
+        again."""
+        lacks = self._no_remedy.get(check.ref.key)
+        if lacks is None:
+            self.ledger.put_check(check)
+        else:
+            about = check.ref
+            self.ledger.put_bad_check(
+                about, f"{about.key}: {lacks.message}", uid=check.uid, generation=check.generation, reason=lacks.reason
+            )
 
     def refuse_check(self, ref: ObjectRef, obj: JsonObject, error: PolicyError) -> None:
         """A health check that can't be used; the version before counts no more."""
-        self.checks.pop(ref.key, None)
+        self._forget(ref.key)
         self.objects[ref.key] = obj
         metadata = mapping(obj.get("metadata"))
         uid, generation = metadata.get("uid"), metadata.get("generation")
@@ -149,9 +177,13 @@ class Intake:
 
     def remove_check(self, key: str) -> None:
         """A health check that was deleted."""
-        self.checks.pop(key, None)
+        self._forget(key)
         self.objects.pop(key, None)
         self.ledger.remove_check(key)
+
+    def _forget(self, key: str) -> None:
+        self.checks.pop(key, None)
+        self._no_remedy.pop(key, None)
 
     def put_surrounding(self, kind: str, key: str, obj: JsonObject | None) -> None:
         """An object that tells of upgrades or of etcd, None for one that is gone. Raises ValueError for one that can't be read:

@@ -22,8 +22,9 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
 from activities.cluster.report.attending import Attending
 from activities.contracts import metrics
-from activities.notifying import Notice, Notify, nobody
+from activities.notifying import Notify, nobody
 from policy.episode.events import When
+from policy.episode.notices import Notice
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef

@@ -2,7 +2,7 @@
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
 health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
-asked for none; remediation objects from the first check on that names their template. A kind that the server does not know is
+asked for none; remediation objects and templates from the first check on that names one. A kind that the server does not know is
 looked for when its definition comes, and every few minutes. Cluster API's objects may live behind another connection (a
 management cluster). `view.py` judges how fresh all of it is.
 """
@@ -41,6 +41,7 @@ from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.watch.preservation_watches import PreservationWatches
 from activities.cluster.watch.reflector import Reflector, WatchLimits
+from activities.cluster.watch.templates import TemplateWatches
 from policy.checks.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
@@ -139,6 +140,7 @@ class Watches:
             on_pool=partial(self._follow_machines, OPENSHIFT, CLUSTER_API),  # a pool may have the Machines of either
             limits=limits,
         )
+        self._templates = TemplateWatches(self._connections, judge=self._judge_templates, limits=limits)
         self.actions: dict[str, JsonObject] = {}
         """What people say by kubectl, by its key."""
         self._actions = Reflector(
@@ -188,6 +190,7 @@ class Watches:
         if self.volumes is not None:
             yield self.volumes
         yield from self._remediations_elsewhere.values()
+        yield from self._templates
 
     def checks(self) -> Mapping[Dialect, Following]:
         """The collections of health checks."""
@@ -321,6 +324,11 @@ class Watches:
         self._changed(lambda: self.intake.put_check(ref, found))
         if (check := self.intake.checks.get(ref.key)) is not None:
             self._follow_remediations(check)
+            self._begin(self._templates.follow(check))
+            self._judge_templates(only=ref.key)
+
+    def _judge_templates(self, *, only: str = "") -> None:
+        self._changed(lambda: self._templates.judge(self.intake, only=only))
 
     def _config_map_changed(self, key: str, found: JsonObject | None) -> None:
         """One of the namespace in which fence policies live; most of them are somebody else's."""

@@ -7,7 +7,7 @@ do with health are passed over.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -43,12 +43,13 @@ from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.objects.surroundings import ETCD_NAMESPACE
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.templates import UNKNOWN, TemplateSeen
 from policy.scan.ledger import Ledger
 from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
-from policy.values.moments import moment_of
+from policy.values.moments import moment_of, written
 from policy.values.object_refs import ObjectRef
 
 CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
@@ -84,6 +85,8 @@ class OfflineCluster:
         """Which nodes others hold by their node lease now, each with who, and until when, in words; only to be explained."""
         self.owners: dict[str, OwnersRules] = {}
         """What KubeadmControlPlanes say of their own remediations, by namespace and name; only to be explained."""
+        self.templates: dict[str, Mapping[ObjectRef, TemplateSeen]] = {}
+        """What is known of the templates that each check names, by its key; nothing where nobody has looked."""
         self._intake = Intake(self.ledger, lambda: now, source=policies)
         self._others: list[tuple[JsonObject, str]] = []
         self._machines = 0
@@ -93,6 +96,10 @@ class OfflineCluster:
     def checks(self) -> list[HealthCheck]:
         """Those that can be used."""
         return list(self._intake.checks.values())
+
+    def judge_templates(self) -> None:
+        """Which checks can be used, by `templates`."""
+        self._intake.judge_templates(lambda check, ref: self.templates.get(check.ref.key, {}).get(ref, UNKNOWN))
 
     def put(self, obj: JsonObject, source: str) -> None:
         """One object. A health check that was there already is taken as changed."""
@@ -160,7 +167,7 @@ class OfflineCluster:
             return
         lease = read_lease(orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)))  # YAML has moments of its own
         if lease.holder != IDENTITY and lease.live(self.now):
-            until = f" until {lease.until.isoformat(timespec='seconds')}" if lease.until is not None else ""
+            until = f" until {written(lease.until)}" if lease.until is not None else ""
             self.leased[ref.name.removeprefix("node-")] = f"{lease.holder!r}{until}"
 
     def _put_owner(self, ref: ObjectRef, obj: JsonObject, source: str) -> None:

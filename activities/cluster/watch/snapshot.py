@@ -13,8 +13,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import SURROUNDING_KINDS
-from activities.cluster.api.kinds import made_for
-from activities.cluster.api.machine_paths import MACHINES, versions_of
+from activities.cluster.api.kinds import Kinds, made_for
+from activities.cluster.api.machine_paths import MACHINES, Connections, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CONFIG_MAPS,
@@ -25,6 +25,7 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.nodelease import NODE_LEASE_NAMESPACE
+from activities.cluster.live.templates import see_templates
 from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
@@ -112,6 +113,11 @@ async def take_snapshot(
         for lease in await _listed(cluster, leader, LEASES, only=LEADER_LEASES[dialect]):
             metadata = lease["metadata"]
             conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease, now)
+    connections = Connections(nodes=connection, machines=elsewhere)
+    kinds = Connections(nodes=Kinds(connection), machines=Kinds(elsewhere))
+    for check in cluster.checks:
+        cluster.templates[check.ref.key] = await see_templates(check, connections, kinds)
+    cluster.judge_templates()
     conflicts.hold(now)
     cluster.finish()
     return cluster

@@ -241,6 +241,17 @@ BUILT_IN: tuple[Resource, ...] = (
         generation=True,
         unconditional_update=False,
     ),
+    Resource(
+        group="networking.k8s.io",
+        version="v1",
+        plural="networkpolicies",
+        kind="NetworkPolicy",
+        singular="networkpolicy",
+        short_names=("netpol",),
+        body=("spec",),
+        status=False,
+        generation=True,
+    ),
     _storage(
         "storageclasses",
         "StorageClass",

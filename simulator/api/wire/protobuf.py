@@ -1,4 +1,5 @@
-"""Reading the few protobuf bodies that people send without knowing: kubectl's `create` of simple kinds and `auth can-i`.
+"""Reading the few protobuf bodies that people send without knowing: kubectl's `create` of simple kinds and `auth can-i`, Helm's
+deletions.
 
 kubectl does not fall back to JSON for these. Answers are always JSON, which it accepts; anything that is not listed here
 is refused as an unknown format.
@@ -27,6 +28,7 @@ class _Field:
     type: str = "string"  # string, bytes, boolean, integer, or the name of a message below
     many: bool = False  # a list
     map: bool = False  # a map from string
+    zero: bool = False  # 0 is said on purpose
 
 
 _META = _Field("metadata", "ObjectMeta")
@@ -71,8 +73,16 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         7: _Field("name"),
     },
     "PathAttributes": {1: _Field("path"), 2: _Field("verb")},
+    "DeleteOptions": {
+        1: _Field("gracePeriodSeconds", "integer", zero=True),
+        2: _Field("preconditions", "Preconditions"),
+        3: _Field("orphanDependents", "boolean", zero=True),
+        4: _Field("propagationPolicy"),
+        5: _Field("dryRun", many=True),
+    },
+    "Preconditions": {1: _Field("uid"), 2: _Field("resourceVersion")},
 }
-_READABLE = frozenset({"Namespace", "ServiceAccount", "ConfigMap", "Secret", "SelfSubjectAccessReview"})
+_READABLE = frozenset({"Namespace", "ServiceAccount", "ConfigMap", "Secret", "SelfSubjectAccessReview", "DeleteOptions"})
 
 
 def read(body: bytes) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def _message(raw: bytes, name: str) -> dict[str, Any]:
             document.setdefault(field.name, {})[key.decode()] = _value(entry.get(2, b""), field.type)
         elif field.many:
             document.setdefault(field.name, []).append(_value(value, field.type))
-        elif value not in (b"", 0):
+        elif field.zero or value not in (b"", 0):
             document[field.name] = _value(value, field.type)
     return document
 

@@ -17,6 +17,7 @@ from simulator.api.wire import protobuf
 from simulator.api.wire.reading import Query, Reading, truth
 from simulator.api.wire.routes import Target
 from simulator.api.wire.views import ListHead, PlainView, view_for
+from simulator.api.writes.apply import Applied
 from simulator.api.writes.eviction import bind, evict, read_delete_options
 from simulator.api.writes.patch import json_patch, merge_patch, strategic_merge_patch
 from simulator.api.writes.registry import DeleteOptions, Registry, WriteOptions
@@ -26,7 +27,8 @@ _YAML = "application/yaml"
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
-_PATCHES = (_JSON_PATCH, _MERGE, _STRATEGIC)
+_APPLY = "application/apply-patch+yaml"
+_PATCHES = (_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY)
 
 
 class _JsonLikeLoader(yaml.SafeLoader):
@@ -71,6 +73,7 @@ class Writing:
         self._registry = registry
         self._reading = reading
         self._authorization = authorization
+        self._applied = Applied()
 
     def create(self, target: Target, query: Query, document: Any, accept: str) -> Written:
         if not isinstance(document, dict):
@@ -103,6 +106,8 @@ class Writing:
         accepted = [each for each in _PATCHES if not (custom and each == _STRATEGIC)]
         if kind not in accepted:
             raise errors.unsupported_media_type(accepted)
+        if kind == _APPLY:
+            return self._apply(target, query, decode(body, _YAML), accept)
         sent = decode(body, _JSON)
         change = _change(kind, target.resource.kind, sent)
         options = _write_options(query)
@@ -117,6 +122,32 @@ class Writing:
             options=options,
         )
         return Written(status=200, body=self._shown(target, record, accept))
+
+    def _apply(self, target: Target, query: Query, sent: Any, accept: str) -> Written:
+        """Server-side apply: creates what is missing."""
+        manager, options = query.get("fieldManager", ""), _write_options(query)
+        if not manager:
+            raise errors.bad_request(
+                "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
+            )
+        if not isinstance(sent, dict):
+            raise errors.bad_request("error decoding patch: the configuration is not an object")
+        resource, where = target.resource, (target.namespace, target.name)
+        there = self._registry.store.get(resource.storage, *where)
+        if there is None:
+            record = self._registry.create(resource, target.namespace, sent, options)
+        else:
+            uid = there.uid
+            record = self._registry.patch(
+                resource,
+                *where,
+                lambda current: self._applied.merged(uid, manager, resource.kind, current, sent),
+                status=target.subresource == "status",
+                options=options,
+            )
+        if not options.dry_run:
+            self._applied.remember(record.uid, manager, sent)
+        return Written(status=201 if there is None else 200, body=self._shown(target, record, accept))
 
     def delete(self, target: Target, query: Query, sent: Any) -> Written:
         resource = target.resource

@@ -59,7 +59,6 @@ MERGE_TYPES: dict[str, dict[str, Rule]] = {
         "volumeMounts": MergedList("mountPath"),
         "volumeDevices": MergedList("devicePath"),
     },
-    "Volume": {"projected": Nested("ProjectedVolume")},
     "PodStatus": {
         "conditions": MergedList("type"),
         "podIPs": MergedList("ip"),

@@ -1,7 +1,7 @@
 """The three patch types: JSON merge patch, JSON patch and strategic merge patch, with the API server's own deviations.
 
-A JSON patch `replace` of a missing map key succeeds here, as it does in a real API server. Server-side apply is not
-served. Nothing here changes its arguments.
+A JSON patch `replace` of a missing map key succeeds here, as it does in a real API server. Server-side apply is `apply.py`.
+Nothing here changes its arguments.
 """
 
 from __future__ import annotations

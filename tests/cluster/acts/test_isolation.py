@@ -106,10 +106,7 @@ class TestCordon:
         world.verdict = verdict
         world.server.requests.reset()
         taint = TaintRequest(look=await world.look(), taint=Taint(key="team.example/sick", effect="NoSchedule"))
-        for result in (
-            await world.isolation.mark_unschedulable(await world.cordon()),
-            await world.isolation.taint(taint),
-        ):
+        for result in (await world.isolation.mark_unschedulable(await world.cordon()), await world.isolation.taint(taint)):
             assert result.look is not None
             assert (result.changed, result.look.verdict) == (False, verdict)
         assert world.writes == 0

@@ -47,16 +47,7 @@ from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.objects import JsonObject, micro_timestamp, timestamp
-from simulator.resources import (
-    ATTACHMENTS,
-    CLAIMS,
-    CUSTOM_RESOURCE_DEFINITIONS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    Resource,
-)
+from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.documents import document
 from tests.licensing import LICENCES
 from tests.marks import mark_metadata
@@ -232,12 +223,7 @@ class World:
             await self.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), document(path))
 
     async def add_check(
-        self,
-        name: str = "workers",
-        *,
-        duration: str = "60s",
-        templates: tuple[ObjectRef, ...] = (),
-        **spec: Any,
+        self, name: str = "workers", *, duration: str = "60s", templates: tuple[ObjectRef, ...] = (), **spec: Any
     ) -> JsonObject:
         templates = templates or (template_ref("blades"),)
         ladder = [
@@ -259,11 +245,7 @@ class World:
         return await self.others.create(CHECKS.path(), check)
 
     async def add_template(self, name: str = "blades", *, node: str = NODE, **spec: Any) -> ObjectRef:
-        power = {
-            "driver": "ipmi",
-            "nodeParameters": {node: {"ip": "10.0.0.7"}},
-            "secretRef": {"name": "bmc-credentials"},
-        }
+        power = {"driver": "ipmi", "nodeParameters": {node: {"ip": "10.0.0.7"}}, "secretRef": {"name": "bmc-credentials"}}
         template = {
             "apiVersion": TEMPLATES.api_version,
             "kind": TEMPLATES.kind,
@@ -350,11 +332,7 @@ class World:
 
     async def add_volume(self, claim: str, *, node: str = NODE, attached: bool = True) -> None:
         """A claim bound to the volume `pv-<claim>`, and its attachment `va-<claim>` to the node."""
-        spec = {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "volumeName": f"pv-{claim}",
-        }
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"pv-{claim}"}
         body = {"metadata": {"name": claim, "namespace": "default"}, "spec": spec}
         await self.others.create(CLAIMS.path(namespace="default"), body)
         if attached:

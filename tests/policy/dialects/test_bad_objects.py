@@ -254,10 +254,7 @@ OF_NODES = rows(
     ({"spec minHealthy": 10**9}, "got 1000000000"),
     ({"spec minhealthy": "51%"}, "is not a known field"),
     ({"spec remediationTemplate": DELETES, "spec minHealthy": ABSENT}, "maxUnhealthy can't be used"),
-    (
-        {"spec remediationTemplate": DELETES, "spec maxUnhealthy": 1, "spec minHealthy": ABSENT},
-        "maxUnhealthy can't be used",
-    ),
+    ({"spec remediationTemplate": DELETES, "spec maxUnhealthy": 1, "spec minHealthy": ABSENT}, "maxUnhealthy can't be used"),
     ({"spec remediationTemplate": ABSENT}, "expected, or escalatingRemediations"),
     ({"spec remediationTemplate": "snr"}, "expected an object, got 'snr'"),
     ({"spec remediationTemplate kind": ABSENT}, "expected a non-empty string"),

@@ -149,12 +149,7 @@ COLUMNS: dict[str, tuple[Operation, ...]] = {
     "give back": (Operation.GIVE_BACK,),
     "uncordon": (Operation.UNCORDON,),
 }
-WORDS = {
-    "no": Weight.VETOED,
-    "later": Weight.NOT_LICENSED,
-    "gone": Weight.NEED_GONE,
-    "another": Weight.TARGET_CHANGED,
-}
+WORDS = {"no": Weight.VETOED, "later": Weight.NOT_LICENSED, "gone": Weight.NEED_GONE, "another": Weight.TARGET_CHANGED}
 
 
 def documented() -> Iterator[tuple[str, str, str]]:

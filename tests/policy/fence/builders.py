@@ -38,10 +38,7 @@ def shelf(
 
 
 def read(
-    objects: Mapping[str, Mapping[str, object]],
-    secrets: Mapping[str, tuple[str, ...]] = SECRETS,
-    *,
-    of: NodeView | None = None,
+    objects: Mapping[str, Mapping[str, object]], secrets: Mapping[str, tuple[str, ...]] = SECRETS, *, of: NodeView | None = None
 ) -> FenceConfig:
     return read_config_maps(of or node(), shelf(objects, secrets))
 

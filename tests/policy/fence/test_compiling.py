@@ -31,10 +31,7 @@ def test_nothing_configured_is_the_default_of_a_plan() -> None:
     found = compile_config(read({}, of=node(provider_id=EC2)))
     assert found.devices[0].endpoint == "ec2://us-east-1/i-0123456789abcdef0"
     assert found == FencingPlan(
-        source="the default fence configuration",
-        levels=((found.devices[0],),),
-        isolation=(CORDON,),
-        recovery=(UNCORDON,),
+        source="the default fence configuration", levels=((found.devices[0],),), isolation=(CORDON,), recovery=(UNCORDON,)
     )
 
 

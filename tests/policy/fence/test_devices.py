@@ -121,8 +121,7 @@ def test_what_proves_no_off_or_is_unknown_is_refused(agent: str, problem: str) -
 
 
 @pytest.mark.parametrize(
-    ("provider_id", "driver", "endpoint"),
-    [(EC2, "ec2", "ec2://us-east-1/i-0123456789abcdef0"), (GCE, "gce", GCE)],
+    ("provider_id", "driver", "endpoint"), [(EC2, "ec2", "ec2://us-east-1/i-0123456789abcdef0"), (GCE, "gce", GCE)]
 )
 def test_without_any_configuration_the_instance_of_the_provider_id_is_restarted(
     provider_id: str, driver: str, endpoint: str

@@ -13,10 +13,11 @@ from policy.fence.kdump import KdumpRule
 from policy.fence.own_objects import WHOM_FIELDS, chosen, read_fence_config
 from policy.fence.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
 from policy.fence.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
-from policy.fence.shown import as_json, shown_parameters
+from policy.fence.shown import shown_config, shown_parameters
 from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
 from policy.values.errors import PolicyError
 from tests.documents import document
+from tests.encoded import encoded
 from tests.policy.fence.builders import node
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -102,7 +103,7 @@ def test_it_means_what_the_other_spellings_mean() -> None:
     """Omitted isolation and recovery are empty steps, as in a ConfigMap."""
     found = the_config()
     assert (found.errors, found.isolation, found.recovery) == ((), (), ())
-    shown = as_json(found)
+    shown = encoded(shown_config(found))
     assert (shown["config"], shown["source"]) == ("all", "FenceConfig")
     assert shown["steps"]["power-management"] == [
         {
@@ -212,10 +213,7 @@ def test_credentials_may_be_anywhere() -> None:
         ({"powerLevels": [{"devices": [BMC]}]}, "spec.powerLevels: power is written, too"),
         ({"power": [SWITCH]}, "spec.power[0].driver: fence_brocade cuts a path"),
         (bmc(parameters={"ip": "10.0.0.1"}), "spec.power[0].nodeParameters.n1: nothing identifies the device"),
-        (
-            {"power": [{"driver": "ec2", "nodeParameters": {"n1": {"instance": "i-0000"}}}]},
-            "contradicts the providerID of node",
-        ),
+        ({"power": [{"driver": "ec2", "nodeParameters": {"n1": {"instance": "i-0000"}}}]}, "contradicts the providerID of node"),
         (bmc(secretRef={"name": "s"}), "spec.power[0].secretRef.namespace: expected a non-empty string, got nothing"),
         (bmc(credentials=[{"kind": "vault"}]), "spec.power[0].credentials[0].kind: expected one of Secret, ConfigMap"),
         (bmc(credentials=[{"kind": "env"}]), "spec.power[0].credentials[0].keys: expected a parameter"),
@@ -224,10 +222,7 @@ def test_credentials_may_be_anywhere() -> None:
         (first(method="cordon", action="off"), "spec.isolation[0].action: cordon is an action of its own"),
         (first(method="taint"), "spec.isolation[0].parameters: taint needs key, effect"),
         # S1: NoExecute frees before anything is proven.
-        (
-            first(method="taint", parameters={"key": "k", "effect": "NoExecute"}),
-            "effect: expected one of NoSchedule, Prefer",
-        ),
+        (first(method="taint", parameters={"key": "k", "effect": "NoExecute"}), "effect: expected one of NoSchedule, Prefer"),
         (first(method="drain", parameters={"force": "maybe"}), "parameters.force: expected yes or no, got 'maybe'"),
         (first(), "spec.isolation[0].method: expected a method of ours, or the driver of a device"),
         (first(**BMC, action="off"), "spec.isolation[0].driver: ipmi switches power: expected it in power"),

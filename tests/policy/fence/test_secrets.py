@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.fence.compiling import compile_config
-from policy.fence.shown import as_json
+from policy.fence.shown import shown_config
 from policy.values.errors import PolicyError
 from tests.policy.fence.builders import config, lines, node, read
 
@@ -81,7 +79,7 @@ def test_no_value_of_a_credential_is_ever_shown(
         "fence-cluster-config": {"config.properties": lines(**common)},
     }
     found = read(objects, {"secret-fence-method-m-n1": tuple(sorted(keys))}, of=node(provider_id="gce://p-1/zone-1/n1"))
-    shown = json.dumps(as_json(found)) + repr(found)
+    shown = repr(shown_config(found)) + repr(found)
     try:
         shown += repr(compile_config(found))
     except PolicyError as error:

@@ -44,10 +44,7 @@ def test_nobody_is_no_percentage() -> None:
 
 LOST = Condition(type="StorageUnreachable", status="True")
 states = st.builds(
-    in_rack,
-    st.sampled_from(["a", "b", "c"]),
-    st.sampled_from([None, "r1", "r2"]),
-    st.sampled_from(["True", "False", "Unknown"]),
+    in_rack, st.sampled_from(["a", "b", "c"]), st.sampled_from([None, "r1", "r2"]), st.sampled_from(["True", "False", "Unknown"])
 )
 changes = st.lists(st.tuples(states, st.booleans(), st.booleans()), max_size=20)
 

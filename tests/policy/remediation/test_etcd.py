@@ -69,10 +69,7 @@ def test_who_is_still_starting_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("after", "words"),
     [
-        (
-            removing(a_list(False, False, True), "m1"),
-            "without m1 1 of etcd's 2 voters would be well, a quorum is 2; unwell: m2",
-        ),
+        (removing(a_list(False, False, True), "m1"), "without m1 1 of etcd's 2 voters would be well, a quorum is 2; unwell: m2"),
         (
             stopping((*a_list(True, True), Member(name="m3", alarm="NOSPACE")), "m1"),
             "while m1 is stopped 1 of etcd's 3 voters would be well, a quorum is 2; unwell: m3 (NOSPACE)",

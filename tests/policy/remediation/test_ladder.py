@@ -9,14 +9,7 @@ import pytest
 
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse
-from policy.remediation.ladder import (
-    ESCALATION_ANNOTATION,
-    Body,
-    fences_only,
-    possible,
-    read_strategies,
-    removes,
-)
+from policy.remediation.ladder import ESCALATION_ANNOTATION, Body, fences_only, possible, read_strategies, removes
 from policy.remediation.strategies import DELETION_TIMEOUT, Strategy
 from policy.values.errors import PolicyError
 from tests.policy.builders import TEMPLATE, a_check, check_object
@@ -50,12 +43,7 @@ def test_a_ladder_of_templates_is_climbed_by_order_ours_by_ourselves() -> None:
     )
     steps, refused = possible(check, NODE)
     assert refused == ""
-    assert [step.strategy for step in steps] == [
-        Strategy.EXTERNAL,
-        Strategy.FENCE,
-        Strategy.DELETE_MACHINE,
-        Strategy.REBOOT,
-    ]
+    assert [step.strategy for step in steps] == [Strategy.EXTERNAL, Strategy.FENCE, Strategy.DELETE_MACHINE, Strategy.REBOOT]
     assert [step.timeout for step in steps] == [timedelta(seconds=90), *[timedelta(minutes=5)] * 3]
     assert len({step.name for step in steps}) == 4
     assert not fences_only(check, steps)

@@ -55,10 +55,13 @@ def test_the_sequence_of_the_proposal() -> None:
         turn = next_turn(last, rules, now)
         assert (turn.retry, turn.not_before) == (number, None)
         last = LastRemediation(of=f"M1-{number}", at=now, retry=turn.retry)
-    assert said[1] == "retry 2 of 5, not before 12:04:00: M1-1 was remediated at 12:02:00, and the retryPeriod is 2m"
+    assert (
+        said[1]
+        == "retry 2 of 5, not before 2026-03-01T12:04:00Z: M1-1 was remediated at 2026-03-01T12:02:00Z, and the retryPeriod is 2m"
+    )
     turn = next_turn(last, rules, now + 2 * MINUTE)
     assert (turn.retry, turn.not_before) == (5, None)
-    assert turn.why == "M1-5 was remediated at 12:10:00; from 14:10:00 on it would be a new story"
+    assert turn.why == "M1-5 was remediated at 2026-03-01T12:10:00Z; from 2026-03-01T14:10:00Z on it would be a new story"
     assert turn.exhausted == "it was remediated 6 times and did not stay well for 2h: maxRetry is 5, last was M1-5"
 
 
@@ -82,7 +85,7 @@ def test_a_backoff_is_waited_out_also_where_everything_is_forgotten_at_once() ->
     rules = RetryRules(min_healthy_period=timedelta(0), backoff=RetryBackoff())
     turn = next_turn(LAST, rules, NOW + SECOND)
     assert (turn.retry, turn.not_before) == (0, NOW + 30 * SECOND)
-    assert turn.why == "not before 12:00:30: M1 was remediated at 12:00:00, and the backoff is 30s"
+    assert turn.why == "not before 2026-03-01T12:00:30Z: M1 was remediated at 2026-03-01T12:00:00Z, and the backoff is 30s"
     assert next_turn(LAST, rules, NOW + 30 * SECOND).not_before is None
 
 

@@ -109,12 +109,7 @@ OF_MACHINES = [Dialect.OPENSHIFT, Dialect.CLUSTER_API]
 moments = st.sampled_from([None, ago(7200), ago(60), ago(31), ago(11), ago(10), ago(5), NOW, NOW + timedelta(seconds=15)])
 ready = st.builds(Condition, type=st.just("Ready"), status=st.sampled_from(["True", "True", "False", "Unknown"]), since=moments)
 disk = st.builds(Condition, type=st.just("DiskPressure"), status=st.sampled_from(["True", "False", "False"]), since=moments)
-drain = st.builds(
-    Condition,
-    type=st.just("DrainFailed"),
-    status=st.sampled_from(["True", "False"]),
-    since=moments,
-)
+drain = st.builds(Condition, type=st.just("DrainFailed"), status=st.sampled_from(["True", "False"]), since=moments)
 
 
 def once_in(draw: st.DrawFn, times: int) -> bool:

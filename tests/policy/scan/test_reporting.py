@@ -12,6 +12,7 @@ from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKI
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.preservation.held import CONDITION
 from policy.scan.admission import admit
+from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.scan.reporting import NOT_COVERED
@@ -42,6 +43,25 @@ def test_a_candidate_says_everything_admission_needs() -> None:
     assert (candidate.zone, candidate.control_plane, candidate.ready, candidate.refused) == ("z1", True, False, "")
     assert candidate.template is not None
     assert candidate.template.name == "bmc"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([a_node("a", labels={})], "it selects none of the Nodes here"),
+        ([a_node("a", labels={}), a_node("b")], ""),
+        ([a_node("a", labels={WORKER: "", EXCLUDE_LABEL: "true"})], ""),
+        ([], ""),
+    ],
+    ids=["nobody", "somebody", "somebody who is excluded", "before any Node is known"],
+)
+def test_a_check_that_selects_nobody_says_so(nodes: list[NodeView], said: str) -> None:
+    """As `evaluate` says it; an empty pool is legal, so that it may act all the same."""
+    ledger = ledger_of(a_check(), *nodes)
+    (seen,) = ledger.report_parts(NOW).checks
+    (evaluated,) = evaluate(ledger.known(NOW))
+    assert seen.no_targets == said
+    assert (said in seen.warnings, said in evaluated.warnings, seen.allowed) == (bool(said), bool(said), True)
 
 
 def test_candidates_come_oldest_first_and_the_rest_is_counted() -> None:

@@ -52,7 +52,7 @@ def test_a_smaller_inventory_is_the_new_truth_after_a_while(age: float, fault: b
         (None, None, "", ViewState(synced=False, stale="the watch cache is not complete yet")),
         (600, None, "", ViewState(synced=False, stale="the watch cache is not complete yet")),
         (600, 61, "", ViewState(synced=True, stale="nothing was heard from the API server for more than 1m")),
-        (9, 1, "", ViewState(synced=True, stale="the watch cache is younger than 10s")),
+        (9, 1, "", ViewState(synced=True, stale="the cluster has been watched for less than 10s")),
         (600, 1, "half of it is gone", ViewState(synced=True, stale="half of it is gone")),
         (10, 60, "", ViewState(synced=True)),
     ],

@@ -124,11 +124,7 @@ async def test_a_command_is_not_sent_when_the_worker_is_gone_already(python_stan
 )
 async def test_a_request_that_came_late_or_not_whole_sends_nothing(python_stand: Stand, written: str, says: bytes) -> None:
     """S20: as after a worker that stood still, or died while it wrote."""
-    line = {
-        "late": request_line(python_stand, seconds=-0.1),
-        "half": request_line(python_stand)[:-10],
-        "none": b"",
-    }[written]
+    line = {"late": request_line(python_stand, seconds=-0.1), "half": request_line(python_stand)[:-10], "none": b""}[written]
     said, _ = await asyncio.to_thread(answer_of, SERVER, line)
     assert says in said
     assert python_stand.machine.log == []

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from simulator.api.writes.schema import validate
-from tests.simulator.api.client import (
-    DEFINITIONS,
-    GADGETS,
-    Client,
-    definition,
-    gadget,
-)
+from tests.simulator.api.client import DEFINITIONS, GADGETS, Client, definition, gadget
 
 
 @pytest.fixture
@@ -96,12 +90,7 @@ async def test_a_definition_can_change_its_schema_but_not_its_names(client: Clie
         ({"type": "object", "minProperties": 1, "maxProperties": 1}, [{"a": 1}], [{}, {"a": 1, "b": 2}]),
         ({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}, [["a", "b"]], [["a", "a"]]),
         (
-            {
-                "type": "array",
-                "items": {"type": "object"},
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["k"],
-            },
+            {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
             [[{"k": 1}, {"k": 2}]],
             [[{"k": 1, "v": 1}, {"k": 1, "v": 2}]],
         ),

@@ -16,10 +16,7 @@ from tests.simulator.api.client import config_map, definition, gadget, node, pod
 
 Kubectl = Callable[..., Awaitable[str]]
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
-    pytest.mark.system,
-]
+pytestmark = [pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"), pytest.mark.system]
 
 
 @pytest.fixture

@@ -36,24 +36,13 @@ FAST = ControllerTimings(
 
 
 FAST_NODES = NodeTimings(
-    heartbeat=0.1,
-    lease_duration=1,
-    boot=0.05,
-    container_start=0.02,
-    container_stop=0.02,
-    crash_up=0.4,
-    crash_down=1.2,
+    heartbeat=0.1, lease_duration=1, boot=0.05, container_start=0.02, container_stop=0.02, crash_up=0.4, crash_down=1.2
 )
 
 
 def small_cluster(**changes: Any) -> SimulatedCluster:
     """Six nodes in three zones whose clocks run a hundred times faster than real ones."""
-    settings: dict[str, Any] = {
-        "nodes": 6,
-        "node_timings": FAST_NODES,
-        "controller_timings": FAST,
-        "toleration_seconds": 0,
-    }
+    settings: dict[str, Any] = {"nodes": 6, "node_timings": FAST_NODES, "controller_timings": FAST, "toleration_seconds": 0}
     return SimulatedCluster(**{**settings, **changes})
 
 

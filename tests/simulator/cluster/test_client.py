@@ -12,13 +12,7 @@ import pytest
 
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
-from simulator.client import (
-    ApiAddress,
-    ApiClient,
-    Change,
-    ChangeType,
-    list_then_watch,
-)
+from simulator.client import ApiAddress, ApiClient, Change, ChangeType, list_then_watch
 from simulator.informer import Informer
 from simulator.resources import NAMESPACES, NODES
 

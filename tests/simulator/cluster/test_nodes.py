@@ -26,9 +26,7 @@ async def test_a_node_leaves_its_volumes_to_the_controller_and_says_so_again_aft
     await observer.until(lambda: observer.node("node-2")["metadata"]["annotations"] == everything, "it is back")
 
 
-async def test_a_node_whose_kubelet_stops_is_unknown_after_the_grace_and_until_it_is_started_again(
-    observer: Observer,
-) -> None:
+async def test_a_node_whose_kubelet_stops_is_unknown_after_the_grace_and_until_it_is_started_again(observer: Observer) -> None:
     loop = asyncio.get_running_loop()
     boot_id = observer.boot_id("node-1")
     observer.cluster.break_node("node-2", "condition:KernelDeadlock=True")

@@ -49,10 +49,7 @@ async def test_a_cluster_works_against_any_api_server(tmp_path: Path) -> None:
             assert cluster.api is None
             assert cluster.uid
             kubeconfig = yaml.safe_load(cluster.kubeconfig_path.read_text())
-            assert kubeconfig["clusters"][0]["cluster"] == {
-                "server": server.secure_url,
-                "certificate-authority": str(authority),
-            }
+            assert kubeconfig["clusters"][0]["cluster"] == {"server": server.secure_url, "certificate-authority": str(authority)}
             async with ApiClient(cluster.address) as client:
                 assert len((await client.list(NODES.path()))["items"]) == 3
                 for path in ("example.com/v1/namespaces/default/widgets", "remediation.medik8s.io/v1alpha1/nodehealthchecks"):

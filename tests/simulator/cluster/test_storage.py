@@ -19,10 +19,7 @@ def test_one_writer_after_the_other_is_no_violation() -> None:
     storage.end(volume="v", pod_uid="a")
     begin(storage, "b", "node-2")
     assert storage.violations == []
-    assert [(each.pod_uid, each.state) for each in storage.intervals] == [
-        ("a", WriterState.ENDED),
-        ("b", WriterState.WRITING),
-    ]
+    assert [(each.pod_uid, each.state) for each in storage.intervals] == [("a", WriterState.ENDED), ("b", WriterState.WRITING)]
     assert storage.intervals[0].end is not None
 
 

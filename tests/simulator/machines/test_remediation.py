@@ -32,12 +32,7 @@ def round_of(
     """Whom the set deletes, in order, and whom it tells to wait."""
     deployment = {"spec": {"replicas": replicas, **({} if limit is None else {"remediation": {"maxInFlight": limit}})}}
     seen = SetSighting(
-        machine_set={},
-        machines=machines,
-        node_of=lambda _: None,
-        settings=FAST,
-        deployment=deployment,
-        preflight=preflight,
+        machine_set={}, machines=machines, node_of=lambda _: None, settings=FAST, deployment=deployment, preflight=preflight
     )
     acts = acts_of_set(seen)
     for each, act in acts:

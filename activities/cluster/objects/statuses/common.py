@@ -10,7 +10,9 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.contracts.scan import OpenEpisode
+from policy.episode.advice import waiting
 from policy.objects.remediations import RemediationObject
+from policy.remediation.templates import Unusable
 from policy.scan.report import CheckReport
 from policy.values.object_refs import Dialect
 from policy.values.shapes import mapping
@@ -18,6 +20,8 @@ from policy.values.shapes import mapping
 REMEDIATION_ALLOWED = "RemediationAllowed"
 OVERLAPPING = "OverlappingHealthChecks"
 MIXED = "MixedControlPlane"
+NO_TARGETS = "NoTargets"
+NEEDS_PERSON = "NeedsPerson"
 CONFLICTING = "ConflictingController"
 
 MAXIMUM_CONDITION_MESSAGE = 32768
@@ -25,6 +29,7 @@ MAXIMUM_OLDER_MESSAGE = 10240
 """Of Cluster API's older generation of conditions."""
 
 INVALID = "InvalidConfiguration"
+_LACKING = (Unusable.TEMPLATE_MISSING, Unusable.TEMPLATE_INVALID)
 
 HALTED = "Halted"
 """Reason of RemediationAllowed=False where a person has paused all, or has stopped the scanner (S44)."""
@@ -45,6 +50,11 @@ class Situation:
     targets: Sequence[str] = ()
     objects: Mapping[str, Sequence[RemediationObject]] = field(default_factory=dict)
     paused: bool = False
+
+    @property
+    def waiting(self) -> str:
+        """Which of its episodes wait for a person, in words; "" where none does."""
+        return waiting([each.node for each in self.in_flight if each.needs_person])
 
     @property
     def dialect(self) -> Dialect:
@@ -73,14 +83,20 @@ class ConditionText:
 def allowed(report: CheckReport) -> ConditionText:
     """The condition RemediationAllowed, which all dialects have (medik8s by our doing)."""
     if report.error:
-        return ConditionText(status="False", reason=INVALID, message=report.error)
+        return ConditionText(status="False", reason=unusable(report), message=report.error)
     if report.allowed:
         return ConditionText(status="True", reason=REMEDIATION_ALLOWED, message="the check may act")
     return ConditionText(status="False", reason=report.reason or "NotAllowed", message=report.message)
 
 
-def notices(report: CheckReport) -> dict[str, ConditionText | None]:
+def unusable(report: CheckReport) -> str:
+    """Why a check with an error is not in use: what ails its templates, in its operator's words, or a mistake."""
+    return report.reason if report.reason in _LACKING else INVALID
+
+
+def notices(situation: Situation) -> dict[str, ConditionText | None]:
     """Our own warning conditions; None for one that is to go."""
+    report = situation.report
     overlap = f"{report.ref.key} and {', '.join(report.overlaps)} cover the same sick targets"
     mixed = "control-plane and worker machines are covered together: give them a check each, or set maxUnhealthy to 1"
     return {
@@ -88,6 +104,8 @@ def notices(report: CheckReport) -> dict[str, ConditionText | None]:
         MIXED: ConditionText(status="True", reason="ControlPlaneAndWorkers", message=mixed)
         if report.mixed_control_plane
         else None,
+        NO_TARGETS: ConditionText(status="True", reason=NO_TARGETS, message=report.no_targets) if report.no_targets else None,
+        NEEDS_PERSON: ConditionText(status="True", reason=NEEDS_PERSON, message=situation.waiting) if situation.waiting else None,
         CONFLICTING: None,  # while there is one, `conflicting_status` is all that is written
     }
 

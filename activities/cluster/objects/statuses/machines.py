@@ -25,6 +25,7 @@ from activities.cluster.objects.statuses.common import (
     differing,
     happening,
     notices,
+    unusable,
 )
 from policy.checks.brakes import Closed
 from policy.scan.report import CheckReport
@@ -47,7 +48,7 @@ def openshift_status(situation: Situation, now: datetime) -> StatusChange | None
     report, current = situation.report, situation.current
     if situation.paused:
         return None
-    said = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(report)})
+    said = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(situation)})
     counts = {} if report.error else _counts(report)
     wanted = counts | {"conditions": conditions(current.get("conditions"), said, now, older=True)}
     return _change(situation, wanted, current.get("conditions") or (), zeros=True)
@@ -59,7 +60,7 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
     pause = ConditionText(status="True", reason=PAUSED, message=report.message) if situation.paused else NOT_PAUSED
     said: dict[str, ConditionText | None] = {PAUSED: pause}
     if not situation.paused:
-        said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(report)}
+        said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(situation)}
     old = _with_severity({kind: each for kind, each in said.items() if kind != PAUSED})
     observed = {kind: _observed(each, report.generation) for kind, each in said.items()}
     older = report.ref.api_version.endswith(f"/{V1BETA1}")
@@ -125,8 +126,10 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
         return ()
     was_closed = before.get("status") == "False"
     if report.error:
-        told = before.get("reason") == INVALID and before.get("message") == report.error
-        return () if told else (happening(report, "InvalidMachineHealthCheck", report.error, warning=True),)
+        why = unusable(report)
+        told = before.get("reason") == why and before.get("message") == report.error
+        reason = "InvalidMachineHealthCheck" if why == INVALID else RESTRICTED
+        return () if told else (happening(report, reason, report.error, warning=True),)
     if not report.allowed and (not was_closed or before.get("reason") != report.reason):
         # Too many unhealthy is told by `telling.py`, once somebody is to be remediated.
         known = report.reason == Closed.TOO_MANY_UNHEALTHY

@@ -15,7 +15,6 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.cluster.objects.statuses.common import (
     HALTED,
-    INVALID,
     REMEDIATION_ALLOWED,
     ConditionText,
     Situation,
@@ -27,6 +26,7 @@ from activities.cluster.objects.statuses.common import (
     happening,
     notices,
     seconds,
+    unusable,
 )
 from activities.contracts.scan import OpenEpisode
 from policy.checks.storms import ACTIVE, COOLING_DOWN
@@ -56,8 +56,8 @@ def medik8s_status(situation: Situation, now: datetime) -> StatusChange | None:
         "unhealthyNodes": _unhealthy_nodes(situation, remediating, started_at, now),
         "inFlightRemediations": dict(sorted(started_at.items())),
         "phase": _phase(report, remediating),
-        "reason": _reason(report, remediating),
-        "conditions": _conditions(report, current, now),
+        "reason": _reason(situation, remediating),
+        "conditions": _conditions(situation, now),
     }
     patch = differing(wanted, current)
     if not patch:
@@ -79,16 +79,17 @@ def _phase(report: CheckReport, remediating: Mapping[str, OpenEpisode]) -> str:
     return "Remediating" if remediating else "Enabled"
 
 
-def _reason(report: CheckReport, remediating: Mapping[str, OpenEpisode]) -> str:
-    if report.error:
-        return report.error
-    if report.paused:
-        return report.paused if report.reason == HALTED else f"paused: {report.paused}"
+def _reason(situation: Situation, remediating: Mapping[str, OpenEpisode]) -> str:
+    report, stops = situation.report, situation.report.error
+    if report.paused and not stops:
+        stops = report.paused if report.reason == HALTED else f"paused: {report.paused}"
+    if stops:
+        return "; ".join(filter(None, (stops, situation.waiting)))
     doing = (
         f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
     )
     brake = "" if report.allowed else f"no new remediation: {report.message}"
-    return "; ".join(filter(None, (doing, brake))) or "enabled, nothing to remediate"
+    return "; ".join(filter(None, (situation.waiting, doing, brake))) or "enabled, nothing to remediate"
 
 
 def _unhealthy_nodes(
@@ -127,12 +128,13 @@ def _object(made: RemediationObject, now: datetime) -> JsonObject:
     return entry
 
 
-def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) -> list[JsonObject]:
+def _conditions(situation: Situation, now: datetime) -> list[JsonObject]:
+    report, current = situation.report, situation.current
     if report.error:
-        disabled = ConditionText(status="True", reason=INVALID, message=report.error)
+        disabled = ConditionText(status="True", reason=unusable(report), message=report.error)
     else:
         disabled = ConditionText(status="False", reason="NodeHealthCheckEnabled", message="; ".join(("in use", *report.warnings)))
-    said: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(report)}
+    said: dict[str, ConditionText | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(situation)}
     if not report.error:
         said |= _storm(report, current)  # a check that can't be used knows of no storm; what stands there is its memory
     generation = {"observedGeneration": report.generation}

@@ -26,8 +26,7 @@ PLACES = ("a", "f", "-lax-1a", "-bos-1b", "-wl1-bos-wlz-1", "-wl1-ber-wlz1")
 
 
 @pytest.mark.parametrize(
-    ("url", "amazons"),
-    [(None, True), ("https://ec2.us-east-1.amazonaws.com", True), ("https://collector.example.com", False)],
+    ("url", "amazons"), [(None, True), ("https://ec2.us-east-1.amazonaws.com", True), ("https://collector.example.com", False)]
 )
 def test_whose_api_it_is_is_told_by_its_url_and_without_one_it_is_amazons(url: str | None, *, amazons: bool) -> None:
     """S40: a worker's own identity goes there."""

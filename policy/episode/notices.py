@@ -1,0 +1,154 @@
+"""What people are told elsewhere than in Kubernetes: how grave it is, who wants to hear of it, and in which words.
+
+Sending is `activities/notifying.py`; the settings are `notifications` (docs/notifications.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from string import Formatter
+
+from policy.episode.events import When
+from policy.episode.messages import Outcome
+
+GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
+
+
+class Severity(StrEnum):
+    """In this order, each graver than the one before."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """For comparing."""
+        return tuple(Severity).index(self)
+
+
+SEVERITIES: Mapping[When, Severity] = {
+    When.NEEDS_HUMAN: Severity.CRITICAL,
+    When.DATA_AT_RISK: Severity.CRITICAL,
+    When.REPEATED: Severity.WARNING,
+    When.HALTED: Severity.WARNING,
+    When.ENDED: Severity.WARNING,
+}
+"""As the alerts of deploy/alerts.yaml have it. An episode that ended well is info."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
+    that has ended. waited: how long an episode has waited for a person already."""
+
+    when: When
+    cluster: str
+    subject: str
+    text: str
+    node: str = ""
+    outcome: str = ""
+    waited: timedelta = timedelta(0)
+
+    @property
+    def good(self) -> bool:
+        """Whether an episode has ended well."""
+        return self.outcome in GOOD
+
+    @property
+    def severity(self) -> Severity:
+        """How grave it is."""
+        return Severity.INFO if self.good else SEVERITIES[self.when]
+
+    @property
+    def title(self) -> str:
+        """One line."""
+        where = f"{self.node} ({self.cluster})" if self.node else self.cluster
+        return f"nodewarden: {self.outcome or self.when.value}: {where}"
+
+    @property
+    def thread(self) -> str:
+        """The same for all that is told of one episode, or of whatever else it is about, and for nothing else."""
+        return f"nodewarden/{self.cluster}/{self.subject}"
+
+
+FIELDS: Mapping[str, Callable[[Notice], str]] = {
+    "when": lambda notice: notice.when.value,
+    "cluster": lambda notice: notice.cluster,
+    "node": lambda notice: notice.node,
+    "subject": lambda notice: notice.subject,
+    "outcome": lambda notice: notice.outcome,
+    "severity": lambda notice: notice.severity.value,
+    "thread": lambda notice: notice.thread,
+    "title": lambda notice: notice.title,
+    "text": lambda notice: notice.text,
+}
+"""What a text may name in braces."""
+
+
+def _check(written: str) -> None:
+    try:
+        parts = list(Formatter().parse(written))
+    except ValueError as error:
+        raise ValueError(f"expected text with fields in braces ({{{{ for a brace): {error}") from None
+    for _, name, form, conversion in parts:
+        if name is not None and (name not in FIELDS or form or conversion):
+            raise ValueError(f"expected fields of {', '.join(f'{{{each}}}' for each in FIELDS)}, got {{{name}}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """Title and text as somebody wants them, with fields in braces; "" for ours."""
+
+    title: str = ""
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what no notice could fill in."""
+        for written in (self.title, self.text):
+            _check(written)
+
+    def of(self, notice: Notice) -> tuple[str, str]:
+        """Title and text of one."""
+        values = {name: read(notice) for name, read in FIELDS.items()}
+        title, text = (each.format_map(values) for each in (self.title, self.text))
+        return " ".join(title.split()) or notice.title, text or notice.text
+
+
+PLAIN = Wording()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Which notices somebody wants to hear of; nothing in clusters, nodes or outcomes means any. nodes: names, with * and ?.
+
+    severity: the least. after: an episode that needs a person is told of once it has waited so long, and nobody has acted.
+    """
+
+    when: frozenset[str] = frozenset(When)
+    clusters: frozenset[str] = frozenset()
+    nodes: tuple[str, ...] = ()
+    outcomes: frozenset[str] = frozenset()
+    severity: Severity = Severity.INFO
+    after: timedelta = timedelta(0)
+    wordings: Mapping[str, Wording] = field(default_factory=dict)
+
+    def wants(self, notice: Notice) -> bool:
+        """Whether it is for them."""
+        if notice.when not in self.when or notice.severity.rank < self.severity.rank:
+            return False
+        if self.clusters and notice.cluster not in self.clusters:
+            return False
+        if self.nodes and notice.node and not any(fnmatchcase(notice.node, each) for each in self.nodes):
+            return False
+        if notice.when is When.NEEDS_HUMAN and notice.waited < self.after:
+            return False
+        return not (notice.outcome and self.outcomes) or notice.outcome in self.outcomes
+
+    def written(self, notice: Notice) -> tuple[str, str]:
+        """Title and text, in their words."""
+        return self.wordings.get(notice.when, PLAIN).of(notice)

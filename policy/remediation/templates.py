@@ -1,0 +1,94 @@
+"""Whether a health check has its remedy: the templates that it names are there and say something.
+
+Asked when a check is written, not when a node dies. One that names a template which is missing is not in use, as the
+NodeHealthCheck operator has it; the reasons are that operator's. Looking is `activities/cluster/watch/templates.py` for a scanner
+and `activities/cluster/live/templates.py` for who asks once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.checks.healthcheck import HealthCheck
+from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, uncounted
+from policy.remediation.volumes import read_volume_template
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
+
+
+class Sight(StrEnum):
+    """What is known of a template. unknown: it may not be read, or was not looked at yet; that is no reason to do anything."""
+
+    THERE = "there"
+    MISSING = "missing"
+    NO_KIND = "no such kind"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+class Unusable(StrEnum):
+    """Why a check is not in use; the machine's word beside the sentence."""
+
+    OBJECT = "InvalidObject"
+    TEMPLATE_MISSING = "RemediationTemplateNotFound"
+    TEMPLATE_INVALID = "RemediationTemplateInvalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateSeen:
+    """One template as last seen. problem: what is wrong with it, or why nothing is known."""
+
+    sight: Sight
+    problem: str = ""
+
+
+UNKNOWN = TemplateSeen(sight=Sight.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRemedy:
+    """Why a check has none."""
+
+    reason: Unusable
+    message: str
+
+
+def judged(ref: ObjectRef, template: Mapping[str, object]) -> TemplateSeen:
+    """One that is there, as far as it can be judged without a node."""
+    if not isinstance(spec := template.get("spec"), Mapping) or not isinstance(spec.get("template"), Mapping):
+        return TemplateSeen(sight=Sight.INVALID, problem=f"{ref.key}: spec.template: expected what remediations are made from")
+    if is_own_template(ref) and ref.kind == VOLUME_DETACHMENT:
+        try:
+            read_volume_template(template)
+        except PolicyError as error:
+            return TemplateSeen(sight=Sight.INVALID, problem=str(error))
+    return TemplateSeen(sight=Sight.THERE)
+
+
+def templates_of(check: HealthCheck) -> tuple[ObjectRef, ...]:
+    """Each that it names, once."""
+    return tuple(dict.fromkeys(rung.template for rung in check.rungs))
+
+
+def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], trusted: Collection[str]) -> NoRemedy | None:
+    """Why the check can't be used, None where nothing is known to be wrong. trusted: the namespaces whose FencingTemplates count.
+
+    Nothing is said of a paused MachineHealthCheck: its status is left alone.
+    """
+    if check.paused and check.of_machines:
+        return None
+    for template in templates_of(check):
+        if counts := uncounted(template, (*trusted, check.ref.namespace)):
+            return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=f"it names {template.key}: {counts}")
+        found = seen(template)
+        match found.sight:
+            case Sight.MISSING:
+                return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=f"it names {template.key}, which does not exist")
+            case Sight.NO_KIND:
+                told = f"it names {template.key}, and no such kind is served in {template.api_version}"
+                return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=told)
+            case Sight.INVALID:
+                return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=found.problem)
+    return None

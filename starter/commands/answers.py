@@ -1,0 +1,53 @@
+"""Which command answers with what, for programs: the types from which the JSON Schema of docs/schemas is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policy.episode.messages import EpisodeResult
+from policy.fence.device_check import DeviceReport
+from policy.fence.shown import ShownConfig
+from starter.doctor.printing import DoctorAnswer
+from starter.handles.preservations import PreservedNodes
+from starter.handles.scanners import StartedScanner
+from starter.handles.status import ClusterStatus
+from starter.output import models
+from starter.output.encoding import schemas_of
+from starter.output.preserve_models import PreservePlanAnswer
+from starter.uninstall.leftovers import UninstallAnswer
+from workflows.kit.messages import ScannerStatus
+
+_WORDS = ("abort", "ack-off", "hold", "resume", "release", "preserve extend", "pause", "unpause", "scan stop")
+
+ANSWERS: Mapping[str, type[Any]] = {
+    "status": ClusterStatus,
+    "up": ClusterStatus,
+    "scan status": ScannerStatus,
+    "scan start": StartedScanner,
+    "explain": models.ExplainAnswer,
+    "history": models.HistoryAnswer,
+    "record": models.RecordAnswer,
+    "doctor": DoctorAnswer,
+    "uninstall": UninstallAnswer,
+    "evaluate": models.EvaluateAnswer,
+    "fence": models.Begun,
+    "fence --wait": EpisodeResult,
+    "fence plan": ShownConfig,
+    "fence check": DeviceReport,
+    "remediate": models.Begun,
+    "remediate --wait": EpisodeResult,
+    "remediate plan": models.RemediatePlanAnswer,
+    "preserve": models.Begun,
+    "preserve plan": PreservePlanAnswer,
+    "preserved": PreservedNodes,
+    "codec serve": models.CodecServed,
+    "version": models.Versions,
+    **dict.fromkeys(_WORDS, models.Told),
+}
+"""By the words that follow `nodewarden`. `fence` and `remediate` print the result of `--wait` also where it has ended at once."""
+
+
+def schemas() -> dict[str, Any]:
+    """The document docs/schemas/answers.json, made from the code."""
+    return schemas_of(ANSWERS)

@@ -1,0 +1,25 @@
+"""The options and arguments that many commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands import completing
+from starter.commands.session import Output
+
+ClusterOption = Annotated[
+    str,
+    typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=completing.clusters),
+]
+OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
+ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
+WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=completing.nodes)]
+OpenArgument = Annotated[
+    str,
+    typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=completing.open_nodes),
+]
+ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
+UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

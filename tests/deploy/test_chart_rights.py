@@ -1,0 +1,162 @@
+"""The chart grants and admits what `nodewarden deploy …` prints, whatever is chosen; and deploy/ holds what the chart renders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from starter.deploy.admission import admission
+from starter.deploy.commented import to_yaml
+from starter.deploy.features import SHIPPED, Feature, Process
+from starter.deploy.network import network
+from starter.deploy.rbac import rbac
+from tests.deploy.helm import bare, of_kind, rendered
+from tests.documents import ROOT, documents
+
+Grant = tuple[str, str, str, str, str, str, str]
+PROCESSES = ((Process.ALL,), (Process.CLUSTER, Process.POWER, Process.WORKFLOWS), (Process.POWER,))
+
+
+def _granted(objects: Iterable[dict[str, Any]]) -> set[Grant]:
+    """Who may do what to what, by which role of which namespace: rules that say the same twice count once."""
+    there = [each for each in objects if each["apiVersion"].startswith("rbac.")]
+    roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in there}
+    return {grant for binding in there if binding["kind"].endswith("Binding") for grant in _of(binding, roles)}
+
+
+def _of(binding: dict[str, Any], roles: dict[tuple[str, str, str], dict[str, Any]]) -> Iterator[Grant]:
+    namespace, reference = binding["metadata"].get("namespace", ""), binding["roleRef"]
+    [subject] = binding["subjects"]
+    rules = roles[reference["kind"], namespace, reference["name"]]["rules"]
+    who = f"{subject['namespace']}/{subject['name']}"
+    for rule in rules:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for name in rule.get("resourceNames", ("",)):
+                    yield from ((who, reference["name"], namespace, group, resource, name, verb) for verb in rule["verbs"])
+
+
+def _needless(grants: set[Grant]) -> set[Grant]:
+    """Those for names, of what the same role may do to all."""
+    return {each for each in grants if each[5] and (*each[:5], "", each[6]) in grants}
+
+
+def _wanted(processes: tuple[Process, ...], features: Iterable[Feature], secrets: tuple[str, ...]) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(to_yaml(rbac(processes=processes, features=frozenset(features), secrets=secrets))))
+
+
+def _same_grants(processes: tuple[Process, ...], features: Iterable[Feature], secrets: tuple[str, ...], **more: Any) -> None:
+    chosen = [each for each in features if each is not Feature.METRICS_PROXY or not more]
+    values = {"workers": [{"role": each} for each in processes], "features": chosen, "deviceSecrets": secrets, **more}
+    objects, wanted = rendered(values, template="rbac"), _wanted(processes, features, secrets)
+    got, expected = _granted(objects), _granted(wanted)
+    assert got - _needless(got) == expected - _needless(expected)
+    accounts = [{each["metadata"]["name"] for each in of_kind(found, "ServiceAccount")} for found in (objects, wanted)]
+    assert accounts[0] == accounts[1]
+
+
+@pytest.mark.parametrize("processes", PROCESSES, ids="-".join)
+@pytest.mark.parametrize("secrets", [(), ("bmc", "metal/bmc", "pdu")], ids=["all secrets", "named secrets"])
+def test_each_feature_is_granted_as_the_table_has_it(processes: tuple[Process, ...], secrets: tuple[str, ...]) -> None:
+    """Alone, without the others, and all together."""
+    each_way = (*({each} for each in Feature), *(set(Feature) - {each} for each in Feature))
+    for features in ((), Feature, SHIPPED, *(() if secrets else each_way)):
+        _same_grants(processes, features, secrets)
+
+
+def test_the_proxy_for_metrics_brings_its_own_right() -> None:
+    _same_grants((Process.ALL,), {Feature.METRICS_PROXY}, (), metrics={"proxy": {"image": "proxy@sha256:0"}})
+
+
+def _folded(value: Any) -> Any:
+    """CEL without its line breaks and what surrounds brackets: a list of many keys stands on many lines."""
+    if isinstance(value, dict):
+        return {key: _folded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_folded(each) for each in value]
+    return re.sub(r"(?<=[\[(]) | (?=[\])])", "", " ".join(value.split())) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("taints", [(), ("example.com/sick",), ("a.io/a", "b.io/b", "c.io/c")])
+def test_patches_of_nodes_are_admitted_as_the_command_has_it(taints: tuple[str, ...]) -> None:
+    printed = list(yaml.safe_load_all(to_yaml(admission(taints=taints))))
+    assert _folded(rendered({"taints": taints}, template="admission")) == _folded(printed)
+    assert str(taints[0] if taints else "t.key in []") in str(rendered({"taints": taints}, template="admission"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"bmc": ["10.20.0.0/16", "fd00::/64"]},
+        {"api": ["10.0.0.1/32"], "temporal": "192.0.2.7/32"},
+        {"temporal": "tempest", "metrics_from": ["monitoring", "others"], "cloud": True},
+    ],
+)
+def test_pods_speak_with_whom_the_command_has_it(asked: dict[str, Any]) -> None:
+    values = {{"metrics_from": "metricsFrom"}.get(key, key): value for key, value in asked.items()}
+    printed = list(yaml.safe_load_all(to_yaml(network(**{"bmc": (), **asked}))))
+    assert [bare(each) for each in rendered({"network": {"enabled": True, **values}}, template="network")] == printed
+    assert rendered(template="network") == []
+
+
+def test_what_is_left_out_is_not_there() -> None:
+    off = {"install": False}
+    kinds = {each["kind"] for each in rendered({"crds": off, "admission": off, "people": off, "keys": {"create": False}})}
+    assert not kinds & {"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Secret"}
+
+
+def test_definitions_people_and_alerts_are_those_of_deploy() -> None:
+    """One file each: the chart has links to them."""
+    crds = documents(*(f"deploy/crds/{path.name}" for path in sorted((ROOT / "deploy/crds").glob("*.yaml"))))
+    assert [bare(each) for each in rendered(template="crds")] == [bare(each) for each in crds]
+    assert rendered(template="people") == documents("deploy/people.yaml")
+    [rules] = rendered({"alerts": {"enabled": True}}, template="metrics")
+    assert (rules["kind"], rules["spec"]) == ("PrometheusRule", *documents("deploy/alerts.yaml"))
+
+
+def test_the_dashboard_is_shown_where_there_is_one() -> None:
+    """Whoever adds deploy/dashboard.json links to it from the chart's files."""
+    there = (ROOT / "deploy/dashboard.json").is_file()
+    assert (ROOT / "deploy/chart/nodewarden/files/dashboard.json").is_file() is there
+    if there:
+        [shown] = rendered({"dashboard": {"enabled": True}}, template="metrics")
+        assert shown["data"]["nodewarden.json"].strip() == (ROOT / "deploy/dashboard.json").read_text(encoding="utf-8").strip()
+
+
+def test_no_definition_and_no_key_goes_with_the_release() -> None:
+    """With a definition go people's templates, with the keys the histories, with the namespace medik8s' leases."""
+    for document in rendered():
+        if document["kind"] in {"CustomResourceDefinition", "Secret", "Namespace"}:
+            assert document["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep", document["metadata"]["name"]
+
+
+def test_the_files_of_deploy_are_what_the_chart_renders() -> None:
+    """Whoever takes deploy/ as it is, or as a kustomize base, gets the chart with its defaults."""
+    shipped = documents("deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/admission.yaml", "deploy/worker.yaml")
+    parts = ("leases", "keys", "rbac", "admission", "settings", "workers")
+    ours = {_name(each): _comparable(each) for part in parts for each in rendered(template=part)}
+    theirs = {_name(each): _comparable(each) for each in shipped}
+    assert theirs.keys() - ours.keys() == {"Namespace//nodewarden"}  # Helm's --create-namespace
+    assert ours == {name: each for name, each in theirs.items() if name in ours}
+
+
+def _name(document: dict[str, Any]) -> str:
+    return "/".join((document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"]))
+
+
+def _comparable(document: dict[str, Any]) -> dict[str, Any]:
+    """Without Helm's labels and its sum of the settings; settings as they are read; rules are compared above."""
+    plain = bare(document)
+    match plain["kind"]:
+        case "ConfigMap":
+            return {**plain, "data": {name: yaml.safe_load(text) for name, text in plain["data"].items()}}
+        case "Deployment":
+            plain["spec"]["template"]["metadata"].pop("annotations", None)
+        case "Role" | "ClusterRole":
+            del plain["rules"]
+    return plain

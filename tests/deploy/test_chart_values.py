@@ -1,0 +1,110 @@
+"""What may be set in the chart: one model says it, a mistake is refused by its name, and no secret passes through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from supply_chain.chart import AROUND, CHART, PAGE, files, table
+from supply_chain.chart_values import Values
+from tests.deploy.helm import NAMESPACE, RELEASE, chart, rendered
+from tests.documents import ROOT
+from tests.test_packaging import PROJECT
+from workers.configuration.settings import load
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_what_is_made_from_our_tables_is_as_they_are(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == files()[path], "make it anew: make chart"
+
+
+def test_the_page_shows_every_value() -> None:
+    assert table().join(AROUND) in PAGE.read_text(encoding="utf-8"), "make it anew: make chart"
+
+
+def test_the_defaults_are_those_of_the_model() -> None:
+    """values.yaml has them once more, with their reasons, as Helm reads no model."""
+    written = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    said = Values.model_validate(written)
+    assert said.model_dump() == Values(settings=said.settings).model_dump()
+    missing = Values.model_fields.keys() - {"global_"} - written.keys()
+    assert missing == set()
+
+
+def test_chart_wheel_and_image_are_one_release() -> None:
+    metadata = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert (metadata["version"], metadata["appVersion"]) == (PROJECT["project"]["version"],) * 2
+
+
+def test_helm_finds_nothing_to_complain_of() -> None:
+    found = helm_python.lint(CHART, {}, strict=True, namespace=NAMESPACE)
+    told = [each for each in found["messages"] if each["error"] != "icon is recommended"]
+    assert (told, found["errors"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"featuers": ["fencing"]}, "additional properties 'featuers' not allowed"),
+        ({"features": ["fencing", "drains"]}, "at '/features/1': value must be one of 'health-checks', 'fencing'"),
+        ({"image": {"tags": "1"}}, "at '/image': additional properties 'tags' not allowed"),
+        ({"image": {"digest": "sha256:abc"}}, "at '/image/digest'"),
+        ({"workers": []}, "at '/workers': minItems"),
+        ({"workers": [{"role": "scanner"}]}, "at '/workers/0/role': value must be one of 'all'"),
+        ({"workers": [{"role": "all", "replica": 3}]}, "at '/workers/0': additional properties 'replica' not allowed"),
+        ({"settings": {"scan": {"cpa": 2}}}, "at '/settings/scan': additional properties 'cpa' not allowed"),
+        ({"settings": {"scan": {"cap": 0}}}, "at '/settings/scan/cap': minimum"),
+        ({"settings": {"scan": {"wait": "a minute"}}}, "at '/settings/scan/wait': 'a minute' does not match"),
+        ({"settings": {"temporal": {"api_key": "s3cret"}}}, "at '/settings/temporal': additional properties 'api_key'"),
+        ({"secrets": {"temporalTls": "Not A Name"}}, "at '/secrets/temporalTls'"),
+        ({"secrets": {"notifications": [{"urls": "slack://t0ken"}]}}, "additional properties 'urls' not allowed"),
+        ({"network": {"bmc": ["bmc.example.org"]}}, "at '/network/bmc/0'"),
+        ({"versioning": {"previous": [{"tag": "0.1.0"}]}}, "missing property 'buildId'"),
+        ({"workers": [{"role": "all"}, {"role": "power"}]}, "expected one with the role all, or some of"),
+        ({"versioning": {"previous": [{"buildId": "1"}]}}, "versioning.previous: expected versioning.deployment as well"),
+        ({"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics.serviceMonitor: expected metrics.proxy.image as well"),
+        ({"alerts": {"enabled": "yes"}}, "at '/alerts/enabled': got string, want boolean"),
+    ],
+)
+def test_a_mistake_is_refused_by_its_name(values: dict[str, Any], message: str) -> None:
+    """S12 for the keys that would hold a secret: values end up in Helm's own Secrets and in people's repositories."""
+    with pytest.raises(helm_python.HelmError) as refused:
+        rendered(values)
+    assert message in str(refused.value)
+
+
+def test_another_namespace_is_refused() -> None:
+    """Accounts, rights and admission policies name it."""
+    with pytest.raises(helm_python.HelmError, match="expected --namespace nodewarden, got default"):
+        chart().render({}, name=RELEASE, namespace="default")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "scan": {"cap": 3, "wait": "1m30s", "overlap": "independent"},
+            "fencing": {"storms": [{"percentage": 30, "scope": "zone"}]},
+        },
+        {"clusters": {"prod": {"in_cluster": True, "machines": {"kubeconfig": "/k/config"}}}, "sites": ["a", "b"]},
+        {"preservation": {"pools": {"gpu": {"selector": {}, "autoPreserveFailedMax": 1}}}, "remediation": {"max_retry": 3}},
+    ],
+)
+def test_settings_that_the_chart_takes_are_ones_that_workers_read(settings: dict[str, Any], tmp_path: Path) -> None:
+    [configured] = rendered({"settings": settings}, template="settings")
+    (tmp_path / "nodewarden.yaml").write_text(configured["data"]["nodewarden.yaml"], encoding="utf-8")
+    read = load(config=tmp_path / "nodewarden.yaml")
+    assert (read.temporal.address, read.log.format) == ("temporal-frontend.temporal.svc:7233", "json")
+
+
+def test_every_example_on_the_page_is_taken() -> None:
+    """Each block of values in docs/install.md, and the objects that come of it."""
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    blocks = [block.partition("```")[0] for block in text.split("```yaml\n# values.yaml")[1:]]
+    assert blocks
+    for block in blocks:
+        assert rendered(yaml.safe_load(block.partition("\n")[2])), block

@@ -1,0 +1,103 @@
+"""Every command that a page shows or the product advises exists: of nodewarden with its options, of make, of kubectl files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.exceptions import TyperException
+
+from starter.cli import app
+from starter.commands.groups import NodeOrCommand
+from tests.docs.reading import ROOT, Line, lines_of, spelled_out, words_of
+
+COMMAND: Any = typer.main.get_command(app)
+LACKS = {"MissingParameter", "BadOptionUsage"}
+"""How click says that an argument, or an option's value, is not there: as in "`nodewarden deploy rbac --secrets` names them"."""
+LINES = list({str(line): line for line in lines_of("nodewarden")}.values())
+
+
+def understood(line: Line) -> None:
+    """Raises what click would say of a line that is wrong."""
+    for each in spelled_out(line.text):
+        command: Any = COMMAND
+        words = words_of(each)
+        context = command.make_context("nodewarden", list(words), resilient_parsing=True)
+        words = [*context._protected_args, *context.args]  # what follows the global options
+        while hasattr(command, "commands"):
+            if not words:
+                assert not line.whole or "--help" in each or "--version" in each, f"{line}: what of {command.name}?"
+                return
+            if isinstance(command, NodeOrCommand):
+                words = command.spelled_out(words)
+            found = command.get_command(context, words[0])
+            assert found is not None, f"{line}: no command {words[0]!r}; there are {', '.join(sorted(command.commands))}"
+            command, words = found, words[1:]
+        try:
+            command.make_context(command.name, list(words), parent=context)
+        except TyperException as error:
+            if line.whole or type(error).__name__ not in LACKS:
+                raise
+
+
+def told_by_the_product() -> Iterator[Line]:
+    """What it advises people to type, in messages and docstrings, between backquotes; what is filled in is a word."""
+    for room in ("starter", "policy", "workflows", "activities", "workers", "demo"):
+        for file in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                text = ""
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    text = node.value
+                elif isinstance(node, ast.JoinedStr):
+                    text = "".join(str(each.value) if isinstance(each, ast.Constant) else "NODE" for each in node.values)
+                for command in re.findall(r"`(nodewarden [a-z-][^`]+)`", text):
+                    yield Line(page=str(file.relative_to(ROOT)), line=node.lineno, text=command, whole=False)
+
+
+TOLD = list({str(line): line for line in told_by_the_product()}.values())
+
+
+def test_there_are_commands_to_look_at() -> None:
+    assert len(LINES) > 120
+    assert {"policy/episode/advice.py", "starter/doctor/temporal.py"} <= {line.page for line in TOLD}
+    assert {"docs/use.md", "docs/fencing.md", "docs/migrate.md", "docs/runbooks/needs-a-person.md"} <= {
+        line.page for line in LINES
+    }
+
+
+@pytest.mark.parametrize("line", [*LINES, *TOLD], ids=str)
+def test_every_command_line_is_understood(line: Line) -> None:
+    """The command exists and takes these options; a line in a block has all its arguments, too."""
+    understood(line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodewarden fense node-7",
+        "nodewarden hold node-7 --fore 2h",
+        "nodewarden deploy",
+        "nodewarden abort",
+        "nodewarden scan begin",
+    ],
+)
+def test_a_line_that_is_wrong_is_found(text: str) -> None:
+    with pytest.raises((AssertionError, TyperException)):
+        understood(Line(page="", line=0, text=text, whole=True))
+
+
+def test_every_target_of_make_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    for line in lines_of("make"):
+        named = [word for word in words_of(line.text) if re.fullmatch(r"[a-z-]+", word)]
+        assert set(named) <= targets, line
+
+
+def test_every_file_that_kubectl_is_given_exists() -> None:
+    given = {(line, file) for line in lines_of("kubectl") for file in re.findall(r"-f ((?:deploy|simulator)/\S+)", line.text)}
+    assert given
+    assert [str(line) for line, file in given if not (ROOT / file).exists()] == []

@@ -1,0 +1,154 @@
+"""What the pages show is so: objects are accepted as they stand, settings load, names exist.
+
+Commands are held by `test_commands.py` and `test_examples.py`, links by `test_site.py`. That the table of `temporal` commands
+works is held by `tests/system/test_temporal_cli.py`, which runs every line of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from activities.contracts import search
+from policy.dialects import parse
+from policy.fence.templates import is_fencing_template
+from policy.objects.nodes import NodeView
+from starter.client import Nodewarden
+from starter.commands.session import EXIT_CODES, Exit
+from tests.docs.reading import ROOT, lines_of, pages, shown, spelled_out
+from tests.policy.builders import a_node
+from tests.policy.fencing_builders import plan_of_template
+from workers.configuration.settings import load
+
+README = pages()["README.md"]
+FORMER = {"activities/contracts.py"}
+"""What the first design had."""
+PROVIDERS = {"ec2": "aws:///us-east-1a/i-0123456789abcdef0", "gce": "gce://a-project/us-central1-a/node-7"}
+
+
+def objects(page: str) -> list[dict[str, Any]]:
+    """Of the page's blocks of YAML, each whole object."""
+    every = [each for block in shown(page, "yaml") for each in yaml.safe_load_all(textwrap.dedent(block))]
+    return [each for each in every if isinstance(each, dict) and "kind" in each]
+
+
+def test_all_commands_that_people_need_in_an_emergency_are_shown() -> None:
+    every = [each for line in lines_of("nodewarden") if line.page == "docs/use.md" for each in spelled_out(line.text)]
+    shown_there = {each.split()[1] for each in every}
+    assert {"up", "status", "fence", "abort", "hold", "resume", "pause", "ack-off", "doctor", "explain"} <= shown_there
+
+
+def test_the_exit_codes_are_those_of_the_command_line() -> None:
+    """Of the pages, of `--help` and of the code: one list."""
+    told = re.search(r"Exit codes: (.*?)\.\n", pages()["docs/use.md"], flags=re.DOTALL)
+    assert told is not None
+    in_help = {int(number) for number in re.findall(r"\b(\d+) ", EXIT_CODES)}
+    assert in_help == set(Exit)
+    assert {int(number) for number in re.findall(r"\b(\d+) ", told[1])} == in_help - {Exit.INTERRUPTED}
+    in_table = {int(number) for number in re.findall(r"^\| (\d+) \|", pages()["docs/troubleshooting.md"], flags=re.MULTILINE)}
+    assert in_table == in_help - {Exit.OK}
+
+
+def test_the_objects_shown_are_accepted_as_they_stand() -> None:
+    """Copied into a cluster they would be used: no unknown field, a device for any node, and the check names that template."""
+    by_kind = {each["kind"]: each for each in objects("docs/use.md")}
+    assert set(by_kind) == {"FencingTemplate", "NodeHealthCheck"}
+    check = parse(by_kind["NodeHealthCheck"])
+    reference = check.rungs[0].template
+    assert is_fencing_template(reference)
+    metadata = by_kind["FencingTemplate"]["metadata"]
+    assert (reference.namespace, reference.name) == (metadata["namespace"], metadata["name"])
+    plan = plan_of_template(by_kind["FencingTemplate"], NodeView(name="node-7", uid="7"))
+    assert [device.endpoint for device in plan.devices] == ["ipmi://node-7.bmc.example.org:623"]
+    (secret,) = plan.devices[0].credentials
+    created = next(line.text for line in lines_of("kubectl") if line.page == "docs/use.md" and "create secret" in line.text)
+    assert f" {secret.name} -n {secret.namespace} " in created
+    for key in secret.keys.values():
+        assert re.search(rf"--from-(literal|file)={key}=", created), f"the Secret shown lacks {key}"
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/how-to/")])
+def test_each_template_of_a_platform_leads_to_a_device_of_the_node(page: str) -> None:
+    """S9, S12: nothing unknown in it, a device that is the node's own, credentials in a Secret that the page makes."""
+    made = {
+        word
+        for line in lines_of("kubectl")
+        if line.page == page and "create secret" in line.text
+        for word in [line.text.split()[4]]
+    }
+    platform = Path(page).stem
+    templates = objects(page)
+    assert templates
+    for template in templates:
+        provider = PROVIDERS.get(platform, PROVIDERS["ec2"] if template["metadata"]["name"].startswith("ec2") else "")
+        plan = plan_of_template(template, a_node("node-7", provider_id=provider))
+        assert plan.devices
+        named = {each.name for device in plan.devices for each in device.credentials}
+        assert platform == "storage-path" or named == made
+
+
+def test_the_settings_shown_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "NODE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    (block,) = shown("docs/production.md", "yaml")
+    file = tmp_path / "nodewarden.yaml"
+    file.write_text(block, encoding="utf-8")
+    settings = load(config=file)
+    assert settings.temporal.address.endswith(":7233")
+    assert list(settings.clusters) == ["prod", "edge"]
+    assert settings.clusters["edge"].machines is not None
+    assert settings.clusters["edge"].machines.context == "management"
+    assert (settings.scan.cap, settings.metrics) == (1, "127.0.0.1:9464")
+    variables = re.findall(r"`(NODEWARDEN_[A-Z_]+)=([^`]+)`", pages()["docs/production.md"])
+    assert variables
+    for name, value in variables:
+        monkeypatch.setenv(name, value)
+        assert load(config=file).scan.cap == int(value)
+
+
+def test_the_python_shown_uses_what_there_is() -> None:
+    (code,) = shown("docs/programs.md", "python")
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module != "asyncio":
+            module = importlib.import_module(str(node.module))
+            assert all(hasattr(module, alias.name) for alias in node.names)
+    calls = {
+        node.func.attr: node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    fence = calls["fence"]
+    inspect.signature(Nodewarden.fence).bind(None, *fence.args, **{str(keyword.arg): None for keyword in fence.keywords})
+    compile(code, "docs/programs.md", "exec")
+
+
+def test_files_that_pages_name_exist() -> None:
+    """Of the repository, between backquotes."""
+    named = {
+        (page, file)
+        for page, text in pages().items()
+        if page != "docs/adding-a-strategy.md"  # which makes some
+        for file in re.findall(r"`((?:deploy|simulator|docs|starter|policy|workflows|activities|workers|tests)/[\w./-]+)`", text)
+    }
+    assert len(named) > 50
+    assert sorted((page, file) for page, file in named if file not in FORMER and not (ROOT / file).exists()) == []
+
+
+def test_the_readme_is_one_screen_and_its_links_lead_somewhere() -> None:
+    assert len(README.splitlines()) <= 60
+    links = [link for link in re.findall(r"\]\(([^)#]+)", README) if not link.startswith("http")]
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_its_search_attributes_are_those_that_are_set() -> None:
+    told = re.search(r"search attributes \(([^)]+)\)", pages()["docs/temporal.md"])
+    assert told is not None
+    assert re.findall(r"`(\w+)`", told[1]) == [key.name for key in search.ALL]

@@ -1,0 +1,66 @@
+"""Whoever is called in the night finds what he reads on a page: each problem of an episode, each reason, each type of failure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from activities.errors import ErrorType
+from policy.checks.brakes import Closed
+from policy.episode.words import Verb
+from policy.remediation.templates import Unusable
+from policy.scan.admission import AdmissionRefusal
+from tests.docs.reading import ROOT, pages
+
+NEEDS_A_PERSON = pages()["docs/runbooks/needs-a-person.md"]
+TROUBLESHOOTING = pages()["docs/troubleshooting.md"]
+RAISES = {"Hopeless", "StepFailed", "ProofLost", "Unlicensed", "PassingRefusal", "TooSlow", "lose", "ask_for_a_person"}
+"""By what an episode says that it can't go on: a person is asked, at once or when tries and patience are used up."""
+SHORTEST = 8
+"""Characters of a piece that can be looked for; what is shorter joins a problem that others have said."""
+
+
+def _pieces(call: ast.Call) -> list[str]:
+    """The words of the sentence that it is given, without what is filled in."""
+    found = [each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return [piece.strip(" :;,") for piece in found]
+
+
+def problems() -> Iterator[tuple[str, str]]:
+    """Where each problem of an episode is said, and its longest piece."""
+    for file in sorted((ROOT / "workflows").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            longest = max(_pieces(node), key=len, default="") if name in RAISES else ""
+            if len(longest) >= SHORTEST:
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", longest
+
+
+PROBLEMS = dict(problems())
+
+
+def test_the_problems_are_found() -> None:
+    assert len(PROBLEMS) > 40
+    assert "the node still says Ready although its devices say off: is it the right machine?" in PROBLEMS.values()
+
+
+@pytest.mark.parametrize("where", PROBLEMS)
+def test_each_problem_of_an_episode_is_in_the_runbook(where: str) -> None:
+    """Add it to the section of docs/runbooks/needs-a-person.md that says what to do about it, as it is printed."""
+    assert PROBLEMS[where] in NEEDS_A_PERSON
+
+
+@pytest.mark.parametrize(
+    "name", [each.value for kind in (AdmissionRefusal, Closed, Unusable, ErrorType) for each in kind if each.value], ids=str
+)
+def test_each_reason_and_each_type_of_failure_is_explained(name: str) -> None:
+    assert f"`{name}`" in TROUBLESHOOTING
+
+
+@pytest.mark.parametrize("word", [Verb.RESUME, Verb.ACK_OFF, Verb.ABORT, Verb.HOLD])
+def test_each_word_has_its_consequence_in_the_runbook(word: Verb) -> None:
+    assert f"| `nodewarden {word.value} NODE" in NEEDS_A_PERSON

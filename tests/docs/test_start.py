@@ -1,0 +1,82 @@
+"""docs/start.md is followed by somebody who types what it says: the demo, then its commands on the cluster that stays up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.summary import show
+from starter.output.table import render
+from tests.docs.reading import DOCS, ROOT, blocks
+from tests.starter.process import nodewarden
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(170)]
+
+HERE = "tests/docs/test_start.py::test_the_page_is_followed_on_a_demo"
+PAGE = "docs/start.md"
+STATE = "state/demo"
+
+
+async def typed(text: str, state: Path) -> str:
+    """What a shell prints for it. The demo is in another folder here than on the page."""
+    environment = os.environ | {"COLUMNS": "130", "NODEWARDEN_CONFIG": str(state / "nodewarden.yaml")}
+    environment |= {"KUBECONFIG": str(state / "none"), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    script = ["bash", "-euo", "pipefail", "-c", text.replace(STATE, str(state)).replace(". .venv/bin/activate", "")]
+    shell = await asyncio.create_subprocess_exec(
+        *script, cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        out, err = await asyncio.wait_for(shell.communicate(), 90)
+    finally:
+        if shell.returncode is None:
+            shell.kill()
+            await shell.wait()
+    assert shell.returncode == 0, f"{text}\n{out.decode()}\n{err.decode()}"
+    return out.decode()
+
+
+async def test_the_page_is_followed_on_a_demo(tmp_path: Path) -> None:
+    first, looks, acts = (block.text for block in blocks(PAGE) if block.marker == ("run-by", HERE))
+    assert "-m demo  --keep" in await typed(f"{first.strip()} --dry-run", tmp_path)
+    assert "--keep" not in await typed("make demo --dry-run", tmp_path)
+    state = tmp_path / "demo"
+    async with nodewarden("--keep", "--state", str(state), module="demo", COLUMNS="130") as demo:
+        await demo.says("✓ 2 nodes broken, 2 recovered on proof of off, no volume ever had two writers.", within=120)
+        await demo.says("Still up.")
+        looked = await typed(looks, state)
+        assert "12 nodes" in looked
+        assert "node-7" in looked
+        assert "bmc-credentials#password" in looked
+        told = await typed(acts, state)
+        assert re.search(r"recovered after \d+s", told), told
+        assert "off proven" in told
+        assert "my first fencing" in told
+        demo.tell(signal.SIGINT)
+        assert await demo.ended() == 0
+
+
+def words_of(picture: str) -> str:
+    """What it shows."""
+    text = re.sub(r"<[^>]+>", " ", (DOCS / "pictures" / f"{picture}.svg").read_text(encoding="utf-8"))
+    return text.replace("&#160;", " ")
+
+
+def test_the_pictures_show_what_is_printed_today() -> None:
+    """Taken anew by `make pictures` once the tables change."""
+    table = Path(render.__code__.co_filename).read_text(encoding="utf-8")
+    headings = {word for each in re.findall(r"columns\((.*?), flexible", table) for word in re.findall(r'"([A-Z ]+)"', each)}
+    assert {"WAITING", "DATA AT RISK", "VERDICT"} <= headings
+    never = {"ENDED", "AT", "HOW"}  # while nothing has
+    assert sorted(word for word in headings - never if word not in words_of("live")) == []
+    summary = Path(show.__code__.co_filename).read_text(encoding="utf-8")
+    assert "What happened" in words_of("ending")
+    for sentence in ("recovered on proof of off", "no volume ever had two writers."):
+        assert sentence in summary
+        assert sentence in words_of("ending")

@@ -1,0 +1,270 @@
+"""What `explain` and `status` say of a node on whose behalf nothing is done: what keeps it, and the way out (S44)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policy.checks.brakes import Brake, Closed, Counts
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.storms import Storm
+from policy.checks.verdicts import Health, Standing, Verdict
+from policy.dialects import parse
+from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
+from policy.episode.permits import Permit, PermitState
+from policy.fence.device_check import NodeToCheck, held_row, report_of
+from policy.remediation.strategies import Action
+from policy.scan.admission import AdmissionRefusal
+from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
+from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.report import AtRisk, NodeAtRisk
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from starter.client import Nodewarden
+from starter.handles.preservations import PreservedNode, PreservedNodes
+from starter.handles.status import NodeEpisodes
+from starter.output import device_table, preserved_table
+from starter.output.explanation_output import NodeExplanation, as_text, conclusion
+from tests.starter import drawing
+from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
+from tests.starter.keyboard import nodewarden
+from tests.starter.test_table import drawn
+from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
+
+WAY_OUT = "until it is healthy once, or somebody asks: `nodewarden fence node-7 --reason …`"
+ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
+REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
+SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
+SHORT_CIRCUIT = "NodeHealthCheck/workers is in short circuit: only 1 of 2 nodes is healthy"
+
+
+def a_check() -> HealthCheck:
+    conditions = [{"type": "Ready", "status": "False", "duration": "5s"}]
+    template = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "namespace": "nodewarden", "name": "bmc"}
+    spec = {"selector": {"matchLabels": {"role": "worker"}}, "unhealthyConditions": conditions, "remediationTemplate": template}
+    head = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": {"name": "w"}}
+    found = parse(head | {"spec": spec})
+    assert isinstance(found, HealthCheck)
+    return found
+
+
+def fence_is_due() -> Explanation:
+    """Of node-7, which one check finds unhealthy."""
+    verdict = Verdict(health=Health.UNHEALTHY, standing=Standing.UNHEALTHY, reason="ReadyFalse")
+    target = TargetEvaluation(target="node-7", node="node-7", machine="", verdict=verdict, due_in=None, action=Action.FENCE)
+    evaluated = CheckEvaluation(
+        check=a_check(),
+        counts=Counts(healthy=0, unhealthy=1),
+        brake=Brake(allowed=True, remaining=1, reason=Closed.NO, message="1 of 1"),
+        storm=Storm(),
+        verdicts=(target,),
+        next_look=None,
+    )
+    return Explanation(node="node-7", found=True, ready="False", opinions=(CheckOpinion(check=evaluated, target=target),))
+
+
+def explained(
+    *, seen: ScannerStatus | None = None, explanation: Explanation | None = None, opened: EpisodeStatus | None = None
+) -> NodeExplanation:
+    return NodeExplanation(node="node-7", at=NOW, explanation=explanation, scanner=seen, episodes=NodeEpisodes(episode=opened))
+
+
+def page_of(answer: NodeExplanation, *, width: int = 80) -> str:
+    return " ".join(" ".join(drawing.drawn(as_text(answer), width=width)).split())
+
+
+def test_what_is_held_off_is_not_called_due_and_the_way_out_is_named() -> None:
+    held = scanner(report(row("node-7")), held_off=(ABORTED,), refused=(REFUSED,))
+    assert conclusion(explained(explanation=fence_is_due())) == "fence is due under NodeHealthCheck/w"
+    assert conclusion(explained(explanation=fence_is_due(), seen=held)) == f"unhealthy, and held off: {ABORTED.reason}"
+
+
+def test_what_a_candidate_waits_for_is_the_conclusion() -> None:
+    full = RefusedNode(node="node-7", reason=AdmissionRefusal.CAP.value, message="1 of 1 permits are held: node-2")
+    waits = explained(explanation=fence_is_due(), seen=scanner(report(row("node-7")), refused=(full,)))
+    assert conclusion(waits) == "unhealthy, and not begun (CapReached): 1 of 1 permits are held: node-2"
+
+
+def test_what_is_held_off_is_said_once() -> None:
+    held = scanner(report(row("node-7")), held_off=(ABORTED,), refused=(REFUSED,))
+    shown = " ".join(drawn(status(scanner=held)))
+    assert shown.count("aborted by amy") == 1
+    assert page_of(explained(seen=held)).count("aborted by amy") == 1
+
+
+def test_what_a_device_answers_is_said_while_it_is_tried_again() -> None:
+    """What hides the BMC's failure until a person is asked costs him the minutes in which he could mend it."""
+    tried = episode(problem="no answer from the BMC within 4.0 s", doing="commands power off", try_number=2, permit=True)
+    trouble = "try 2; the last problem: no answer from the BMC within 4.0 s"
+    assert conclusion(explained(opened=tried)) == f"an episode is running: commands power off; {trouble}"
+    assert f"it does: commands power off {trouble}" in page_of(explained(opened=tried))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"checks": (SHORT,)}, SHORT_CIRCUIT),
+        ({}, ""),
+    ],
+)
+def test_who_is_asked_to_resume_hears_what_would_keep_it_all_the_same(changes: dict[str, Any], said: str) -> None:
+    parked = episode(phase=Phase.NEEDS_HUMAN, problem="the BMC refuses our password", advice="mend it", control_plane=False)
+    mine = Permit(
+        node="node-7", workflow_id="w", incident=parked.incident, kind=Kind.FENCING, holding=PermitState.PARKED, granted_at=NOW
+    )
+    seen = scanner(report(row("node-7"), **changes), permits=(mine,))
+    words = f"it goes on only once there is a permit for it: {said}"
+    table = " ".join(" ".join(drawn(status(scanner=seen, episodes=(parked,)))).split())
+    for page in (page_of(explained(seen=seen, opened=parked)), table):
+        assert (words in page) is bool(said), page
+        assert ("only once there is a permit" in page) is bool(said)
+
+
+def test_the_episode_of_a_preserved_node_says_who_why_and_until_when() -> None:
+    until = NOW + timedelta(hours=2)
+    kept = episode(
+        kind=Kind.PRESERVATION, phase=Phase.RUNNING_PRESERVED, requester="amy", reason="kernel hangs", preserved_until=until
+    )
+    assert conclusion(explained(opened=kept)) == "preserved until 2026-11-21T14:00:00Z by amy: kernel hangs"
+    assert "Running:Preserved, until 2026-11-21T14:00:00Z by amy: kernel hangs" in page_of(explained(opened=kept))
+
+
+def test_who_is_preserved_why_and_until_when_is_readable_at_80_columns() -> None:
+    kept = PreservedNode(
+        node="ip-10-0-1-1.eu-west-1.compute.internal",
+        phase=Phase.RUNNING_PRESERVED,
+        reason="kernel hangs, ask ada",
+        requester="system:serviceaccount:ops:amy",
+        since=ago(3600),
+        until=NOW + timedelta(hours=2),
+        hours=1.0,
+        incident="i",
+        workflow_id="w",
+    )
+    lines = drawing.drawn(preserved_table.as_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,))), width=80)
+    assert f"{kept.node}: by system:serviceaccount:ops:amy: kernel hangs, ask ada" in " ".join(lines)
+    assert "2026-11-21T14:00:00Z" in lines[1]
+
+
+def test_data_is_not_at_risk_where_off_is_proven() -> None:
+    """S36: the scan that would say so comes seconds later."""
+    found = AtRisk(nodes=2, nearest=tuple(NodeAtRisk(node=each, since=ago(60), volumes=1) for each in ("node-7", "node-8")))
+    proven = episode(off_proof=OffProof(commanded_at=ago(9)))
+    seen = scanner(report(row("node-7"), at_risk=found))
+    shown = drawn(status(scanner=seen, episodes=(proven,)))
+    assert not any(line.startswith("node-7") and "not proven off" in line for line in shown)
+    assert any(line.startswith("node-8") and "not proven off" in line for line in shown)
+    assert "data at risk" not in page_of(explained(seen=seen, opened=proven))
+    assert "data at risk" in page_of(explained(seen=seen, opened=episode()))
+
+
+def test_a_machine_on_its_way_back_is_not_called_done() -> None:
+    waits = episode(phase=Phase.DONE, doing="waits for the node to come back Ready")
+    (line,) = [each for each in drawn(status(episodes=(waits,))) if each.startswith("node-7")]
+    assert ("returning" in line, "done" in line) == (True, False)
+
+
+def test_a_stopped_scanner_leaves_what_it_saw_last() -> None:
+    stopped = status(scanner=None, problem="no open scanner of prod", last=scanner(report(row("node-3"), at=ago(60))))
+    lines = drawn(stopped)
+    assert "as the scanner saw it last, at 2026-11-21T11:59:00Z:" in lines
+    assert any(line.startswith("node-3") for line in lines)
+
+
+def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> None:
+    rows = [held_row(NodeToCheck(node="node-7", held="i7"))]
+    found = report_of("prod", rows, began=NOW, ended=NOW, nodes=1)
+    page = " ".join(" ".join(drawing.drawn(device_table.as_table(found), width=80)).split())
+    assert "node-7: not read: incident i7 is open; `nodewarden fence check --node node-7` reads it all the same" in page
+    assert page.endswith("0 of 0 devices of 1 node answered; not read: those of 1 node with an open episode")
+
+
+# At the keyboard ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    async with ApiServer(tokens={"administrator": "admin"}) as server:
+        yield server
+
+
+@pytest.fixture
+async def at_home(keyboard: Path, api: ApiServer, cluster: str, person: ApiClient) -> ApiClient:
+    """The caller's own kubeconfig reaches the cluster of the test, in which node-1 is."""
+    (keyboard / "token").write_text("administrator")
+    known = f"clusters: {{{cluster}: {{server: '{api.url}', token_file: '{keyboard / 'token'}'}}}}"
+    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    await person.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    return person
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("abort",),
+        ("hold",),
+        ("resume",),
+        ("release",),
+        ("ack-off", "--who", "amy", "--reason", "saw it"),
+        ("preserve", "extend", "--for", "1h"),
+        ("explain",),
+        ("fence", "plan"),
+        ("remediate", "plan"),
+        ("fence", "check", "--node"),
+    ],
+)
+async def test_a_name_that_no_node_has_is_one_wording_and_code_4_everywhere(
+    at_home: ApiClient, warden: Nodewarden, cluster: str, words: tuple[str, ...]
+) -> None:
+    result = await nodewarden(*words, "nod-1")
+    assert (result.exit_code, result.stdout, result.stderr) == (4, "", "nodewarden: nod-1: there is no such Node or Machine\n")
+
+
+async def test_a_node_without_an_episode_is_there_all_the_same(at_home: ApiClient, warden: Nodewarden, cluster: str) -> None:
+    result = await nodewarden("abort", "node-1")
+    assert (result.exit_code, result.stderr) == (4, "nodewarden: no open episode of node-1\n")
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", ""], ids=["down", "401"])
+async def test_a_cluster_that_cannot_be_read_says_so_and_is_not_code_4(
+    keyboard: Path, warden: Nodewarden, api: ApiServer, cluster: str, address: str
+) -> None:
+    (keyboard / "token").write_text("nobody's")
+    known = f"clusters: {{{cluster}: {{server: '{address or api.url}', token_file: '{keyboard / 'token'}'}}}}"
+    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    result = await nodewarden("explain", "node-1")
+    page = " ".join(result.stdout.split())
+    assert result.exit_code == 5
+    assert page.startswith("node-1 it is not known whether there is such a node: the cluster can't be read")
+    assert f"note: the cluster {cluster} can't be read: " in page
+    planned = await nodewarden("fence", "plan", "node-1")
+    assert (planned.exit_code, f"the cluster {cluster} can't be read: " in planned.stderr) == (5, True)
+
+
+@pytest.mark.parametrize("words", [("status",), ("scan", "status"), ("history",), ("abort", "node-1"), ("preserved",)])
+async def test_a_cluster_that_there_is_none_of_is_not_told_to_start_a_scanner(
+    keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...]
+) -> None:
+    result = await nodewarden(*words, "-c", f"{cluster}x")
+    said = f"--cluster: no worker serves '{cluster}x', and it is not among the clusters known here: {cluster}"
+    assert (result.exit_code, result.stderr) == (2, f"nodewarden: {said}\n")
+
+
+async def test_a_cluster_that_has_had_a_scanner_needs_no_settings_here(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await warden.start_scanner(cluster)
+    (keyboard / "nodewarden.yaml").write_text("clusters: {another: {context: test}}", encoding="utf-8")
+    assert (await nodewarden("status", "-c", cluster)).exit_code == 0
+
+
+async def test_status_after_a_stop_still_shows_the_nodes(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await warden.start_scanner(cluster)
+    await warden.stop_scanner(cluster, who="amy", reason="drill")
+    await warden.scanner(cluster).ended()
+    result = await nodewarden("status", "-c", cluster)
+    assert result.exit_code == 4
+    assert "as the scanner saw it last, at 2" in result.stdout
+    assert "node-1 zone-a Unknown" in " ".join(result.stdout.split())

@@ -1,0 +1,143 @@
+"""Every answer for programs has one spelling, and the schema in docs says it, which `tests/docs/reference.py` makes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from starter.client import Nodewarden
+from starter.commands.answers import ANSWERS, schemas
+from starter.output.encoding import to_json
+from tests.starter.builders import NOW, episode, report, result, row, scanner, status
+from tests.starter.keyboard import nodewarden
+from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
+from workflows.kit.messages import Backoff
+
+CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
+
+def fields_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every field in it, at any depth, with its value."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name, inner
+            yield from fields_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from fields_of(inner)
+
+
+def test_every_field_of_the_schema_is_camel_case() -> None:
+    for name, definition in schemas()["$defs"].items():
+        for field in definition.get("properties", {}):
+            assert CAMEL.fullmatch(field), (name, field)
+        assert set(definition.get("required", ())) == set(definition.get("properties", {})), name
+
+
+@cache
+def strict() -> Any:
+    """The schema, by which nothing else may be there."""
+    schema = schemas()
+    for definition in schema["$defs"].values():
+        if definition.get("type") == "object":
+            definition["additionalProperties"] = False
+    return schema
+
+
+def conforms(command: str, document: Any) -> None:
+    """It is what the schema says of that command, and nothing else."""
+    schema = strict()
+    jsonschema.validate(document, schema["commands"][command] | {"$defs": schema["$defs"]})
+    for name, value in fields_of(document):
+        if isinstance(value, str) and MOMENT.match(value):
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", value), (name, value)
+
+
+def test_a_full_status_is_as_the_schema_says() -> None:
+    """Moments without fractions, durations as Kubernetes writes them."""
+    moment = NOW + timedelta(microseconds=123456)
+    seen = scanner(report(row("node-1"), at=moment), held_off=(Backoff(node="node-4", reason="aborted", until=moment),))
+    shown = status(scanner=seen, episodes=(episode(started=moment),), ended=(result(),), last=seen)
+    document = json.loads(to_json(shown))
+    conforms("status", document)
+    assert document["scanner"]["heldOff"][0]["until"] == "2026-11-21T12:00:00Z"
+    assert document["episodes"][0]["tryNumber"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("status",), "status"),
+        (("scan", "status"), "scan status"),
+        (("history",), "history"),
+        (("record", "node-1"), "record"),
+        (("preserved",), "preserved"),
+        (("explain", "node-1"), "explain"),
+        (("fence", "check"), "fence check"),
+        (("fence", "node-2", "--reason", "x"), "fence"),
+        (("fence", "refused-1", "--reason", "x"), "fence --wait"),
+        (("remediate", "node-3"), "remediate"),
+        (("preserve", "node-4"), "preserve"),
+        (("hold", "node-1"), "hold"),
+        (("pause", "--reason", "drill"), "pause"),
+        (("scan", "start"), "scan start"),
+        (("scan", "stop"), "scan stop"),
+        (("doctor",), "doctor"),
+        (("uninstall", "--check"), "uninstall"),
+        (("version",), "version"),
+    ],
+)
+async def test_what_commands_print_is_as_the_schema_says(
+    keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...], command: str
+) -> None:
+    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
+    await warden.start_scanner(cluster)
+    await warden.fence(cluster, "node-1", reason="smoke")
+    await warden.preserve(cluster, "node-9", reason="look at it")
+    if command == "history":
+        await (await warden.fence(cluster, "gone-1", reason="smoke")).abort(who="amy", reason="enough")
+        while not (await warden.history.ended(cluster)).episodes:
+            await asyncio.sleep(0.1)
+    conforms(command, json.loads((await nodewarden(*words, "-o", "json")).stdout))
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("evaluate",), "evaluate"),
+        (("explain", "node-1"), "explain"),
+        (("remediate", "plan", "node-1"), "remediate plan"),
+        (("fence", "plan", "node-1"), "fence plan"),
+        (("preserve", "plan"), "preserve plan"),
+    ],
+)
+async def test_what_is_said_of_files_is_as_the_schema_says(files: list[str], words: tuple[str, ...], command: str) -> None:
+    at = files.index("--now")
+    given = [*files[:at], *files[at + 2 :]] if command == "fence plan" else files
+    conforms(command, json.loads((await nodewarden(*words, *given, "-o", "json")).stdout))
+
+
+def test_every_command_that_prints_json_is_in_the_table() -> None:
+    from starter.cli import app  # its commands, as they are
+
+    found = {" ".join(path) for path in _commands(app)}
+    told = {name.removesuffix(" --wait") for name in ANSWERS}
+    silent = {"worker", "codec keys", "deploy rbac", "deploy leases", "deploy admission", "deploy network"}
+    assert {name.removesuffix(" begin") for name in found} - silent == told
+
+
+def _commands(app: Any, *around: str) -> Iterator[tuple[str, ...]]:
+    for each in app.registered_commands:
+        yield (*around, each.name or each.callback.__name__)
+    for group in app.registered_groups:
+        yield from _commands(group.typer_instance, *around, group.name)

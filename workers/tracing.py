@@ -1,0 +1,73 @@
+"""Where traces go: the setting `tracing`, and the extra `otel` that it needs.
+
+Nothing waits for a span and nothing fails by one: they are sent by a thread of the exporter's, in batches, and lost where nobody
+takes them. What is left when the worker ends gets a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.worker import Interceptor
+
+from workers.configuration.setting_sources import SettingsError
+from workers.configuration.settings import TracingSettings
+
+EXTRA = "expected the extra otel: pip install 'nodewarden[otel]'"
+LAST_SPANS_SECONDS = 5.0
+EXPORT_SECONDS = 4
+
+
+@asynccontextmanager
+async def tracing(settings: TracingSettings | None, *, identity: str) -> AsyncIterator[Sequence[Interceptor]]:
+    """What a worker's interceptors begin with; nothing where nothing is set. identity: who we are among the workers.
+
+    Raises SettingsError where the extra is not installed, or the file with headers can't be read.
+    """
+    if settings is None:
+        yield ()
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        from workers.interceptors.tracing import GivenIds, Tracing
+    except ImportError as error:
+        raise SettingsError(f"tracing: {EXTRA} ({error})") from error
+    exporter = OTLPSpanExporter(
+        endpoint=settings.endpoint,
+        certificate_file=str(settings.ca_file) if settings.ca_file else None,
+        headers=_headers(settings.headers_file) if settings.headers_file else {},
+        timeout=EXPORT_SECONDS,
+    )
+    resource = Resource.create({"service.name": "nodewarden", "service.instance.id": identity})
+    provider = TracerProvider(resource=resource, id_generator=GivenIds(), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield (Tracing(provider),)
+    finally:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SPANS_SECONDS):
+                await asyncio.to_thread(provider.shutdown)
+
+
+def _headers(file: Path) -> dict[str, str]:
+    """`Name: value`, one a line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SettingsError(f"tracing.headers_file: expected a readable file: {error}") from error
+    found = dict[str, str]()
+    for number, line in enumerate(lines, 1):
+        name, colon, value = line.partition(":")
+        if line.strip() and not (colon and name.strip()):
+            raise SettingsError(f"tracing.headers_file: line {number}: expected Name: value")
+        if line.strip():
+            found[name.strip().lower()] = value.strip()
+    return found
