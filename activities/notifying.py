@@ -25,7 +25,7 @@ from urllib.parse import quote
 from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
-from policy.episode.notices import FIELDS, Notice, Rule, Severity
+from policy.episode.notices import FIELDS, Notice, NoticeRule, Severity
 
 _log = logging.getLogger(__name__)
 logging.getLogger("apprise").disabled = True  # it names addresses, and with them tokens
@@ -56,7 +56,7 @@ class Recipient:
 
     name: str
     url_file: Path
-    rule: Rule = field(default_factory=Rule, hash=False)
+    rule: NoticeRule = field(default_factory=NoticeRule, hash=False)
 
 
 class Notifier:
@@ -139,14 +139,14 @@ class _Message:
     good: bool
 
 
-def _message(rule: Rule, notices: Sequence[Notice]) -> _Message:
+def _message(rule: NoticeRule, notices: Sequence[Notice]) -> _Message:
     """Of one as it is, of several a digest."""
     title, text = rule.written(notices[0]) if len(notices) == 1 else _digest(rule, notices)
     gravest = max((each.severity for each in notices), key=lambda each: each.rank)
     return _Message(title=title, text=text, severity=gravest, good=all(each.good for each in notices))
 
 
-def _digest(rule: Rule, notices: Sequence[Notice]) -> tuple[str, str]:
+def _digest(rule: NoticeRule, notices: Sequence[Notice]) -> tuple[str, str]:
     counts = Counter(each.outcome or each.when.value for each in notices)
     title = f"nodewarden: {len(notices)} messages: " + ", ".join(f"{number} {what}" for what, number in counts.most_common())
     more = [f"and {len(notices) - LISTED} more: `nodewarden status`"] if len(notices) > LISTED else []
@@ -173,7 +173,7 @@ def _sent(recipient: Recipient, notices: Sequence[Notice], done: set[str]) -> st
         return f"{type(error).__name__} in Apprise"
 
 
-def _sent_to(address: str, rule: Rule, notices: Sequence[Notice], line: int) -> str:
+def _sent_to(address: str, rule: NoticeRule, notices: Sequence[Notice], line: int) -> str:
     """One message; where the address says whose it is, one for each thread, as a digest would end no incident of a pager's."""
     import apprise
 

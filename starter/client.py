@@ -26,7 +26,7 @@ from temporalio.service import RPCError
 from activities.contracts import search
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
-from policy.fence.device_check import DeviceReport
+from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.object_refs import ObjectRef
@@ -47,6 +47,7 @@ from workflows.kit.messages import ScannerStatus, Word
 
 CHECK_EVERY = timedelta(hours=1)
 SHOWN_ENDED = 10
+SHOWN_DEVICES = 5
 SHOWN_OPEN = 50
 
 
@@ -326,7 +327,9 @@ class Nodewarden:
         except RequestError as error:
             problem, silent = str(error), isinstance(error, SilentError)
             last = await self._last_seen(cluster) if isinstance(error, MissingError) else None
-        open_runs, ended = await asyncio.gather(self.history.open(cluster), self.history.completed(cluster, limit=SHOWN_ENDED))
+        open_runs, ended, devices = await asyncio.gather(
+            self.history.open(cluster), self.history.completed(cluster, limit=SHOWN_ENDED), self._device_problems(cluster)
+        )
         held = [permit.node for permit in scanner.permits] if scanner is not None else []
         # Thousands may be kept for days; whatever is being done to a node is shown before them.
         open_runs = sorted(open_runs, key=lambda run: run.workflow_type == Kind.PRESERVATION)
@@ -345,7 +348,17 @@ class Nodewarden:
             left_out=len(nodes) - len(shown),
             ended=tuple(each for each in ended if each.outcome is not Outcome.REFUSED),
             last=last,
+            devices=devices,
         )
+
+    async def _device_problems(self, cluster: str) -> tuple[DeviceRow, ...]:
+        """As the last check knows them. Where none is known, whoever asks by `fence check` or `doctor` hears why."""
+        try:
+            report = await self.device_check(cluster).last_report()
+        except RequestError:
+            return ()
+        rows = report.rows if report is not None else ()
+        return tuple(row for row in rows if row.problem)[:SHOWN_DEVICES]
 
     async def _last_seen(self, cluster: str) -> ScannerStatus | None:
         """Asked once of each scanner that has ended: what it knew stays what it was."""

@@ -22,6 +22,8 @@ from xdist.workermanage import WorkerController
 
 from tests import report
 
+pytest_plugins = ("tests.system.fixtures",)
+
 WHOLE = ("tests/simulator/cluster/", "tests/system/")
 """Simulated clusters and whole systems."""
 
@@ -39,6 +41,7 @@ CALM = (
     *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
     *_files("deployment_version", "docs_upgrade", "isolated", "fence_check", "detaching_volumes", "remediation_by_others"),
+    *_files("docs_upgrade"),
     "tests/security/",
     "tests/docs/test_start.py",
 )

@@ -20,7 +20,7 @@ from aiohttp import web
 from activities import notifying
 from activities.notifying import SINGLY, Notifier, Recipient, addressed
 from policy.episode.events import When
-from policy.episode.notices import Notice, Rule, Severity, Wording
+from policy.episode.notices import Notice, NoticeRule, Severity, Wording
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -75,7 +75,7 @@ async def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 @asynccontextmanager
 async def notifier(file: Path, **rule: Any) -> AsyncIterator[Notifier]:
-    async with Notifier([Recipient(name="notifications[0]", url_file=file, rule=Rule(**rule))]) as opened:
+    async with Notifier([Recipient(name="notifications[0]", url_file=file, rule=NoticeRule(**rule))]) as opened:
         yield opened
 
 

@@ -79,6 +79,7 @@ def test_its_commands_run_from_an_empty_folder(program: Path, tmp_path: Path, wo
         ("admission", ["deploy/admission.yaml"]),
         ("people", ["deploy/people.yaml"]),
         ("alerts", ["deploy/alerts.yaml"]),
+        ("dashboard", ["deploy/dashboard.json"]),
     ],
 )
 def test_it_prints_all_that_a_checkout_has_as_files(program: Path, tmp_path: Path, word: str, files: list[str]) -> None:

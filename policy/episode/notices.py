@@ -123,7 +123,7 @@ PLAIN = Wording()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class NoticeRule:
     """Which notices somebody wants to hear of; nothing in clusters, nodes or outcomes means any. nodes: names, with * and ?.
 
     severity: the least. after: an episode that needs a person is told of once it has waited so long, and nobody has acted.

@@ -112,6 +112,11 @@ class DeviceRow:
     held: str = ""
     """The incident of the open episode that the node's devices are left to: they were not read."""
 
+    @property
+    def named(self) -> str:
+        """The problem with its device, which most problems name themselves."""
+        return self.problem if self.endpoint in self.problem else f"{self.endpoint}: {self.problem}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReport:

@@ -18,7 +18,7 @@ from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 
 
-class Sight(StrEnum):
+class TemplateSight(StrEnum):
     """What is known of a template. unknown: it may not be read, or was not looked at yet; that is no reason to do anything."""
 
     THERE = "there"
@@ -40,11 +40,11 @@ class Unusable(StrEnum):
 class TemplateSeen:
     """One template as last seen. problem: what is wrong with it, or why nothing is known."""
 
-    sight: Sight
+    sight: TemplateSight
     problem: str = ""
 
 
-UNKNOWN = TemplateSeen(sight=Sight.UNKNOWN)
+UNKNOWN = TemplateSeen(sight=TemplateSight.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +58,15 @@ class NoRemedy:
 def judged(ref: ObjectRef, template: Mapping[str, object]) -> TemplateSeen:
     """One that is there, as far as it can be judged without a node."""
     if not isinstance(spec := template.get("spec"), Mapping) or not isinstance(spec.get("template"), Mapping):
-        return TemplateSeen(sight=Sight.INVALID, problem=f"{ref.key}: spec.template: expected what remediations are made from")
+        return TemplateSeen(
+            sight=TemplateSight.INVALID, problem=f"{ref.key}: spec.template: expected what remediations are made from"
+        )
     if is_own_template(ref) and ref.kind == VOLUME_DETACHMENT:
         try:
             read_volume_template(template)
         except PolicyError as error:
-            return TemplateSeen(sight=Sight.INVALID, problem=str(error))
-    return TemplateSeen(sight=Sight.THERE)
+            return TemplateSeen(sight=TemplateSight.INVALID, problem=str(error))
+    return TemplateSeen(sight=TemplateSight.THERE)
 
 
 def templates_of(check: HealthCheck) -> tuple[ObjectRef, ...]:
@@ -84,11 +86,11 @@ def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], tru
             return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=f"it names {template.key}: {counts}")
         found = seen(template)
         match found.sight:
-            case Sight.MISSING:
+            case TemplateSight.MISSING:
                 return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=f"it names {template.key}, which does not exist")
-            case Sight.NO_KIND:
+            case TemplateSight.NO_KIND:
                 told = f"it names {template.key}, and no such kind is served in {template.api_version}"
                 return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=told)
-            case Sight.INVALID:
+            case TemplateSight.INVALID:
                 return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=found.problem)
     return None

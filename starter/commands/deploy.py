@@ -134,6 +134,15 @@ def alerts(context: typer.Context) -> None:
 
 
 @app.command()
+def dashboard(context: typer.Context) -> None:
+    """Print the dashboard for Grafana, as JSON to import."""
+    from starter.deploy.shipped import dashboard as shipped
+    from starter.deploy.shipped import printed
+
+    _echo(context, lambda: printed(shipped()))
+
+
+@app.command()
 def chart(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where it is written; must not be there yet.")],

@@ -29,6 +29,11 @@ def alerts() -> Path:
     return _FILES / "alerts.yaml"
 
 
+def dashboard() -> Path:
+    """For Grafana (docs/metrics.md)."""
+    return _FILES / "dashboard.json"
+
+
 def printed(*files: Path) -> str:
     """Their documents in one text, with their comments."""
     return "---\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -26,7 +26,7 @@ from policy.fence.compiling import compile_config
 from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.objects.nodes import NodeView
-from policy.remediation.templates import Sight, Unusable
+from policy.remediation.templates import TemplateSight, Unusable
 from policy.scan.evaluation import evaluate
 from policy.values.counting import counted
 from policy.values.errors import PolicyError
@@ -56,7 +56,7 @@ async def health_checks(settings: Settings, connection: ClusterConnection, machi
         own += [
             warning(f"{key} names {template.key}, and it is not known whether that exists: {seen.problem}", "grant `get` on it")
             for template, seen in cluster.templates[key].items()
-            if seen.sight is Sight.UNKNOWN
+            if seen.sight is TemplateSight.UNKNOWN
         ]
         found += own or [ok(f"{key}: {counted(check.counts.total, 'target')}, its templates exist")]
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from policy.fence.device_check import DeviceRow
 from policy.values.counting import counted
 from policy.values.moments import written
 from starter import wording
@@ -74,7 +73,7 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
     if report is None:
         return [warning("they have not been checked since this check was begun", read)]
     when = f"at {written(report.ended)}"
-    found = [problem(f"{row.node}: {_named(row)}", f"mend it; {read}") for row in report.rows if row.problem]
+    found = [problem(f"{row.node}: {row.named}", f"mend it; {read}") for row in report.rows if row.problem]
     if len(found) > MOST_SHOWN:
         found = [*found[:MOST_SHOWN], problem(f"{report.problems - MOST_SHOWN} more", f"`nodewarden fence check -c {cluster}`")]
     held = [warning(f"{row.node}: {row.warning}", "look at what its episode says of it") for row in report.rows if row.held]
@@ -84,8 +83,3 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
 
 def _told(what: str) -> Finding:
     return warning(what, "a node whose device does not answer can't be fenced")
-
-
-def _named(row: DeviceRow) -> str:
-    """The problem with its device, which most problems name themselves."""
-    return row.problem if row.endpoint in row.problem else f"{row.endpoint}: {row.problem}"

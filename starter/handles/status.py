@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus
+from policy.fence.device_check import DeviceRow
 from workflows.kit.messages import ScannerStatus
 
 
@@ -26,7 +27,8 @@ class ClusterStatus:
     """`scanner` None: none runs, or it does not answer (`unanswered`); `problem` is the sentence.
 
     left_out: open episodes beyond those in `episodes` and `silent`. ended: newest first. last: what the last scanner knew when it
-    ended, where none runs; None where nobody remembers.
+    ended, where none runs; None where nobody remembers. devices: fence devices with a problem, as the last check of all has found
+    them, such as one that is silent or whose Secret is missing; the first of them.
     """
 
     cluster: str
@@ -39,6 +41,7 @@ class ClusterStatus:
     left_out: int = 0
     ended: tuple[EpisodeResult, ...] = ()
     last: ScannerStatus | None = None
+    devices: tuple[DeviceRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from policy.checks.targets import SICKNESS
 from policy.episode.messages import EpisodeStatus, Phase
+from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import AtRisk, CheckReport, TargetRow
 from policy.values.counting import counted
@@ -53,6 +54,8 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
     at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
     if at_risk.nodes or at_risk.problem:
         parts.append(_at_risk(at_risk, now))
+    if status.devices:
+        parts.append(_devices(status.devices))
     if report is not None:
         if report.checks:
             parts.append(_checks(report.checks))
@@ -100,6 +103,13 @@ def columns(*names: str, flexible: str) -> Table:
         else:
             table.add_column(column, no_wrap=True)
     return table
+
+
+def _devices(rows: tuple[DeviceRow, ...]) -> RenderableType:
+    table = columns("CAN'T BE FENCED", "WHY", flexible="WHY")
+    for row in rows:
+        table.add_row(row.node, Text(row.named, style="red"))
+    return Group(table, Text("as read last; `nodewarden fence check` reads all devices now", style="dim"))
 
 
 def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> RenderableType:

@@ -288,7 +288,7 @@ async def test_within_the_grace_after_start_nothing_may_be_done(person: ApiClien
     await fleet(person)
     scan = await open_scan(ViewLimits(grace=timedelta(milliseconds=500)))
     report = await observe(scan, asked())
-    assert "younger" in report.view.stale
+    assert "watched for less than" in report.view.stale
     report = await observe(scan, asked(report))
     assert report.view.stale == ""
 

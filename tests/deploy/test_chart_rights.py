@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -119,13 +120,11 @@ def test_definitions_people_and_alerts_are_those_of_deploy() -> None:
     assert (rules["kind"], rules["spec"]) == ("PrometheusRule", *documents("deploy/alerts.yaml"))
 
 
-def test_the_dashboard_is_shown_where_there_is_one() -> None:
-    """Whoever adds deploy/dashboard.json links to it from the chart's files."""
-    there = (ROOT / "deploy/dashboard.json").is_file()
-    assert (ROOT / "deploy/chart/nodewarden/files/dashboard.json").is_file() is there
-    if there:
-        [shown] = rendered({"dashboard": {"enabled": True}}, template="metrics")
-        assert shown["data"]["nodewarden.json"].strip() == (ROOT / "deploy/dashboard.json").read_text(encoding="utf-8").strip()
+def test_the_dashboard_is_shown_to_grafana() -> None:
+    [shown] = rendered({"dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}}}, template="metrics")
+    made = (ROOT / "deploy/dashboard.json").read_text(encoding="utf-8")
+    assert json.loads(shown["data"]["nodewarden.json"]) == json.loads(made)
+    assert shown["metadata"]["labels"]["grafana_dashboard"] == "yes"
 
 
 def test_no_definition_and_no_key_goes_with_the_release() -> None:

@@ -16,7 +16,7 @@ from starter.output.table import render
 from tests.docs.reading import DOCS, ROOT, blocks
 from tests.starter.process import nodewarden
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 HERE = "tests/docs/test_start.py::test_the_page_is_followed_on_a_demo"
 PAGE = "docs/start.md"
@@ -33,7 +33,7 @@ async def typed(text: str, state: Path) -> str:
         *script, cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     try:
-        out, err = await asyncio.wait_for(shell.communicate(), 90)
+        out, err = await asyncio.wait_for(shell.communicate(), 150)
     finally:
         if shell.returncode is None:
             shell.kill()
@@ -71,10 +71,10 @@ def words_of(picture: str) -> str:
 def test_the_pictures_show_what_is_printed_today() -> None:
     """Taken anew by `make pictures` once the tables change."""
     table = Path(render.__code__.co_filename).read_text(encoding="utf-8")
-    headings = {word for each in re.findall(r"columns\((.*?), flexible", table) for word in re.findall(r'"([A-Z ]+)"', each)}
+    tables = [re.findall(r'"([A-Z ]+)"', each) for each in re.findall(r"columns\((.*?), flexible", table)]
+    headings = {word for each in tables if "ENDED" not in each for word in each}  # nothing has ended by then
     assert {"WAITING", "DATA AT RISK", "VERDICT"} <= headings
-    never = {"ENDED", "AT", "HOW"}  # while nothing has
-    assert sorted(word for word in headings - never if word not in words_of("live")) == []
+    assert sorted(word for word in headings if word not in words_of("live")) == []
     summary = Path(show.__code__.co_filename).read_text(encoding="utf-8")
     assert "What happened" in words_of("ending")
     for sentence in ("recovered on proof of off", "no volume ever had two writers."):

@@ -13,9 +13,9 @@ import pytest
 
 from policy.episode.messages import Outcome
 from simulator.resources import NODES
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, events_about, is_open, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, events_about, is_open
 from tests.system.test_api_restarts import under_shipped_rights
 from tests.system.test_storm import explained
 
@@ -28,10 +28,8 @@ LONG_ENOUGH = 6.0
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, zones=2, platform="gce") as running:
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=4, zones=2, platform="gce") as running:
         await under_shipped_rights(running)
         await running.start_worker()
         await running.apply_policy(check={"minHealthy": 1})

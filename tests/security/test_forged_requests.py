@@ -23,9 +23,9 @@ from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
 from policy.episode.ids import episode_id
 from tests.security.listener import listening
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, episode, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, episode
 from tests.system.test_api_restarts import under_shipped_rights
 from workflows.kit.ids import WORKFLOW_QUEUE
 
@@ -90,10 +90,8 @@ class Attacker:
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, platform="redfish") as running:
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=4, platform="redfish") as running:
         await under_shipped_rights(running)
         await running.start_worker()
         await running.apply_policy(check={"minHealthy": 1})

@@ -20,10 +20,10 @@ from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.resources import NODES
 from tests.marks import mark_metadata
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, events_about, in_phase, is_open, standing, status
+from tests.system.questions import commands, events_about, in_phase, is_open, status
 from tests.system.real_api import KUBELET_OF, assets
-from tests.system.temporal_server import TemporalServer
 from tests.system.test_api_restarts import under_shipped_rights
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -38,10 +38,8 @@ LONG_ENOUGH = 6.0
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=5, demo_workloads=False) as running:
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=5, demo_workloads=False) as running:
         await under_shipped_rights(running)
         await running.start_worker()
         await running.apply_policy(plan={"waitBeforePower": "4s"}, check={"minHealthy": 1})

@@ -10,18 +10,16 @@ import pytest
 
 from simulator.bmc.bmc import start_bmc
 from simulator.platforms.ipmi import Ipmi
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import CONSEQUENCES, acts, commands, parked, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import CONSEQUENCES, acts, commands, parked
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, zones=2, platform="ipmi") as running:
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=4, zones=2, platform="ipmi") as running:
         await running.start_worker()
         await running.apply_policy(check={"minHealthy": 1})
         await running.start_scanner()

@@ -22,9 +22,9 @@ from policy.episode.messages import Outcome, Phase
 from starter.client import Nodewarden
 from tests.starter.process import nodewarden
 from tests.system.canary import Canary
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import episode, in_phase, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import episode, in_phase
 from tests.system.witness import Before
 from workers.configuration.key_sources import new_keys
 from workers.configuration.settings import load
@@ -54,7 +54,7 @@ class Deployment:
         config = self.with_keys(self.system.config, *keys)
         self.system.settings = load(config=config)
         self.system.warden = await self.stack.enter_async_context(Nodewarden.connect(self.system.settings))
-        await self.system.start_worker()
+        await self.system.start_worker(anew=True)
 
     def with_keys(self, config: Path, *keys: str) -> Path:
         written = yaml.safe_load(self.system.config.read_text())
@@ -74,12 +74,10 @@ class Deployment:
 
 
 @pytest.fixture(scope="module")
-async def deployment(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
+async def deployment(standing: Standing) -> AsyncIterator[Deployment]:
     async with AsyncExitStack() as stack:
-        system = await stack.enter_async_context(standing(temporal, free_namespaces, tmp_path_factory, nodes=4))
-        await system.start_worker()
+        system = await stack.enter_async_context(standing(nodes=4))
+        await system.start_worker(anew=True)
         await system.apply_policy(check={"minHealthy": 1})
         await system.start_scanner(cap=2)
         yield Deployment(system, stack)

@@ -15,9 +15,8 @@ from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.fence.device_check import Reachability
 from simulator.resources import NAMESPACES, SECRETS
 from tests.security.listener import Listener, listening
+from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, TEMPLATES, System
-from tests.system.questions import standing
-from tests.system.temporal_server import TemporalServer
 from tests.system.test_api_restarts import under_shipped_rights
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -33,10 +32,8 @@ async def his_bmc() -> AsyncIterator[Listener]:
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=2, demo_workloads=False) as running:
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=2, demo_workloads=False) as running:
         await under_shipped_rights(running)
         await running.client.create(NAMESPACES.path(), {"metadata": {"name": TENANT}})
         await running.start_worker()

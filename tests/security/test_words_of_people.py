@@ -34,10 +34,10 @@ from starter.errors import RefusedError
 from tests.deploy.manifests import path_of
 from tests.licensing import LICENCES
 from tests.node_actions import ACTIONS, LONG_AGO, PEOPLE, Object, api_with_actions, made, shipped
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import in_phase, standing
+from tests.system.questions import in_phase
 from tests.system.real_api import assets
-from tests.system.temporal_server import TemporalServer
 from tests.system.test_api_restarts import SERVICE_ACCOUNTS, under_shipped_rights
 from workflows.kit.messages import PersonRequest
 
@@ -208,12 +208,10 @@ async def test_without_the_policy_no_name_is_believed_and_where_it_is_needed_no_
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     """Its administrator may do everything, and is called so; other people are service accounts."""
     words = {"worker": {"words": "verified", "sticky_timeout": "500ms"}}
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, demo_workloads=False, settings=words) as running:
+    async with standing(nodes=4, demo_workloads=False, settings=words) as running:
         await under_shipped_rights(running)
         for document in PEOPLE:
             await running.client.create(path_of(document), document)

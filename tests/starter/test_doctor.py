@@ -245,6 +245,7 @@ async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: st
     only(await temporal.devices(warden, cluster), Level.WARNING, "they have not been checked")
     await warden.check_devices(cluster)
     only(await temporal.devices(warden, cluster), Level.PROBLEM, "node-2: ipmi://10.0.0.2:623: no answer")
+    assert {each.node for each in (await warden.status(cluster)).devices} == {"node-2"}, "status says it, too"
     await warden.scanner(cluster).pause(who="amy", reason="drill")
     only(await temporal.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
     assert levels(await temporal.search_attributes(warden, fix=False)) == [Level.OK]

@@ -12,6 +12,7 @@ import pytest
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import AtRisk, Candidate, NodeAtRisk
 from starter.handles.status import ClusterStatus, SilentEpisode
@@ -178,6 +179,15 @@ def test_what_waits_for_a_person_does_not_answer_or_does_not_fit_is_not_left_out
     assert any("the BMC refuses our password" in line for line in lines)
     assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in lines)
     assert "… and 7 more open episodes" in lines
+
+
+def test_who_could_not_be_fenced_is_named_with_the_reason() -> None:
+    """Before it is needed: as the last check of all devices has found it."""
+    missing = DeviceRow(node="node-2", endpoint="ipmi://10.0.0.2:623", problem="Secret nodewarden/bmc does not exist")
+    text = "\n".join(drawn(status(row("node-2"), devices=(missing,))))
+    assert "CAN'T BE FENCED" in text
+    assert "ipmi://10.0.0.2:623: Secret nodewarden/bmc does not exist" in text
+    assert "CAN'T BE FENCED" not in "\n".join(drawn(status(row("node-2"))))
 
 
 def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:

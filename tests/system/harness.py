@@ -96,6 +96,7 @@ class System:
         folder: Path,
         *,
         temporal: TemporalServer,
+        nursery: Nursery | None = None,
         namespace: str = "",
         cluster_name: str = "sim",
         nodes: int = 4,
@@ -112,6 +113,7 @@ class System:
     ) -> None:
         self.folder = folder
         self.temporal = temporal
+        self._nursery = nursery
         self.namespace = namespace or temporal.namespaces[0]
         self.cluster_name = cluster_name
         self.workers: list[WorkerProcess] = []
@@ -210,13 +212,12 @@ class System:
 
     # Workers ---------------------------------------------------------------------------------------------------------
 
-    async def start_worker(
-        self, *, killable_from: Nursery | None = None, environment: Mapping[str, str] | None = None
-    ) -> WorkerProcess:
-        """One more worker process; it polls as soon as it can. From a nursery come those that obey a `KillOrder`."""
+    async def start_worker(self, *, anew: bool = False, environment: Mapping[str, str] | None = None) -> WorkerProcess:
+        """One more worker process; it polls as soon as it can. It comes from the nursery, spared its imports, and obeys a
+        `KillOrder`. anew: as a user starts one; so is one with an environment of its own, or of a system without a nursery."""
         name = f"worker-{len(self.workers) + 1}"
-        if killable_from is not None:
-            worker = await WorkerProcess.start_killable(self.folder, config=self.config, name=name, nursery=killable_from)
+        if self._nursery is not None and not anew and environment is None:
+            worker = await WorkerProcess.start_killable(self.folder, config=self.config, name=name, nursery=self._nursery)
         else:
             worker = await WorkerProcess.start(self.folder, config=self.config, name=name, environment=environment)
         self.workers.append(worker)

@@ -6,8 +6,7 @@ of the workflow, the BMCs' chassis (witness.py has the consequences).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -26,22 +25,11 @@ from simulator.objects import JsonObject
 from simulator.resources import EVENTS
 from starter.errors import RequestError
 from tests.system.harness import CHECK, CHECKS, System
-from tests.system.temporal_server import TemporalServer
 from workflows.kit.ids import episode_id
 
 OUR_USER_AGENT = "nodewarden/"
 CONSEQUENCES = frozenset({"power-management.taint-out-of-service", "power-management.delete-workload"})
 """The activities of ours that a proof of off licenses (S1)."""
-
-
-@asynccontextmanager
-async def standing(
-    temporal: TemporalServer, free_namespaces: list[str], factory: pytest.TempPathFactory, **options: Any
-) -> AsyncIterator[System]:
-    """A system for all tests of a module."""
-    namespace = free_namespaces.pop(0)
-    async with System(factory.mktemp(namespace), temporal=temporal, namespace=namespace, **options) as system:
-        yield system
 
 
 # Episodes ---------------------------------------------------------------------------------------------------------------

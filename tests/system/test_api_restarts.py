@@ -18,7 +18,7 @@ from simulator.resources import Resource
 from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.system.canary import RUN
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.questions import commands
 

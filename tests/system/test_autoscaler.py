@@ -18,9 +18,8 @@ from policy.scan.admission import AdmissionRefusal
 from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineDeletion, MachineOptions, Trouble
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import standing
-from tests.system.temporal_server import TemporalServer
 from tests.system.test_remediation import CHECKS, machine_health_check
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -32,13 +31,11 @@ MAX_NODE_PROVISION_TIME = 901.0
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     patient = AutoscalerSettings(scan_interval=0.1, backoff=10_000, max_backoff=50_000)
     options = MachineOptions(system="openshift", settings=QUICK, autoscaler=patient)
     small = {"nodes": 3, "zones": 3, "workers_as": options, "demo_workloads": False}
-    async with standing(temporal, free_namespaces, tmp_path_factory, **small) as system:
+    async with standing(**small) as system:
         await system.start_worker()
         await system.client.create(CHECKS, machine_health_check())
         await system.warden.start_scanner(system.cluster_name)

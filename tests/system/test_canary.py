@@ -1,6 +1,6 @@
 """The search for leaked secrets finds what is planted, in each place where it looks: a search that can't proves nothing (S12).
 
-Planted are values of these tests' own. For that of the whole run everything is searched when it ends (`conftest.py`).
+Planted are values of these tests' own. For that of the whole run everything is searched when it ends (`fixtures.py`).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior
 
 from policy.episode.messages import EpisodeResult, Outcome, Phase
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, episode, in_phase, standing, status
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, episode, in_phase, status
 from tests.system.witness import Before
 from tests.system.worker_process import WorkerProcess
 from workers.embedded.server_process import find_binary
@@ -31,11 +31,9 @@ PLAN = {"waitBeforePower": "5s"}  # long enough for a hold to come before power,
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, demo_workloads=False) as running:
-        await running.start_worker()
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=4, demo_workloads=False) as running:
+        await running.start_worker(anew=True)
         await start_version(running, FIRST)  # polls, and gets nothing to do before it is made current
         await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
         yield running

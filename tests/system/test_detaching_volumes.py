@@ -11,9 +11,9 @@ from simulator.client import PatchType
 from simulator.objects import JsonObject, is_ready, is_terminating, key_of, name_of, node_of, uid_of
 from simulator.platforms.aws import Aws
 from simulator.resources import NODES, Resource
+from tests.system.fixtures import Standing
 from tests.system.harness import CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
-from tests.system.questions import acts, commands, episode, standing, traces
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import acts, commands, episode, traces
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -23,12 +23,10 @@ UNAVAILABLE = "VolumeUnavailable"
 
 
 @pytest.fixture
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     """Two workers in one zone, so that pods that crash share a node with the volume."""
     shape = {"nodes": 2, "zones": 1, "platform": "aws", "own_disks": True}
-    async with standing(temporal, free_namespaces, tmp_path_factory, **shape) as running:
+    async with standing(**shape) as running:
         await running.start_worker()
         kind = {"apiVersion": DETACHMENTS.api_version, "kind": DETACHMENTS.kind}
         template = {**kind, "metadata": {"name": "volumes"}, "spec": {"template": {"spec": {"conditions": [UNAVAILABLE]}}}}

@@ -15,7 +15,7 @@ import yaml
 from policy.episode.messages import Outcome, Phase
 from simulator.resources import DEPLOYMENTS
 from tests.documents import ROOT
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.pods_of_chart import NAMESPACE, PodsOfChart
 from tests.system.questions import in_phase

@@ -7,7 +7,7 @@ import pytest
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from simulator.resources import EVENTS
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60)]

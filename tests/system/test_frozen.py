@@ -16,9 +16,8 @@ from simulator.client import ApiError
 from simulator.resources import LEASES
 from starter.client import Nodewarden
 from tests.system import impatient_worker
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
-from tests.system.nursery import Nursery
 from tests.system.witness import NODE_LEASES, Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
 from workers.configuration.settings import load
@@ -40,9 +39,9 @@ async def has_node_lease(system: System, node: str) -> bool:
     return True
 
 
-async def a_worker_that_stands_still(system: System, nursery: Nursery, order: KillOrder) -> tuple[WorkerProcess, Before]:
+async def a_worker_that_stands_still(system: System, order: KillOrder) -> tuple[WorkerProcess, Before]:
     """The only worker is frozen by the order, while the victim's node is fenced. Answers how the node was before, too."""
-    worker = await system.start_worker(killable_from=nursery)
+    worker = await system.start_worker()
     await system.apply_policy()
     await system.start_scanner()
     worker.obey(order)
@@ -51,13 +50,11 @@ async def a_worker_that_stands_still(system: System, nursery: Nursery, order: Ki
     return worker, before
 
 
-async def test_a_worker_that_is_continued_takes_no_lease_of_a_node_that_is_back(
-    make_system: MakeSystem, nursery: Nursery
-) -> None:
+async def test_a_worker_that_is_continued_takes_no_lease_of_a_node_that_is_back(make_system: MakeSystem) -> None:
     """S45: it was about to; 25 s after the node was back it took the node's lease, and nobody was left to give it back."""
     system = await make_system()
     order = KillOrder(when=When.BEFORE, activity="target.last-look", freezes=True)
-    frozen, before = await a_worker_that_stands_still(system, nursery, order)
+    frozen, before = await a_worker_that_stands_still(system, order)
     other = await system.start_worker()
     result = await system.ended(before, seconds=150)
     assert result.outcome is Outcome.RECOVERED
@@ -100,13 +97,13 @@ class SecondDeployment:
 
 
 async def test_a_deployment_that_was_superseded_while_it_stood_still_switches_nothing_on(
-    make_system: MakeSystem, nursery: Nursery, free_namespaces: list[str]
+    make_system: MakeSystem, free_namespaces: list[str]
 ) -> None:
     """S5, S38: it had taken its taint off and was about to switch on. Meanwhile the other one has taken the Lease and the node,
     and has commanded an off of its own: an on in between would undo the proof under which pods are freed."""
     system = await make_system()
     order = KillOrder(when=When.AFTER, activity="power-management.untaint-out-of-service", freezes=True)
-    first, before = await a_worker_that_stands_still(system, nursery, order)
+    first, before = await a_worker_that_stands_still(system, order)
     machine = system.cluster.chassis.machine(before.node)
     assert PowerLog.of(machine, before).count("off") == 1
 

@@ -18,9 +18,9 @@ from simulator.objects import JsonObject, is_ready, micro_timestamp
 from simulator.resources import LEASES, NAMESPACES, SECRETS, Resource
 from tests.cluster.fencing_requests import NAMESPACE, conditions_of, remediation
 from tests.power.agents.scripted import needs
+from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, System
-from tests.system.questions import commands, opened_at, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, opened_at
 from tests.system.witness import NODE_LEASES, judge, left_over
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120), needs("fence_apc_snmp", "snmpget")]
@@ -113,13 +113,11 @@ def reasons(found: JsonObject) -> dict[str, str]:
     return {each["type"]: each["reason"] for each in found["status"]["conditions"]}
 
 
-async def test_its_node_is_fenced_in_its_name_and_it_reads_how_that_goes_in_its_own_words(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+async def test_its_node_is_fenced_in_its_name_and_it_reads_how_that_goes_in_its_own_words(standing: Standing) -> None:
     """S1, S2, S13, S28, S35: nothing is done before it asks, though its check calls the node unhealthy; its lease on the node is
     no veto; the conditions go through the operator's states, and the episode that ends after the object is gone leaves nothing
     behind. The operator lets go as soon as the node is healthy again, whether or not we are through."""
-    async with standing(temporal, free_namespaces, tmp_path_factory, platform="pdu", nodes=4) as system:
+    async with standing(platform="pdu", nodes=4) as system:
         operator = Operator(system)
         await asyncio.gather(operator.install(), system.start_worker())
         await system.start_scanner()

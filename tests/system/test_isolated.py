@@ -19,9 +19,9 @@ from simulator.objects import is_ready, node_of
 from simulator.platforms.aws import Aws
 from simulator.resources import NODES
 from starter.commands.session import me
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, in_phase, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, in_phase
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -29,12 +29,10 @@ VICTIM = "demo/database-0"
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     """Three instances in one zone, for a volume can't leave its own."""
     shape = {"nodes": 4, "zones": 1, "platform": "aws", "own_disks": True}
-    async with standing(temporal, free_namespaces, tmp_path_factory, **shape) as running:
+    async with standing(**shape) as running:
         await running.start_worker()
         await running.apply_policy(plan={"power": [power_device(describe(running.cluster))]}, check={"minHealthy": 1})
         await running.start_scanner()

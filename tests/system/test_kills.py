@@ -23,9 +23,8 @@ import pytest
 from policy.episode.messages import EpisodeResult
 from simulator.bmc.machine import Machine
 from tests import report
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import Pace, System
-from tests.system.nursery import Nursery
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
@@ -95,9 +94,8 @@ class Row:
 class Lane:
     """One small system that takes one row after the other. `worker` is the one that is alive."""
 
-    def __init__(self, system: System, nursery: Nursery) -> None:
+    def __init__(self, system: System) -> None:
         self.system = system
-        self._nursery = nursery
         self.worker: WorkerProcess
 
     async def prepare(self) -> None:
@@ -107,7 +105,7 @@ class Lane:
         await self.system.start_scanner()
 
     async def start_worker(self) -> None:
-        self.worker = await self.system.start_worker(killable_from=self._nursery)
+        self.worker = await self.system.start_worker()
 
     async def run(self, kill: Kill) -> Row:
         """Break the victim's node, let the kill happen, wait for the end, judge."""
@@ -278,19 +276,17 @@ async def boundaries(system: System, before: Before) -> list[KillOrder]:
 
 
 @pytest.mark.timeout(600)
-async def test_a_kill_at_any_boundary_changes_nothing_but_the_time(
-    make_system: MakeSystem, nursery: Nursery, tmp_path: Path
-) -> None:
+async def test_a_kill_at_any_boundary_changes_nothing_but_the_time(make_system: MakeSystem, tmp_path: Path) -> None:
     """S1, S2, S33, S34, S35: recovered; one off and one on; no pod lost before the proof; no mark, lease or permit left."""
     began = datetime.now(UTC)
     async with TemporalServer(tmp_path) as mortal:
         # The reference runs alone, and before the other systems: its history says what there is to kill.
-        lanes = [Lane(await make_system(nodes=3, cluster_name="lane-1", pace=LANE_PACE), nursery)]
+        lanes = [Lane(await make_system(nodes=3, cluster_name="lane-1", pace=LANE_PACE))]
         await lanes[0].prepare()
         orders = await reference_orders(lanes[0].system)
         more = [await make_system(nodes=3, cluster_name=f"lane-{number}", pace=LANE_PACE) for number in range(2, LANES + 1)]
-        lanes += [Lane(system, nursery) for system in more]
-        with_mortal = Lane(await make_system(nodes=3, cluster_name="mortal", pace=LANE_PACE, temporal=mortal), nursery)
+        lanes += [Lane(system) for system in more]
+        with_mortal = Lane(await make_system(nodes=3, cluster_name="mortal", pace=LANE_PACE, temporal=mortal))
         await asyncio.gather(*(lane.prepare() for lane in [*lanes[1:], with_mortal]))
 
         kills = [AtBoundary(order) for order in orders]

@@ -21,7 +21,7 @@ from simulator.resources import EVENTS, LEASES, STATEFUL_SETS, Resource
 from simulator.storage import WriteInterval
 from starter.errors import RequestError
 from tests import report
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import CHECK, CHECKS, Pace, System
 from tests.system.witness import Before
 from workers.identity import holder
@@ -92,7 +92,7 @@ async def system(make_system: MakeSystem) -> System:
     The garbage collector of Kubernetes, which looks every 20 s, looks here within an hour only: nobody waits for it.
     """
     running: System = await make_system(nodes=5, zones=3, pace=Pace(pod_garbage=3600.0))
-    await running.start_worker()
+    await running.start_worker(anew=True)
     await running.apply_policy()
     await running.start_scanner()
     await running.settled()

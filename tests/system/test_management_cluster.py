@@ -19,9 +19,8 @@ from simulator.client import ApiAddress, ApiClient
 from tests import report
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.system.canary import RUN
+from tests.system.fixtures import Standing
 from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
-from tests.system.questions import standing
-from tests.system.temporal_server import TemporalServer
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -50,16 +49,14 @@ class World:
 
 
 @pytest.fixture(scope="module")
-async def world(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[World]:
+async def world(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     token = tmp_path_factory.mktemp("management") / "token"
     token.write_text(TOKEN)
     async with ApiServer(tokens={TOKEN: "admin"}) as management, ApiClient(ApiAddress(url=management.url, token=TOKEN)) as person:
         RUN.listen("management", management.store)
         await CAPI.install(person)
         machines = {"server": management.url, "token_file": str(token)}
-        async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, zones=2, machines=machines) as system:
+        async with standing(nodes=4, zones=2, machines=machines) as system:
             await furnish(person, system)
             await system.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template())
             await system.start_worker()

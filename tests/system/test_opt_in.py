@@ -20,10 +20,9 @@ from simulator.objects import JsonObject, is_ready
 from simulator.resources import LEASES
 from starter import wording
 from tests import report
+from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, System
-from tests.system.nursery import Nursery
-from tests.system.questions import commands, is_open, opened_at, our_writes, simulated_api, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, is_open, opened_at, our_writes, simulated_api
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
@@ -47,13 +46,11 @@ TITLE = "opt-in: requests for a change that nodewarden made"
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     """Scanned once a second; node-1 is broken from the start, and nobody has asked for anything yet."""
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=5, demo_workloads=False) as running:
+    async with standing(nodes=5, demo_workloads=False) as running:
         simulated_api(running)
-        await running.start_worker(killable_from=nursery)
+        await running.start_worker()
         running.cluster.break_node("node-1", "kubelet-stops")
         await running.warden.start_scanner(running.cluster_name, wait=timedelta(seconds=1))
         yield running

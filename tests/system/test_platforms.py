@@ -116,19 +116,19 @@ async def playing(
         if driver in chosen and not (driver in PROGRAMS and PROGRAMS[driver].args[0]):
             namespace = free_namespaces.pop(0)
             metrics = f"127.0.0.1:{free_ports('127.0.0.1', 1)[0]}"
-            options: dict[str, Any] = {"temporal": temporal, "namespace": namespace, "nodes": 5, "zones": 3}
+            options: dict[str, Any] = {"temporal": temporal, "nursery": nursery, "namespace": namespace, "nodes": 5, "zones": 3}
             options["settings"] = {"metrics": metrics}  # in which a driver's words could be: searched for secrets at the end
             system = System(tmp_path_factory.mktemp(namespace), platform=stand.platform, **options)
-            tasks[driver] = asyncio.create_task(_play(driver, stand, system, nursery), name=driver)
+            tasks[driver] = asyncio.create_task(_play(driver, stand, system), name=driver)
     yield tasks
     for task in tasks.values():
         task.cancel()
     await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
-async def _play(driver: str, stand: Stand, system: System, nursery: Nursery) -> Played:
+async def _play(driver: str, stand: Stand, system: System) -> Played:
     async with system:
-        await system.start_worker(killable_from=nursery)
+        await system.start_worker()
         nodes = _cast(system)
         secrets = await _apply(driver, stand, system, nodes[REFUSES])
         await system.start_scanner(cap=len(nodes))

@@ -17,7 +17,7 @@ from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import condition_of
 from simulator.resources import NODES
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.questions import episode
 

@@ -17,7 +17,7 @@ from policy.preservation.held import CONDITION
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject, condition_of
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.witness import PowerLog
 

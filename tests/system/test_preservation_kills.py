@@ -99,36 +99,38 @@ async def story(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> A
     workers = MachineOptions(system="gardener", settings=QUICK)
     async with (
         TemporalServer(folder) as temporal,
-        System(folder / "system", temporal=temporal, nodes=5, zones=1, workers_as=workers, demo_workloads=False) as system,
+        System(
+            folder / "system", temporal=temporal, nursery=nursery, nodes=5, zones=1, workers_as=workers, demo_workloads=False
+        ) as system,
     ):
         fleet = system.cluster.machines
         told = Story(system, {node: fleet.of_node(node) for node in (*FIRST, *SECOND)})
         watching = asyncio.create_task(told.look_on())
         try:
-            await _kill_and_restart(told, nursery)
+            await _kill_and_restart(told)
             yield told
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _kill_and_restart(story: Story, nursery: Nursery) -> None:
+async def _kill_and_restart(story: Story) -> None:
     system = story.system
-    worker = await system.start_worker(killable_from=nursery)
+    worker = await system.start_worker()
     await system.warden.start_scanner(system.cluster_name, cap=2)
     await asyncio.gather(story.kept(FIRST[0]), story.kept(FIRST[1], fails=True))
     await story.until_before(FIRST, 1)
     worker.obey(KillOrder(when=When.AFTER, activity="preservation.hold"))
     await asyncio.wait_for(worker.wait(), 20)
-    worker = await system.start_worker(killable_from=nursery)
+    worker = await system.start_worker()
     worker.obey(KillOrder(when=When.AFTER, activity="episodes.request-permit"))
     await asyncio.wait_for(worker.wait(), 30)
-    worker = await system.start_worker(killable_from=nursery)
+    worker = await system.start_worker()
     await asyncio.gather(story.kept(SECOND[0]), story.kept(SECOND[1], fails=True))
     await story.until_before(SECOND, 1)
     await asyncio.gather(worker.kill(), system.temporal.kill())
     await story.over(SECOND)
-    await asyncio.gather(system.temporal.start(), system.start_worker(killable_from=nursery))
+    await asyncio.gather(system.temporal.start(), system.start_worker())
     await asyncio.gather(*(story.ended(pair[0]) for pair in (FIRST, SECOND)))
     await asyncio.gather(*(story.replaced(pair[1]) for pair in (FIRST, SECOND)))
 

@@ -24,10 +24,10 @@ from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, is_ready, name_of
 from simulator.resources import NODES, Resource
 from tests import report
+from tests.system.fixtures import Standing
 from tests.system.harness import TEMPLATE_NAMESPACE, TEMPLATES, Pace, System
-from tests.system.questions import commands, standing, traces
+from tests.system.questions import commands, traces
 from tests.system.real_api import assets
-from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, judge, left_over
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
@@ -97,14 +97,10 @@ class Accident:
 
 
 @pytest.fixture(scope="module")
-async def accident(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Accident]:
+async def accident(standing: Standing) -> AsyncIterator[Accident]:
     rack_of = _racks()
     sick = [name for rack in range(1, RACKS + 1) for name in _of(rack_of, f"r{rack}")[:SICK_OF_EACH]]
-    async with standing(
-        temporal, free_namespaces, tmp_path_factory, nodes=len(rack_of), pace=PACE, demo_workloads=False
-    ) as system:
+    async with standing(nodes=len(rack_of), pace=PACE, demo_workloads=False) as system:
         await system.start_worker()
         await _label(system, rack_of)
         await _configure(system)

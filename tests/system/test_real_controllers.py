@@ -11,7 +11,7 @@ import os
 import pytest
 
 from policy.episode.messages import Outcome
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.questions import commands
 from tests.system.real_api import assets
 from tests.system.test_api_restarts import restart_api, under_shipped_rights

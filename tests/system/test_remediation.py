@@ -15,9 +15,8 @@ from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions, Trouble
 from simulator.node import NodeFault
 from simulator.objects import JsonObject
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import standing
-from tests.system.temporal_server import TemporalServer
 from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -28,11 +27,9 @@ CHECKS = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machineheal
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     workers = MachineOptions(system="openshift", settings=QUICK)
-    async with standing(temporal, free_namespaces, tmp_path_factory, workers_as=workers) as system:
+    async with standing(workers_as=workers) as system:
         await system.start_worker()
         await system.client.create(CHECKS, machine_health_check())
         await system.warden.start_scanner(system.cluster_name)

@@ -20,7 +20,7 @@ from simulator.remediation import RemediatorTimings
 from simulator.remediators.metal3 import Metal3Remediations
 from tests.system import test_remediation as openshift
 from tests.system import test_remediation_owners as cluster_api
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from workflows.kit.ids import episode_id
 

@@ -16,7 +16,7 @@ from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from simulator.machines import MachineOptions
 from simulator.remediation import RemediatorTimings
 from simulator.remediators.self_node import Agent, SelfNodeRemediations
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.test_remediation import QUICK
 from workflows.kit.ids import episode_id

@@ -13,9 +13,9 @@ from policy.episode.messages import EpisodeResult, Outcome
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import is_open, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import is_open
 from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -48,14 +48,12 @@ async def replaced(system: System, node: str) -> tuple[str, EpisodeResult]:
     return machine, result
 
 
-async def test_a_worker_and_one_of_two_members(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+async def test_a_worker_and_one_of_two_members(standing: Standing) -> None:
     """Seed 003; S15. Their owners delete them, and nobody else; two members are the smallest control plane where one may go."""
     options = MachineOptions(system="cluster-api", settings=QUICK, control_plane=True, max_in_flight=1)
     shape = {"control_planes": 2, "mirror_pods": True}
     small = {"nodes": 2, "zones": 1, "workers_as": options, "demo_workloads": False, "shape": shape}
-    async with standing(temporal, free_namespaces, tmp_path_factory, **small) as system:
+    async with standing(**small) as system:
         await system.start_worker()
         for each in (WORKERS, CONTROL_PLANE):
             await system.client.create(CHECKS, each)

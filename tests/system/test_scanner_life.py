@@ -25,8 +25,9 @@ from starter.client import Nodewarden
 from starter.commands.session import Exit
 from tests import report
 from tests.system import impatient_worker
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, episode, in_phase, opened_at, permit, standing, traces
+from tests.system.questions import commands, episode, in_phase, opened_at, permit, traces
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, PowerLog, early, judge, proof_moment
 from tests.system.worker_process import OURS, ROOT, WorkerProcess
@@ -44,10 +45,8 @@ TITLE = "ended from outside"
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[System]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=8, zones=2) as running:
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=8, zones=2) as running:
         await impatient_worker.start(running)
         await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
         await _start_scanner(running)

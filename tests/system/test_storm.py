@@ -23,10 +23,9 @@ from simulator.bmc.machine import PowerCommand
 from simulator.objects import is_ready
 from starter import wording
 from tests import report
+from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, System
-from tests.system.nursery import Nursery
-from tests.system.questions import check_status, commands, condition, events_about, is_open, standing
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import check_status, commands, condition, events_about, is_open
 from tests.system.witness import Before
 from tests.system.worker_process import ROOT
 
@@ -51,11 +50,9 @@ class Storm:
 
 
 @pytest.fixture(scope="module")
-async def storm(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
-) -> AsyncIterator[Storm]:
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=NODES, zones=3) as system:
-        await system.start_worker(killable_from=nursery)
+async def storm(standing: Standing) -> AsyncIterator[Storm]:
+    async with standing(nodes=NODES, zones=3) as system:
+        await system.start_worker()
         duration = f"{SICK_FOR.total_seconds():.0f}s"
         conditions = [{"type": "Ready", "status": status, "duration": duration} for status in ("False", "Unknown")]
         await system.apply_policy(check={"unhealthyConditions": conditions})

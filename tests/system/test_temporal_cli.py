@@ -17,10 +17,9 @@ import pytest
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from simulator.resources import LEASES
+from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.nursery import Nursery
-from tests.system.questions import commands, episode, in_phase, is_open, opened_at, parked, standing, traces
-from tests.system.temporal_server import TemporalServer
+from tests.system.questions import commands, episode, in_phase, is_open, opened_at, parked, traces
 from tests.system.witness import Before
 from tests.system.worker_process import OURS, ROOT
 from workers.embedded.server_process import find_binary
@@ -103,12 +102,10 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
-) -> AsyncIterator[System]:
+async def system(standing: Standing) -> AsyncIterator[System]:
     """node-1 is well; the check's episodes of four more wait; node-6, whose BMC is dead, needs a person."""
-    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=6, demo_workloads=False) as running:
-        await running.start_worker(killable_from=nursery)
+    async with standing(nodes=6, demo_workloads=False) as running:
+        await running.start_worker()
         await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
         await running.start_scanner(cap=6)
         running.cluster.break_node(UNPLUGGED, "bmc-dead")
@@ -203,7 +200,7 @@ async def test_fencing_started_by_the_temporal_command_fences_a_node_end_to_end(
 async def test_remediation_started_by_the_temporal_command_goes_up_its_ladder(system: System) -> None:
     """The line that docs/remediation.md shows: `reboot` repairs the node, and nothing is freed meanwhile. Of its two steps the
     other is left out here, as is said, where the node belongs to no Machine."""
-    shown = next(line for line in REMEDIATION_PAGE.read_text().splitlines() if line.startswith("    temporal workflow start"))
+    shown = next(line for line in REMEDIATION_PAGE.read_text().splitlines() if line.strip().startswith("temporal workflow start"))
     skips = shown.replace('"reason"', '"skip_impossible": true, "reason"')
     words = shlex.split(skips.replace("prod", system.cluster_name).replace("node-7", IDLE))
     code, printed = await run_temporal(system, *words[1:])

@@ -11,9 +11,8 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from simulator.bmc.machine import Machine
 from tests import report
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
-from tests.system.nursery import Nursery
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When
 from workflows.kit.ids import episode_id
@@ -26,14 +25,14 @@ DRAINING = "stopping: running activities get time to end"
 POWER_OFF = "power-management.power-off"
 
 
-async def test_the_other_worker_goes_on_with_what_the_lost_one_had(make_system: MakeSystem, nursery: Nursery) -> None:
+async def test_the_other_worker_goes_on_with_what_the_lost_one_had(make_system: MakeSystem) -> None:
     """S33, S34: the survivor waits the lost act out, reads, and sends nothing twice; nobody starts anything by hand."""
     systems = [await make_system(nodes=4) for _ in When]
-    await asyncio.gather(*(_lose_one(system, nursery, when) for system, when in zip(systems, When, strict=True)))
+    await asyncio.gather(*(_lose_one(system, when) for system, when in zip(systems, When, strict=True)))
 
 
-async def _lose_one(system: System, nursery: Nursery, when: When) -> None:
-    workers = [await system.start_worker(killable_from=nursery) for _ in range(2)]
+async def _lose_one(system: System, when: When) -> None:
+    workers = [await system.start_worker() for _ in range(2)]
     await system.apply_policy()
     await system.start_scanner()
     await system.settled()
@@ -53,7 +52,7 @@ async def _lose_one(system: System, nursery: Nursery, when: When) -> None:
 async def test_a_worker_told_to_stop_ends_its_power_off_first(make_system: MakeSystem) -> None:
     """S33, S34: SIGTERM between the off and its answer; the act is reported and needs no waiting out, the next worker goes on."""
     system = await make_system(nodes=4)
-    worker = await system.start_worker()
+    worker = await system.start_worker(anew=True)
     await system.apply_policy()
     await system.start_scanner()
     await system.settled()

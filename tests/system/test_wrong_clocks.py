@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from policy.episode.messages import Outcome
-from tests.system.conftest import MakeSystem
+from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))

@@ -60,6 +60,10 @@ class Timer:
     stopped: bool = False
 
 
+REPLAYS_OF_EACH = 4
+"""About so often each task of a history is told again, where instances are thrown away by chance."""
+
+
 @dataclass(slots=True)
 class Task:
     """A workflow task of the history: what the workflow was told, and what it answered."""
@@ -95,6 +99,8 @@ class Execution:
     started: datetime = field(init=False)
     _seed: int = field(init=False)
     _instance: WorkflowInstance | None = None
+    _replayed_to: int = 0
+    """How long the history was when the instance was made."""
     _history: list[Task] = field(default_factory=list)
     _length: int = 3
     _jobs: list[WorkflowActivationJob] = field(default_factory=list)
@@ -225,8 +231,12 @@ class Execution:
         self._remember(activation, commands)
         for command in commands:
             self._obey(command)
-        if not self.closed and self.clockwork.chance(self.clockwork.perils.forgets):
+        if not self.closed and self.clockwork.chance(self.clockwork.perils.forgets) and self._is_worth_a_replay():
             self.forget()
+
+    def _is_worth_a_replay(self) -> bool:
+        """Not again before a history has grown by a part: else one of a thousand tasks is told a hundred times."""
+        return REPLAYS_OF_EACH * (len(self._history) - self._replayed_to) >= len(self._history)
 
     def _activation(self, jobs: list[WorkflowActivationJob]) -> WorkflowActivation:
         activation = WorkflowActivation(
@@ -261,6 +271,7 @@ class Execution:
         """The instance; a new one is told the history, and must answer as the one before it did."""
         if self._instance is None:
             self._instance = instance = self.clockwork.in_a_loop(self._make)
+            self._replayed_to = len(self._history)
             for number, task in enumerate(self._history):
                 completion = self.clockwork.activate(instance, task.activation)
                 answer = [_words_of(each) for each in completion.successful.commands]

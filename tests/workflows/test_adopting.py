@@ -110,7 +110,7 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_i
         await run.until(lambda status: status.phase is Phase.QUEUED and status.doing.startswith("waits for a permit"))
         assert not world.tainted
         await run.abort()
-        await run.result(Outcome.REFUSED)
+        await run.result(Outcome.ABORTED)
     assert world.marked, "the next episode adopts what else is left"
 
 

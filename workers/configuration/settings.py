@@ -53,7 +53,7 @@ from policy.checks.retries import (
 )
 from policy.episode.events import When
 from policy.episode.messages import Outcome
-from policy.episode.notices import Rule, Severity, Wording
+from policy.episode.notices import NoticeRule, Severity, Wording
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.insecure_devices import InsecureDevices
 from policy.objects.scopes import CLUSTER, is_scope
@@ -474,9 +474,9 @@ class NotificationSettings(_Section):
     )
     texts: dict[When, TextSettings] = Field(default_factory=dict, description="other words for some of it")
 
-    def rule(self) -> Rule:
+    def rule(self) -> NoticeRule:
         """The same as the typed rule that everything downstream knows."""
-        return Rule(
+        return NoticeRule(
             when=frozenset(self.when),
             clusters=frozenset(self.clusters),
             nodes=self.nodes,

@@ -110,5 +110,5 @@ def after_off(request: AbortRequest, node: str) -> str:
     """What comes of an abort where the machine may be off."""
     if request.power_on:
         return "what was begun is finished, then the machine is switched on"
-    brings_it_back = f"`nodewarden fence {node} --reason …` brings it back"
-    return f"it ends once the power state is read; a machine that is off stays off, {brings_it_back}"
+    how = f"`nodewarden fence {node} --reason …` brings it back"
+    return f"it ends once the power state is read; a machine that is off stays off, {how}"

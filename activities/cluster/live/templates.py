@@ -12,7 +12,7 @@ from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.refusals import ObjectNotFound
 from policy.checks.healthcheck import HealthCheck
 from policy.fence.templates import is_own_template
-from policy.remediation.templates import Sight, TemplateSeen, judged, templates_of
+from policy.remediation.templates import TemplateSeen, TemplateSight, judged, templates_of
 from policy.values.object_refs import ObjectRef
 
 C = TypeVar("C")
@@ -36,12 +36,12 @@ async def _see(template: ObjectRef, connection: ClusterConnection, kinds: Kinds)
     try:
         resource = await kinds.find(template.api_version, template.kind)
         if resource is None:
-            return TemplateSeen(sight=Sight.NO_KIND)
+            return TemplateSeen(sight=TemplateSight.NO_KIND)
         if resource.namespaced and not template.namespace:
-            return TemplateSeen(sight=Sight.MISSING)
+            return TemplateSeen(sight=TemplateSight.MISSING)
         path = resource.path(template.name, namespace=template.namespace if resource.namespaced else "")
         return judged(template, await connection.get(path))
     except ObjectNotFound:
-        return TemplateSeen(sight=Sight.MISSING)
+        return TemplateSeen(sight=TemplateSight.MISSING)
     except ApplicationError as error:
-        return TemplateSeen(sight=Sight.UNKNOWN, problem=error.message)
+        return TemplateSeen(sight=TemplateSight.UNKNOWN, problem=error.message)

@@ -19,7 +19,7 @@ from activities.cluster.objects.decoding import OBJECT_DECODING
 from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.checks.healthcheck import HealthCheck
 from policy.objects.remediations import plurals_of
-from policy.remediation.templates import UNKNOWN, Sight, TemplateSeen, judged, templates_of
+from policy.remediation.templates import UNKNOWN, TemplateSeen, TemplateSight, judged, templates_of
 from policy.values.object_refs import ObjectRef
 
 _Kind = tuple[ClusterConnection, str, str]
@@ -72,11 +72,11 @@ class TemplateWatches:
         if reflector is None or not (reflector.synced or reflector.lists):
             return UNKNOWN
         if reflector.absent:
-            return TemplateSeen(sight=Sight.NO_KIND)
+            return TemplateSeen(sight=TemplateSight.NO_KIND)
         # A cluster-scoped kind has no namespace, whatever the reference says.
         keys = (f"{template.namespace}/{template.name}" if template.namespace else template.name, template.name)
         found = (self._found.get((kind, key)) for key in keys)
-        return next((each for each in found if each is not None), TemplateSeen(sight=Sight.MISSING))
+        return next((each for each in found if each is not None), TemplateSeen(sight=TemplateSight.MISSING))
 
     def _changed(self, kind: _Kind, key: str, found: JsonObject | None) -> None:
         if found is None:

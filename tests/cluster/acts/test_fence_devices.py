@@ -201,7 +201,7 @@ async def test_a_node_without_a_usable_configuration_says_why_and_hides_no_other
     well, broken, gone = await found(ready, NODE, "node-8", "node-9")
     assert (len(well.devices), well.problem) == (1, "")
     assert "bmc is not defined" in broken.problem
-    assert gone.problem == "Node/node-9: there is no such Node"
+    assert gone.problem == "node-9: there is no such Node or Machine"
 
 
 async def test_nothing_configured_is_a_problem_of_the_node_and_rights_that_are_missing_are_too(ready: World) -> None:

@@ -1,9 +1,10 @@
-"""One Temporal server for all system tests, and a search for secrets in all that they leave behind."""
+"""One Temporal server and one nursery for all whole systems of a process, wherever their tests are, and a search for secrets in
+all that they leave behind."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -23,13 +24,14 @@ NAMESPACES = 64
 """As many systems may live in one session; each has a namespace of its own."""
 
 MakeSystem = Callable[..., Awaitable[System]]
+Standing = Callable[..., AbstractAsyncContextManager[System]]
 
 
 TOOLS = ("ipmitool", "snmpget", "snmpset", "snmpwalk")
 """What agents start, and what is over in no time."""
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def no_secret_gets_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """S12: no secret of these tests is in a history, a log, an object, a metric or what can be seen of a process."""
     tools = [Path(found) for tool in TOOLS if (found := which(tool, path=SEARCH_PATH)) is not None]
@@ -43,14 +45,15 @@ def no_secret_gets_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What is printed here is searched, too."""
+    """What a test of whole systems prints is searched, too."""
     told = yield
-    RUN.look_at_report(told)
+    if item.get_closest_marker("system") is not None:
+        RUN.look_at_report(told)
     return told
 
 
 @pytest.fixture(scope="session")
-async def temporal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
+async def temporal(no_secret_gets_out: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
     """Shared, because it takes seconds to start. A test that kills its server starts one of its own."""
     names = [f"system-{number}" for number in range(NAMESPACES)]
     async with TemporalServer(tmp_path_factory.mktemp("temporal"), namespaces=names) as server:
@@ -58,7 +61,7 @@ async def temporal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Te
 
 
 @pytest.fixture(scope="session")
-async def nursery(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nursery]:
+async def nursery(no_secret_gets_out: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nursery]:
     """Where killable workers come from."""
     async with Nursery(ROOT, tmp_path_factory.mktemp("nursery") / "nursery.log") as running:
         yield running
@@ -69,14 +72,32 @@ def free_namespaces(temporal: TemporalServer) -> list[str]:
     return list(temporal.namespaces)
 
 
+@pytest.fixture(scope="session")
+def standing(
+    temporal: TemporalServer, free_namespaces: list[str], nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Standing:
+    """A system in a namespace of its own, for all tests of a module: `async with standing(nodes=4) as running:`."""
+
+    @asynccontextmanager
+    async def stand(**options: Any) -> AsyncIterator[System]:
+        namespace = free_namespaces.pop(0)
+        places = {"temporal": temporal, "namespace": namespace, "nursery": nursery}
+        async with System(tmp_path_factory.mktemp(namespace), **places, **options) as system:
+            yield system
+
+    return stand
+
+
 @pytest.fixture
-async def make_system(temporal: TemporalServer, free_namespaces: list[str], tmp_path: Path) -> AsyncIterator[MakeSystem]:
+async def make_system(
+    temporal: TemporalServer, free_namespaces: list[str], nursery: Nursery, tmp_path: Path
+) -> AsyncIterator[MakeSystem]:
     """Systems in namespaces of their own, ended with the test: `await make_system(nodes=4)`."""
     async with AsyncExitStack() as stack:
 
         async def make(**options: Any) -> System:
             namespace = free_namespaces.pop(0)
-            options.setdefault("temporal", temporal)
+            options = {"temporal": temporal, "nursery": nursery, **options}
             if options["temporal"] is temporal:
                 options.setdefault("namespace", namespace)
             return await stack.enter_async_context(System(tmp_path / namespace, **options))
