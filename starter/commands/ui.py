@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, run, session_of
+from starter.commands.arguments import ClusterOption
+from starter.commands.session import Exit, run, session_of
 
 
 def ui(

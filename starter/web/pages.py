@@ -154,7 +154,7 @@ async def node(request: Request, cluster: str, name: str) -> Response:
     status = await _view(request, cluster).status()
     episodes = await _views(request).warden.of_node(cluster, name)
     answer = NodeExplanation(node=name, at=status.at, scanner=status.scanner, episodes=episodes)
-    said = scanner_says(status.scanner, name, status.at) if status.scanner is not None else [status.problem]
+    said = scanner_says(answer, status.scanner) if status.scanner is not None else [status.problem]
     row = next((each for each in overview_of(status).rows if each.node == name), None)
     verdict = wording.verdict(row, status.at) if row is not None else said[0]
     return render(
