@@ -1,6 +1,6 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs five processes (pytest-xdist). One takes the whole systems that are work, two take the calm ones, which mostly
+`make test` runs four processes (pytest-xdist). One takes the whole systems that are work, one the calm ones, which mostly
 wait, file by file, and the others what keeps a processor busy. Then come the systems that are measured in moments, when nothing
 beside them but others that mostly wait is left: one process has those, and the rest take what is left of the calm ones.
 """
@@ -37,19 +37,19 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 
 CALM = (
     *_files("frozen", "wrong_clocks", "worker_ends", "scanner_life"),
+    "tests/docs/test_start.py",
     "tests/benchmarks/test_whole_benchmarks.py",
     *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
     *_files("deployment_version", "docs_upgrade", "isolated", "fence_check", "detaching_volumes", "remediation_by_others"),
-    *_files("docs_upgrade"),
     "tests/security/",
-    "tests/docs/test_start.py",
+    *("tests/test_wheel.py", "tests/workers/test_embedded.py", "tests/starter/test_up.py"),
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others
 to remediate. The longest come first."""
 
-APART = _files("frozen", "worker_ends", "api_restarts", "wrong_clocks")
-"""Long files of calm tests that share no system: each test goes by itself, so that the run ends with no process alone."""
+APART = (*_files("frozen", "worker_ends", "api_restarts", "wrong_clocks"), "tests/workflows/test_fencing_properties.py")
+"""Long files whose tests share no system: each test goes by itself, so that the run ends with no process alone."""
 
 LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
 """The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, and a process has them all. So
@@ -58,9 +58,9 @@ has one all that are patient: two at a time would be too much work."""
 ORDER = ("patient", "", "prompt", "calm")
 """In which order they are begun; "" is what needs no lane."""
 
-WAITING = (1, 2)
-"""Of so many processes those that begin with the calm lane, which the others come to last: it needs little of a processor, and
-some of its tests take more than a minute."""
+WAITING = 1
+"""Which of the processes begins with the calm lane, which the others come to last: it needs little of a processor, and some of
+its tests take more than a minute."""
 
 BACKSTOP = 60
 """Seconds that a test which was cancelled, and what it had set up, have to end."""
@@ -120,7 +120,7 @@ class BySurroundings(LoadScopeScheduling):
     """A file's tests stay together, and so do those of a lane but the calm one, whose files go to whoever is done first."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if len(self.nodes) > len(WAITING) + 1 and self.nodes.index(node) in WAITING:
+        if len(self.nodes) > WAITING + 1 and self.nodes.index(node) == WAITING:
             calm = next((scope for scope in self.workqueue if _lane(scope) == "calm"), None)
             if calm is not None:
                 self.workqueue.move_to_end(calm, last=False)
