@@ -9,20 +9,23 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 
 import starlette_admin
 import uvicorn
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
-from starter.errors import MissingError, RequestError
-from starter.web import pages
+from starter.errors import RequestError
+from starter.web import api, pages
+from starter.web.answers import RequestProblem
 from starter.web.overview import overview_of
-from starter.web.views import ClusterView, Views
+from starter.web.views import Views, WatchedCluster
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEARTBEAT_SECONDS = 10.0
@@ -43,14 +46,16 @@ ASSETS = Path(starlette_admin.__file__).parent / "static"
 
 def application(views: Views) -> FastAPI:
     """Serves these views."""
-    app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
+    app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.views = views
     app.include_router(pages.router)
+    app.include_router(api.router)
+    app.state.document = cache(lambda: api.document(app))
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))
-    app.add_api_route("/api/v1/clusters/{cluster}/events", events, methods=["GET"], response_class=StreamingResponse)
-    app.add_exception_handler(RequestError, pages.told)
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_api_route(f"{api.OF_CLUSTER}/events", events, methods=["GET"], response_class=StreamingResponse)
+    for kind in (RequestError, HTTPException, RequestValidationError, api.UnreadableError):
+        app.add_exception_handler(kind, _told)
     # A foreign page whose name is made to lead to the loopback does not get to read ours.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
     app.middleware("http")(_with_headers)
@@ -59,13 +64,11 @@ def application(views: Views) -> FastAPI:
 
 async def events(request: Request, cluster: str) -> StreamingResponse:
     """Server-sent events: `changed` whenever the cluster's view has changed, and a comment at least every ten seconds."""
-    view = request.app.state.views.of(cluster)
-    if view is None:
-        raise MissingError(f"there is no cluster {cluster!r} here")
+    view = request.app.state.views.known(cluster)
     return StreamingResponse(_stream(view), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _stream(view: ClusterView) -> AsyncIterator[str]:
+async def _stream(view: WatchedCluster) -> AsyncIterator[str]:
     status, shown = None, None
     with view.watched():
         while True:
@@ -87,11 +90,15 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     return answer
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return pages.problem(
-        request, "Not found" if error.status_code == 404 else "Refused", str(error.detail), status=error.status_code
-    )
+async def _told(request: Request, error: Exception) -> Response:
+    """Programs get JSON, people a page."""
+    http = isinstance(error, HTTPException)
+    status = error.status_code if isinstance(error, HTTPException) else api.status_of(error)
+    said = str(error.detail) if isinstance(error, HTTPException) else str(error)
+    if request.url.path.startswith("/api/"):
+        return api.answer(RequestProblem(error=said), status=status) if http else api.problem(error)
+    title = {404: "Not found", 502: "No answer", 503: "No answer"}.get(status, "Refused")
+    return pages.problem(request, title, said, status=status)
 
 
 @asynccontextmanager

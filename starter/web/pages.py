@@ -18,12 +18,11 @@ from policy.scan.report import TargetRow
 from policy.values.durations import parse_duration
 from policy.values.moments import written
 from starter import wording
-from starter.errors import MissingError
 from starter.handles.history import OUTCOMES
 from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
-from starter.web.views import ClusterView, Views
+from starter.web.views import Views, WatchedCluster
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -84,13 +83,9 @@ def _views(request: Request) -> Views:
     return views
 
 
-def _view(request: Request, cluster: str) -> ClusterView:
+def _view(request: Request, cluster: str) -> WatchedCluster:
     """Raises MissingError."""
-    view = _views(request).of(cluster)
-    if view is None:
-        known = ", ".join(_views(request).clusters) or "none"
-        raise MissingError(f"there is no cluster {cluster!r} among those known here: {known}")
-    return view
+    return _views(request).known(cluster)
 
 
 @router.get("/")
@@ -168,12 +163,6 @@ async def node(request: Request, cluster: str, name: str) -> Response:
         episode=episodes.episode,
         ended=episodes.ended,
     )
-
-
-async def told(request: Request, error: Exception) -> Response:
-    """Whoever asked for something that there is not, or whom nobody answers, gets a page that says so."""
-    missing = isinstance(error, MissingError)
-    return problem(request, "Not found" if missing else "No answer", str(error), status=404 if missing else 502)
 
 
 def visible(overview: Overview) -> Overview:
