@@ -14,6 +14,10 @@ from starter.web.overview import WaitingNode, overview_of
 from workflows.kit.messages import Backoff
 
 
+class UnreadableError(Exception):
+    """What was asked can't be read; the text is one line for people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownClusters:
     """Those that the settings name."""

@@ -29,6 +29,7 @@ from starter.output.encoding import schemas_of, to_json
 from starter.web import answers
 from starter.web.overview import Overview, overview_of
 from starter.web.views import Views, explained
+from starter.web.who import ForbiddenError, UnknownCallerError
 
 PREFIX = "/api/v1"
 OF_CLUSTER = f"{PREFIX}/clusters/{{cluster}}"
@@ -97,7 +98,7 @@ def answer(found: object, *, status: int = 200) -> Response:
 @router.get(f"{PREFIX}/clusters", response_class=Response, response_model=None)
 async def clusters(request: Request) -> object:
     """The clusters that are known here."""
-    return answer(answers.KnownClusters(clusters=_views(request).clusters))
+    return answer(answers.KnownClusters(clusters=request.state.clusters))
 
 
 @_reading(f"{OF_CLUSTER}/nodes/{{node:path}}", models.ExplainAnswer)
@@ -133,11 +134,11 @@ async def history(
 ) -> object:
     """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused."""
     if unknown := set(outcome) - set(OUTCOMES):
-        raise UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+        raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
     try:
         ago = parse_duration(since)
     except ValueError:
-        raise UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
+        raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
     known = _views(request).known(cluster).cluster
     found = await _views(request).warden.history.ended(known, node=node, since=datetime.now(UTC) - ago, limit=limit)
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
@@ -159,10 +160,6 @@ async def openapi(request: Request) -> Response:
     return Response(json.dumps(request.app.state.document()), media_type="application/json")
 
 
-class UnreadableError(Exception):
-    """What was asked can't be read; the text is one line for people."""
-
-
 def problem(error: Exception) -> Response:
     """For programs: why there is no other answer."""
     if isinstance(error, RequestValidationError):
@@ -173,14 +170,22 @@ def problem(error: Exception) -> Response:
 
 def status_of(error: Exception) -> int:
     """Which HTTP status an error has."""
-    kinds = ((UnreadableError, 422), (MissingError, 404), (RefusedError, 409), (SilentError, 503))
+    kinds = (
+        (UnknownCallerError, 401),
+        (ForbiddenError, 403),
+        (MissingError, 404),
+        (RefusedError, 409),
+        (answers.UnreadableError, 422),
+        (RequestValidationError, 422),
+        (SilentError, 503),
+    )
     return next((status for kind, status in kinds if isinstance(error, kind)), 502)
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document."""
     whole = get_openapi(title="nodewarden", version="v1", summary="What the page shows, for programs.", routes=app.routes)
-    schemas = schemas_of({**KINDS, "problem": answers.RequestProblem})
+    schemas = schemas_of({**KINDS, "problem": answers.RequestProblem, "told": models.Told, "begun": models.Begun})
     components = whole.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         components.pop(name, None)
@@ -189,10 +194,12 @@ def document(app: FastAPI) -> dict[str, Any]:
     for path, operations in whole["paths"].items():
         for operation in operations.values():
             operation["responses"].update(
-                {str(status): {"description": said, "content": refused} for status, said in PROBLEMS.items()}
+                {str(status): {"description": why, "content": refused} for status, why in PROBLEMS.items()}
             )
             if path in KINDS:
                 operation["responses"]["200"]["content"] = {"application/json": {"schema": schemas["commands"][path]}}
+    said = {"anyOf": [schemas["commands"]["told"], schemas["commands"]["begun"]]}
+    whole["paths"][f"{OF_CLUSTER}/acts"]["post"]["responses"]["200"]["content"] = {"application/json": {"schema": said}}
     text = json.dumps(whole).replace("#/$defs/", "#/components/schemas/")
     described: dict[str, Any] = json.loads(text)
     return described

@@ -91,10 +91,10 @@ def _view(request: Request, cluster: str) -> WatchedCluster:
 @router.get("/")
 async def clusters(request: Request) -> Response:
     """All clusters, or the only one."""
-    views = _views(request)
-    if len(views.clusters) == 1:
-        return RedirectResponse(f"/c/{quote(views.clusters[0], safe='')}")
-    found = [overview_of(await _view(request, name).status()) for name in views.clusters]
+    admitted: tuple[str, ...] = request.state.clusters
+    if len(admitted) == 1:
+        return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
+    found = [overview_of(await _view(request, name).status()) for name in admitted]
     return render(request, "clusters.html", "Clusters", overviews=found)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from policy.checks.fence_policies import PolicySource
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError
@@ -111,8 +112,10 @@ class WatchedCluster:
 class Views:
     """Those of all clusters that the settings name."""
 
-    def __init__(self, warden: Nodewarden, clusters: tuple[str, ...]) -> None:
+    def __init__(self, warden: Nodewarden, clusters: tuple[str, ...], *, source: PolicySource | None = None) -> None:
+        """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown."""
         self.clusters = clusters
+        self.source = source
         self.warden = warden
         self._of = {name: WatchedCluster(warden, name) for name in clusters}
 
