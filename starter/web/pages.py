@@ -73,8 +73,10 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
     )
 
 
-def problem(request: Request, title: str, said: str, *, status: int, cluster: str = "") -> Response:
-    """A page that says why there is no other."""
+def problem(request: Request, title: str, said: str, *, status: int) -> Response:
+    """A page that says why there is no other. Of a cluster that is known, its menu leads on."""
+    asked = request.path_params.get("cluster", "")
+    cluster = asked if asked in _views(request).clusters else ""
     return render(request, "problem.html", title, status=status, cluster=cluster, problem=said)
 
 

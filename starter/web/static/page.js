@@ -1,10 +1,5 @@
-// Keeps the page as new as its server's view: sections that differ are exchanged, the one that has the focus is left alone.
+// Keeps the page as new as its server's view: sections that differ are exchanged, the reader's place in them is kept.
 "use strict";
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const wear = () => document.documentElement.setAttribute("data-bs-theme", dark.matches ? "dark" : "light");
-dark.addEventListener("change", wear);
-wear();
 
 const span = (seconds) => {
   const whole = Math.max(0, Math.floor(seconds)), two = (n) => String(n).padStart(2, "0");
@@ -23,6 +18,21 @@ const tick = () => {
 };
 setInterval(tick, 1000);
 
+// What somebody writes is not taken out of his hands.
+const written = (section) => [...section.querySelectorAll("input, textarea, select")].some((each) =>
+  each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
+
+const exchange = (old, made) => {
+  const as = made.innerHTML;
+  if (as === old.dataset.as || written(old)) return;
+  const open = [...old.querySelectorAll("details[open][id]")].map((each) => each.id);
+  const at = old.contains(document.activeElement) ? document.activeElement.outerHTML : "";
+  old.replaceChildren(...made.childNodes);
+  old.dataset.as = as;
+  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  if (at) [...old.querySelectorAll("a, button, summary")].find((each) => each.outerHTML === at)?.focus({ preventScroll: true });
+};
+
 let fetching = false, again = false;
 const renew = async () => {
   if (fetching) { again = true; return; }
@@ -33,11 +43,7 @@ const renew = async () => {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const old of document.querySelectorAll("main section[id]")) {
       const made = fresh.getElementById(old.id);
-      if (made && !old.contains(document.activeElement) && made.innerHTML !== old.dataset.as) {
-        const as = made.innerHTML;
-        old.replaceChildren(...made.childNodes);
-        old.dataset.as = as;
-      }
+      if (made) exchange(old, made);
     }
     tick();
   } catch { /* the stream says that the server is away */ } finally {
