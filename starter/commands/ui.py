@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,15 +16,21 @@ from starter.commands.codec import tls_of
 from starter.commands.session import Exit, Session, me, run, session_of
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
     from starter.client import Nodewarden
     from starter.web.who import Doorkeeper
     from workers.configuration.settings import Settings
+
+PAGE_PORT = 8090
+
+log = logging.getLogger(__name__)
 
 
 def ui(
     context: typer.Context,
     *,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8090,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = PAGE_PORT,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; but for the loopback with TLS, or behind a proxy.")
     ] = "127.0.0.1",
@@ -69,6 +78,36 @@ def ui(
         return Exit.OK
 
     run(session, work)
+
+
+@asynccontextmanager
+async def page_beside(
+    session: Session, settings: Settings, client: Client, clusters: tuple[str, ...], *, port: int | None
+) -> AsyncIterator[str]:
+    """The page on the loopback, while something else is done in this process: where it is, to be said behind other addresses, or
+    why there is none. port: None for no page, of which nothing is said."""
+    from starter.client import Nodewarden
+    from starter.handles.speaking import Speaker
+
+    if port is None:
+        yield ""
+        return
+    try:
+        from starter.web.app import serving
+        from starter.web.views import Views
+    except ModuleNotFoundError:
+        yield ""
+        return
+    opening = partial(session.own_connection, settings)
+    warden = Nodewarden(client, speaker=Speaker(opening, otherwise=me(), complain=log.warning))
+    views = Views(warden, clusters, source=settings.policy_source())
+    async with AsyncExitStack() as stack:
+        page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(session, warden, settings, login=False))
+        try:
+            where = f", page {await stack.enter_async_context(page)}"
+        except OSError as error:
+            where = f", no page: port {port}: {error.strerror or error} (--ui-port, --no-ui)"
+        yield where
 
 
 def _keeper(session: Session, warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:
