@@ -54,7 +54,7 @@ templates.env.filters |= {
 
 
 def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:
-    """A page. title: which of the views it is, for the eye and for the browser's tab."""
+    """A page. title: which of the views it is, for the eye and for the browser's tab. One that is `still` is not renewed."""
     base = f"/c/{quote(cluster, safe='')}"
     return templates.TemplateResponse(
         request,

@@ -64,7 +64,9 @@ async def sent(
     except (RequestError, UnreadableError, ValidationError) as error:
         code = 409 if isinstance(error, RefusedError) else api.status_of(error)
         return await _form(request, cluster, word, node, refused=str(error), reason=reason, code=code)
-    return render(request, "said.html", word.value, cluster=cluster, node=node, word=word.value, answer=in_a_line(answer, word))
+    return render(
+        request, "said.html", word.value, still=True, cluster=cluster, node=node, word=word.value, answer=in_a_line(answer, word)
+    )
 
 
 async def _form(
@@ -81,6 +83,7 @@ async def _form(
         who=_caller(request).name,
         refused=refused,
         reason=reason,
+        still=True,
         with_time=word in WITH_A_TIME,
         needs_time=WITH_A_TIME.get(word, False),
         form_token=sessions_of(request).form_token(request),
