@@ -24,6 +24,7 @@ from starter.commands import (
     remediate,
     scan,
     status,
+    ui,
     uninstall,
     up,
     version,
@@ -72,6 +73,7 @@ app.add_typer(scan.app, name="scan")
 app.command("pause")(scan.pause)
 app.command("unpause")(scan.unpause)
 app.command("status")(status.status)
+app.command("ui")(ui.ui)
 app.command("history")(history.history)
 app.command("record")(history.record)
 app.command("doctor")(doctor.doctor)

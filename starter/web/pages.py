@@ -1,0 +1,172 @@
+"""The pages: each answers one question of the night, from the same views as the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.templating import Jinja2Templates
+
+from policy.episode.messages import Outcome
+from policy.scan.report import TargetRow
+from policy.values.durations import parse_duration
+from policy.values.moments import written
+from starter import wording
+from starter.handles.history import OUTCOMES
+from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
+from starter.output.record_table import OFF_PROVEN
+from starter.web.overview import Overview, overview_of
+from starter.web.views import Views, WatchedCluster
+
+HERE = Path(__file__).parent
+GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
+COLOUR = {"green": "green", "yellow": "yellow", "red": "red", "dim": "secondary"}
+VIEWS = (("Now", ""), ("Checks", "/checks"), ("History", "/history"))
+
+router = APIRouter(include_in_schema=False)
+templates = Jinja2Templates(directory=HERE / "templates")
+
+
+def _now(words: Callable[[Any, datetime], str]) -> Callable[[Any], str]:
+    """With the moment at which it is asked."""
+    return lambda value: words(value, datetime.now(UTC))
+
+
+def _colour(row: TargetRow) -> str:
+    return COLOUR[wording.HEALTH_STYLE[row.health]]
+
+
+templates.env.filters |= {
+    "rfc3339": written,
+    "span": wording.span,
+    "countdown": _now(wording.countdown),
+    "brake": wording.brake,
+    "verdict": _now(wording.verdict),
+    "colour": _colour,
+    "at_risk": _now(wording.at_risk),
+}
+
+
+def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:
+    """A page. title: which of the views it is, for the eye and for the browser's tab. One that is `still` is not renewed."""
+    base = f"/c/{quote(cluster, safe='')}"
+    return templates.TemplateResponse(
+        request,
+        template,
+        {
+            "title": title,
+            "cluster": cluster,
+            "views": [(name, base + path) for name, path in VIEWS],
+            "static": "/static",
+            "vendor": "/vendor",
+            "now": datetime.now(UTC),
+            "good": GOOD,
+            **values,
+        },
+        status_code=status,
+    )
+
+
+def problem(request: Request, title: str, said: str, *, status: int) -> Response:
+    """A page that says why there is no other. Of a cluster that is known, its menu leads on."""
+    asked = request.path_params.get("cluster", "")
+    cluster = asked if asked in _views(request).clusters else ""
+    return render(request, "problem.html", title, status=status, cluster=cluster, problem=said)
+
+
+def _views(request: Request) -> Views:
+    views: Views = request.app.state.views
+    return views
+
+
+def _view(request: Request, cluster: str) -> WatchedCluster:
+    """Raises MissingError."""
+    return _views(request).known(cluster)
+
+
+@router.get("/")
+async def clusters(request: Request) -> Response:
+    """All clusters, or the only one."""
+    admitted: tuple[str, ...] = request.state.clusters
+    if len(admitted) == 1:
+        return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
+    found = [overview_of(await _view(request, name).status()) for name in admitted]
+    return render(request, "clusters.html", "Clusters", overviews=found)
+
+
+@router.get("/c/{cluster}")
+async def now(request: Request, cluster: str) -> Response:
+    """Is it safe, who is waited for, what is under way, who waits."""
+    status = await _view(request, cluster).status()
+    return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status))
+
+
+@router.get("/c/{cluster}/checks")
+async def checks(request: Request, cluster: str) -> Response:
+    """What each health check counts, and whether it may act."""
+    status = await _view(request, cluster).status()
+    return render(request, "checks.html", "Checks", cluster=cluster, overview=overview_of(status))
+
+
+@router.get("/c/{cluster}/history")
+async def history(request: Request, cluster: str, node: str = "", since: str = "24h", outcome: str = "") -> Response:
+    """What has ended."""
+    view, said = _view(request, cluster), ""
+    try:
+        span = parse_duration(since)
+    except ValueError:
+        said, span = f"within: expected a duration such as 24h or 90m, got {since!r}", parse_duration("24h")
+    ended = await _views(request).warden.history.ended(view.cluster, node=node.strip(), since=datetime.now(UTC) - span)
+    found = [each for each in ended.episodes if (each.outcome == outcome if outcome else each.outcome != Outcome.REFUSED)]
+    asked = {"node": node, "since": since, "outcome": outcome}
+    return render(
+        request,
+        "history.html",
+        "History",
+        cluster=cluster,
+        found=found,
+        more=ended.more,
+        asked=asked,
+        outcomes=OUTCOMES,
+        problem=said,
+    )
+
+
+@router.get("/c/{cluster}/record/{name}")
+async def record(request: Request, cluster: str, name: str) -> Response:
+    """What one episode saw, decided and did."""
+    found = await _views(request).warden.history.record(_view(request, cluster).cluster, name)
+    return render(request, "record.html", f"Record of {found.node}", cluster=cluster, record=found, proven=OFF_PROVEN)
+
+
+@router.get("/c/{cluster}/nodes/{name:path}")
+async def node(request: Request, cluster: str, name: str) -> Response:
+    """Why one node is, or is not, touched."""
+    status = await _view(request, cluster).status()
+    episodes = await _views(request).warden.of_node(cluster, name)
+    answer = NodeExplanation(node=name, at=status.at, scanner=status.scanner, episodes=episodes)
+    said = scanner_says(answer, status.scanner) if status.scanner is not None else [status.problem]
+    row = next((each for each in overview_of(status).rows if each.node == name), None)
+    verdict = wording.verdict(row, status.at) if row is not None else said[0]
+    return render(
+        request,
+        "node.html",
+        name,
+        cluster=cluster,
+        name=name,
+        said=said,
+        conclusion=conclusion(answer) if episodes.episode is not None else verdict,
+        episode=episodes.episode,
+        ended=episodes.ended,
+    )
+
+
+def visible(overview: Overview) -> Overview:
+    """Without what changes by itself: a page is not drawn anew for the time of day."""
+    return replace(overview, at=datetime.min)  # noqa: DTZ901 - no moment at all

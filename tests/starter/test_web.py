@@ -1,0 +1,229 @@
+"""The page: what it answers, that it is kept new, and that nothing but itself gets a say in it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from policy.checks.verdicts import Health
+from policy.episode.messages import Kind, Phase
+from policy.episode.permits import PermitRequest
+from policy.scan.pauses import Pause
+from policy.scan.report import ClusterLease, ViewState
+from starter.client import Nodewarden
+from starter.errors import SilentError
+from starter.handles.status import ClusterStatus, NodeEpisodes
+from starter.web import views
+from starter.web.app import serving
+from starter.web.overview import overview_of
+from starter.web.views import Views
+from tests.starter.builders import check, episode, report, result, row, scanner, status
+from workflows.kit.messages import Backoff
+
+CLUSTER = "prod"
+NOW = datetime.now(UTC)
+PAUSE = Pause(who="ann", reason="storage", since=NOW, until=NOW + timedelta(hours=1))
+
+
+class ScriptedWarden:
+    """Answers what a test has it answer, and counts how often it is asked."""
+
+    def __init__(self, answer: ClusterStatus) -> None:
+        self.answer: ClusterStatus | Exception = answer
+        self.asked = 0
+        self.episodes = NodeEpisodes()
+
+    async def status(self, cluster: str) -> ClusterStatus:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return dataclasses.replace(self.answer, cluster=cluster, at=datetime.now(UTC))
+
+    async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
+        return self.episodes
+
+
+@pytest.fixture
+def scripted() -> ScriptedWarden:
+    return ScriptedWarden(status(row("node-1"), row("node-2", Health.UNHEALTHY)))
+
+
+@pytest.fixture
+async def page(scripted: ScriptedWarden) -> AsyncIterator[aiohttp.ClientSession]:
+    views_of_it = Views(scripted, (CLUSTER,))  # type: ignore[arg-type]
+    async with serving(views_of_it, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+async def text(page: aiohttp.ClientSession, path: str, *, expected: int = 200) -> str:
+    async with page.get(path) as answer:
+        assert answer.status == expected
+        return await answer.text()
+
+
+# What it answers -------------------------------------------------------------------------------------------------------
+
+
+STALE = ViewState(synced=True, stale="no news for 20s")
+ELSEWHERE = ClusterLease(held=False, problem="another has it")
+CLOSED = check(allowed=False, message="5 of 9 healthy")
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        ({}, "Yes: nodes are watched"),
+        ({"scanner": None, "problem": "no open scanner of prod"}, "No: no open scanner of prod"),
+        ({"scanner": scanner(None)}, "No: the scanner has not seen the cluster yet"),
+        ({"scanner": scanner(report(), pause=PAUSE)}, "No: paused by ann"),
+        ({"scanner": scanner(report(), problem="the cluster can't be scanned")}, "No: the cluster can't be scanned"),
+        ({"scanner": scanner(report(view=STALE))}, "No: the view is not live: no news"),
+        ({"scanner": scanner(report(lease=ELSEWHERE))}, "No: the cluster Lease is not held"),
+        ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: may not act"),
+        ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but one episode waits for a person"),
+    ],
+)
+def test_the_headline_says_what_stops_us_first(changes: dict[str, Any], headline: str) -> None:
+    """S44."""
+    assert overview_of(dataclasses.replace(status(), **changes)).headline.startswith(headline)
+
+
+def test_everybody_who_waits_is_named_with_what_holds_him() -> None:
+    asks = PermitRequest(node="node-3", workflow_id="w", incident="i")
+    seen = scanner(report(), queue=(asks,), held_off=(Backoff(node="node-4", reason="aborted", until=NOW),))
+    waits = episode("node-3", queued="node-1 has the only permit")
+    found = overview_of(dataclasses.replace(status(), scanner=seen, episodes=(waits,)))
+    assert [(each.node, each.why, each.until) for each in found.waiting] == [
+        ("node-3", "node-1 has the only permit", None),
+        ("node-4", "aborted", NOW),
+    ]
+
+
+async def test_the_only_cluster_is_what_one_sees(page: aiohttp.ClientSession) -> None:
+    body = await text(page, "/")
+    assert "Yes: nodes are watched" in body
+    assert "unhealthy" in body
+
+
+async def test_an_episode_that_needs_a_person_says_what_to_do(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """S44."""
+    advice = "mend it, then `nodewarden resume node-2`"
+    waits = episode("node-2", phase=Phase.NEEDS_HUMAN, problem="the BMC is silent", advice=advice)
+    scripted.answer = dataclasses.replace(status(), episodes=(waits,))
+    body = await text(page, f"/c/{CLUSTER}")
+    assert "the BMC is silent" in body
+    assert advice in body
+    scripted.episodes = NodeEpisodes(episode=waits, ended=(result("node-2"),))
+    assert "the BMC is silent" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
+
+
+async def test_whoever_does_not_answer_is_named_and_the_page_stays(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """S44: what was known is shown, with the reason why it is old."""
+    await text(page, f"/c/{CLUSTER}")
+    scripted.answer = SilentError("Temporal does not answer")
+    await asyncio.sleep(views.FRESH.total_seconds())
+    body = await text(page, f"/c/{CLUSTER}")
+    assert "No: Temporal does not answer" in body
+    assert "node-2" in body
+
+
+# Nothing but itself ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_browser_is_told_to_run_nothing_that_is_not_ours(page: aiohttp.ClientSession) -> None:
+    """S40: names and reasons come from whoever writes objects."""
+    for path in (f"/c/{CLUSTER}", "/static/page.js", "/nowhere"):
+        async with page.get(path) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "http" not in policy
+
+
+async def test_markup_in_a_name_stays_text(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """S40."""
+    evil = "<script>alert(1)</script>"
+    scripted.answer = dataclasses.replace(status(row(evil, reason=evil)), episodes=(episode(evil, doing=evil, problem=evil),))
+    for path in (f"/c/{CLUSTER}", f"/c/{CLUSTER}/nodes/%3Cscript%3Ealert(1)%3C%2Fscript%3E"):
+        body = await text(page, path)
+        assert "<script>alert" not in body
+        assert "&lt;script&gt;" in body
+
+
+async def test_a_name_that_was_made_to_lead_here_reads_nothing(page: aiohttp.ClientSession) -> None:
+    """S42: DNS rebinding turns any page that is open in the same browser into a reader of the loopback."""
+    async with page.get(f"/c/{CLUSTER}", headers={"Host": "evil.example.com"}) as answer:
+        assert answer.status == 400
+        assert "node-1" not in await answer.text()
+
+
+@pytest.mark.parametrize("path", ["/c/staging", "/c/staging/history", "/nowhere", "/static/../app.py"])
+async def test_what_is_not_there_is_said(page: aiohttp.ClientSession, path: str) -> None:
+    assert "Not found" in await text(page, path, expected=404)
+
+
+# Kept new --------------------------------------------------------------------------------------------------------------
+
+
+async def changed(stream: aiohttp.StreamReader) -> None:
+    async with asyncio.timeout(5):
+        while await stream.readline() != b"event: changed\n":
+            pass
+
+
+async def test_an_open_page_hears_of_a_change_and_of_nothing_else(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "until_next", lambda _status: timedelta(milliseconds=20))
+    async with page.get(f"/api/v1/clusters/{CLUSTER}/events") as answer:
+        await changed(answer.content)
+        asked = scripted.asked
+        while scripted.asked < asked + 3:
+            await asyncio.sleep(0.01)
+        scripted.answer = status(row("node-9"))
+        await changed(answer.content)
+        scripted.answer = status(row("node-9", Health.UNHEALTHY))
+        await changed(answer.content)
+    assert "node-9" in await text(page, f"/c/{CLUSTER}")
+
+
+async def test_many_pages_cost_what_one_costs_and_none_costs_nothing(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "until_next", lambda _status: timedelta(milliseconds=20))
+    monkeypatch.setattr(views, "LINGERS", timedelta(milliseconds=50))
+    streams = [await page.get(f"/api/v1/clusters/{CLUSTER}/events") for _ in range(5)]
+    for each in streams:
+        await changed(each.content)
+    before = scripted.asked
+    for _ in range(5):
+        await text(page, f"/c/{CLUSTER}")
+    assert scripted.asked - before < 5 * len(streams)
+    for each in streams:
+        each.close()
+    async with asyncio.timeout(5):
+        asked = -1
+        while asked != scripted.asked:
+            asked = scripted.asked
+            await asyncio.sleep(0.3)
+
+
+async def test_the_whole_way_from_temporal_to_the_page(warden: Nodewarden, cluster: str) -> None:
+    """Past and open episodes, by the names that the command line gives them."""
+    handle = await warden.fence(cluster, "node-1", reason="hold")
+    async with serving(Views(warden, (cluster,)), host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+        assert "node-1" in await text(page, f"/c/{cluster}")
+        assert Kind.FENCING.value in await text(page, f"/c/{cluster}/nodes/node-1")
+        await handle.abort(who="ann", reason="enough")
+        await handle.result()
+        async with asyncio.timeout(10):
+            while "/record/" not in (body := await text(page, f"/c/{cluster}/history")):
+                await asyncio.sleep(0.1)
+        assert "aborted" in body
+        assert "What happened" in await text(page, f"/c/{cluster}/record/node-1")

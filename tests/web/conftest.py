@@ -1,0 +1,38 @@
+"""The page as a reader has it: served on the loopback, looked at with Debian's Chromium, which the tests start and end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+from starter.web.app import serving
+from starter.web.views import Views
+from tests.web.night import CLUSTER, NightWarden
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs chromium (Debian: chromium)")
+    # A container's root has no user namespace to put Chromium's sandbox into, and nothing but our own page is ever opened.
+    options = ["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars"]
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield started
+        await started.close()
+
+
+@pytest.fixture
+def warden() -> NightWarden:
+    return NightWarden()
+
+
+@pytest.fixture
+async def url(warden: NightWarden) -> AsyncIterator[str]:
+    async with serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=0) as address:  # type: ignore[arg-type]
+        yield address.rstrip("/")

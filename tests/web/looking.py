@@ -1,0 +1,46 @@
+"""How the tests look at a page: at a width, in light or dark, and whatever its browser complains of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from playwright.async_api import Browser, Page
+
+Scheme = Literal["light", "dark"]
+PHONE, DESK = 400, 1400
+
+OVERFLOW = """() => {
+  const width = document.documentElement.clientWidth;
+  const contained = (each) => each.closest(".table-responsive, .scrolls");
+  const wide = [...document.body.querySelectorAll("*")].filter((each) => !contained(each))
+    .filter((each) => each.getBoundingClientRect().right > width + 1 && getComputedStyle(each).position !== "absolute");
+  return document.documentElement.scrollWidth > width ? wide.slice(0, 5).map((each) => each.outerHTML.slice(0, 120)) : [];
+}"""
+"""What sticks out to the right of a page that can be scrolled sideways. A table that scrolls within its card does not."""
+
+COMPLAINTS = """
+window.complaints = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.complaints.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`);
+});
+"""
+
+
+@asynccontextmanager
+async def opened(
+    browser: Browser, address: str, *, width: int = DESK, scheme: Scheme = "light"
+) -> AsyncIterator[tuple[Page, list[str]]]:
+    """The page there, and what its console says against it."""
+    context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    page, said = await context.new_page(), list[str]()
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    await page.add_init_script(COMPLAINTS)
+    await page.goto(address, wait_until="load")
+    try:
+        yield page, said
+    finally:
+        await context.close()

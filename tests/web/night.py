@@ -1,0 +1,322 @@
+"""A cluster in a bad night, with something to see in every view: what the pages are looked at with, and photographed.
+
+Everything counts back from one moment, so that nothing on the page depends on when the tests run but the countdowns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry
+from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
+from policy.fence.power import PowerState
+from policy.scan.admission import AdmissionRefusal
+from policy.scan.report import AtRisk, NodeAtRisk
+from policy.values.object_refs import ObjectRef
+from starter.errors import MissingError
+from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
+from starter.handles.preservations import PreservedNode, PreservedNodes
+from starter.handles.status import ClusterStatus, NodeEpisodes
+from tests.starter.builders import check, report, result, row, scanner
+from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
+
+CLUSTER = "prod"
+NOW = datetime.now(UTC).replace(microsecond=0)
+GPU = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="gpu")
+BMC = "ipmi://10.7.0.{}:623"
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+def hence(**span: float) -> datetime:
+    return NOW + timedelta(**span)
+
+
+def proof() -> OffProof:
+    read = Reading(endpoint=BMC.format(7), state=PowerState.OFF, at=ago(seconds=41))
+    return OffProof(commanded_at=ago(seconds=52), readings=(read,))
+
+
+def _episode(node: str, kind: Kind, phase: Phase, step: str, doing: str, **more: object) -> EpisodeStatus:
+    made = EpisodeStatus(
+        incident=f"inc-{node}",
+        cluster=CLUSTER,
+        node=node,
+        kind=kind,
+        phase=phase,
+        step=step,
+        doing=doing,
+        reason="NodeHealthCheck/workers: Ready is Unknown since 03:12",
+        started=ago(minutes=4),
+        permit=True,
+    )
+    return dataclasses.replace(made, **more)  # type: ignore[arg-type]
+
+
+FENCED = _episode(
+    *("node-7", Kind.FENCING, Phase.DONE, "power-management", "waits for the node to come back Ready"),
+    off_proof=proof(),
+    waiting_until=hence(minutes=9),
+)
+REBOOTED = _episode(
+    *("node-12", Kind.REMEDIATION, Phase.RUNNING, "power-management", "waits until off is read back"),
+    rung="1 of 3: reboot",
+    rung_until=hence(minutes=6),
+    waiting_until=hence(seconds=50),
+    started=ago(seconds=75),
+)
+SILENT = _episode(
+    *("node-9", Kind.FENCING, Phase.NEEDS_HUMAN, "power-management", "needs a person"),
+    problem=f"{BMC.format(9)} has not answered for 10m: nobody can say whether the machine is off",
+    advice="look at the machine: if it is off, `nodewarden ack-off node-9 --who YOU --reason …`; else mend its BMC, then "
+    "`nodewarden resume node-9`",
+    started=ago(minutes=23),
+    permit=False,
+)
+QUEUED = _episode(
+    *("node-15", Kind.REMEDIATION, Phase.QUEUED, "isolation", "waits for a permit"),
+    queued="2 of 2 permits are in use, by node-7 and node-12",
+    started=ago(seconds=31),
+    permit=False,
+)
+
+
+def night() -> ClusterStatus:
+    """Two are under repair, one waits for a person, three wait for their turn; the brake of one check is on."""
+    rows = [
+        row("node-9", Health.UNHEALTHY, ready="Unknown", since=ago(minutes=23), reason="ReadyUnknown", schedulable=False),
+        row("node-7", Health.UNHEALTHY, ready="Unknown", since=ago(minutes=4), reason="ReadyUnknown", schedulable=False),
+        row("node-12", Health.UNHEALTHY, ready="False", since=ago(minutes=3), reason="ReadyFalse", zone="zone-b"),
+        row("node-15", Health.UNHEALTHY, ready="Unknown", since=ago(minutes=1), reason="ReadyUnknown", zone="zone-b"),
+        row("node-16", Health.SOON, ready="False", since=ago(minutes=2), due=hence(minutes=3), reason="ReadyFalse"),
+        row("node-20", schedulable=False, zone="zone-c"),
+        row("node-21", zone="zone-c"),
+    ]
+    holding = {"node-7": Kind.FENCING, "node-12": Kind.REMEDIATION}
+    permits = tuple(
+        Permit(node=name, workflow_id=f"node/{CLUSTER}/{name}", incident=f"inc-{name}", kind=kind, holding=PermitState.OPEN,
+               granted_at=ago(minutes=3))
+        for name, kind in holding.items()
+    )  # fmt: skip
+    brake = check(
+        ref=GPU,
+        total=4,
+        healthy=1,
+        unhealthy=2,
+        soon=1,
+        remaining=0,
+        allowed=False,
+        message="1 of 4 healthy, at least 51% must be",
+    )
+    seen = report(
+        *rows,
+        inventory=24,
+        checks=(check(total=20, healthy=15, unhealthy=4, soon=1, remaining=5), brake),
+        at_risk=AtRisk(nodes=1, nearest=(NodeAtRisk(node="node-9", since=ago(minutes=23), volumes=3, due=hence(minutes=2)),)),
+    )
+    return ClusterStatus(
+        cluster=CLUSTER,
+        at=NOW,
+        scanner=scanner(
+            seen,
+            concurrency=2,
+            permits=permits,
+            queue=(PermitRequest(node="node-15", workflow_id=f"node/{CLUSTER}/node-15", incident="inc-node-15"),),
+            held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
+            refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.RETRY_LATER, message="its last repair failed 3m ago"),),
+        ),
+        episodes=(FENCED, REBOOTED, SILENT, QUEUED),
+    )
+
+
+RECORD = tuple(
+    RecordEntry(at=ago(seconds=seconds), step=step, act=act, outcome=outcome, detail=detail)
+    for seconds, step, act, outcome, detail in (
+        (238, "isolation", "look", "ok", "Ready is Unknown since 03:12:06; boot id 5d0c…"),
+        (236, "isolation", "mark", "ok", "annotated the node as ours"),
+        (231, "isolation", "cordon", "ok", ""),
+        (170, "power-management", "power-off", "ok", BMC.format(7)),
+        (52, "power-management", "off-proven", "ok", f"{BMC.format(7)} read off twice"),
+        (47, "power-management", "out-of-service", "ok", "4 pods are freed, 3 volumes detached"),
+        (30, "recovery", "power-on", "failed", "the BMC answered busy; tried again"),
+        (26, "recovery", "power-on", "ok", BMC.format(7)),
+    )
+)
+
+
+def ended(number: int) -> EndedEpisode:
+    """The last ones: most well, some that waited for a person."""
+    outcome = (Outcome.RECOVERED, Outcome.RECOVERED, Outcome.REPLACED, Outcome.RECOVERED, Outcome.FENCED_OFF, Outcome.ABORTED)[
+        number % 6
+    ]
+    kind = Kind.FENCING if number % 3 else Kind.REMEDIATION
+    node, end = f"node-{number % 9 + 1}", ago(hours=5 * number + 1)
+    start = end - timedelta(seconds=150 + 37 * (number % 7), hours=number % 5 == 4)
+    waited = (
+        RecordEntry(at=start + timedelta(minutes=2), step="power-management", act="needs-human", outcome="parked"),
+        RecordEntry(at=end - timedelta(minutes=2), step="power-management", act="resume", outcome="ok", detail="ann: BMC mended"),
+    )
+    made = result(
+        node,
+        outcome=outcome,
+        incident=f"past-{number}",
+        started=start,
+        ended=end,
+        record=waited if number % 5 == 4 else (),
+        message="the node is back Ready with a new boot id"
+        if outcome in {Outcome.RECOVERED, Outcome.REPLACED}
+        else "it stays off",
+    )
+    return EndedEpisode(
+        node=node,
+        kind=kind,
+        outcome=outcome.value,
+        message=made.message,
+        why="NodeHealthCheck/workers: Ready is Unknown",
+        incident=made.incident,
+        started=start,
+        ended=end,
+        workflow_id=f"node/{CLUSTER}/{node}",
+        run_id=f"run-{number}",
+        result=made,
+    )
+
+
+def devices(count: int = 24) -> DeviceReport:
+    """One is silent, one refuses its password, one is another machine's; the rest answer."""
+    problems = {
+        9: ("no answer to 3 tries in 10s", Reachability.SILENT),
+        14: ("the BMC refuses the credentials of Secret/bmc-node-14", Reachability.UNREAD),
+    }
+    rows = [
+        DeviceRow(
+            node=f"node-{number}",
+            endpoint=BMC.format(number),
+            driver="ipmi",
+            site="rack-1",
+            answer=problems.get(number, ("", Reachability.ANSWERS))[1],
+            state=PowerState.UNKNOWN if number in problems else PowerState.ON,
+            latency_ms=None if number in problems else 8 + number * 3,
+            last_success=ago(days=2 if number in problems else 0, minutes=11),
+            problem=problems.get(number, ("",))[0],
+        )
+        for number in sorted(range(1, count + 1), key=lambda number: (number not in problems, number))
+    ]
+    return DeviceReport(
+        cluster=CLUSTER,
+        began=ago(minutes=11),
+        ended=ago(minutes=11, seconds=-4),
+        nodes=count,
+        devices=count,
+        answering=count - len(problems),
+        problems=len(problems),
+        rows=tuple(rows),
+    )
+
+
+def preserved() -> PreservedNodes:
+    """One that failed and is kept for somebody to look at, and one that is merely kept."""
+    kept = PreservedNode(
+        node="node-3",
+        phase=Phase.FAILED_PRESERVED,
+        reason="kernel panic, vendor case 4711",
+        requester="bob",
+        since=ago(days=1, hours=3),
+        until=hence(hours=45),
+        hours=27.0,
+        incident="inc-node-3",
+        workflow_id=f"node/{CLUSTER}/node-3",
+    )
+    well = dataclasses.replace(
+        kept,
+        node="node-5",
+        phase=Phase.RUNNING_PRESERVED,
+        reason="benchmark",
+        requester="ann",
+        hours=2.5,
+        until=hence(hours=3),
+        problem="the drain waits for a disruption budget",
+    )
+    return PreservedNodes(cluster=CLUSTER, at=NOW, preservations=(well, kept))
+
+
+@dataclass
+class _Past:
+    episodes: tuple[EndedEpisode, ...] = field(default_factory=lambda: tuple(ended(number) for number in range(34)))
+
+    async def ended(self, cluster: str, *, node: str = "", since: datetime | None = None, limit: int = 500) -> EndedEpisodes:
+        found = [each for each in self.episodes if node in {"", each.node} and (since is None or each.ended >= since)]
+        return EndedEpisodes(cluster=cluster, episodes=tuple(found[:limit]), more=len(found) > limit)
+
+    async def record(self, cluster: str, name: str) -> EpisodeRecord:
+        for each in (FENCED, REBOOTED, SILENT):
+            if name in {each.node, each.incident}:
+                return EpisodeRecord(
+                    cluster=cluster,
+                    node=each.node,
+                    kind=each.kind,
+                    outcome=each.phase.value,
+                    message=each.doing,
+                    why=each.reason,
+                    incident=each.incident,
+                    started=each.started,
+                    off_proof=each.off_proof,
+                    entries=RECORD if each is FENCED else RECORD[:4],
+                )
+        for past in self.episodes:
+            if name in {past.node, past.incident} and past.result is not None:
+                return EpisodeRecord(
+                    cluster=cluster,
+                    node=past.node,
+                    kind=past.kind,
+                    outcome=past.outcome,
+                    message=past.message,
+                    why=past.why,
+                    incident=past.incident,
+                    started=past.started,
+                    ended=past.ended,
+                    off_proof=past.result.off_proof,
+                    entries=past.result.record,
+                )
+        raise MissingError(f"no episode of {cluster} is about a node {name}")
+
+
+@dataclass
+class _Devices:
+    found: DeviceReport
+
+    async def last_report(self) -> DeviceReport:
+        return self.found
+
+
+@dataclass
+class NightWarden:
+    """Answers as Nodewarden would in that night."""
+
+    answer: ClusterStatus = field(default_factory=night)
+    history: _Past = field(default_factory=_Past)
+    devices: DeviceReport = field(default_factory=devices)
+
+    async def status(self, cluster: str) -> ClusterStatus:
+        return dataclasses.replace(self.answer, cluster=cluster, at=datetime.now(UTC))
+
+    async def scanner_status(self, cluster: str) -> ScannerStatus:
+        assert self.answer.scanner is not None
+        return self.answer.scanner
+
+    async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
+        open_one = next((each for each in self.answer.episodes if each.node == node), None)
+        past = tuple(each.result for each in self.history.episodes if each.node == node and each.result is not None)
+        return NodeEpisodes(episode=open_one, ended=past[:5])
+
+    async def preserved(self, cluster: str) -> PreservedNodes:
+        return preserved()
+
+    def device_check(self, cluster: str) -> _Devices:
+        return _Devices(self.devices)

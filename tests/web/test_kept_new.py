@@ -1,0 +1,110 @@
+"""An open page while things happen: its server dies and comes back, hundreds of episodes change at once, fleets are large."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+from playwright.async_api import Browser
+
+from policy.checks.verdicts import Health
+from policy.episode.messages import Kind, Phase
+from policy.scan.report import MAXIMUM_ROWS
+from starter.web import views
+from starter.web.app import serving
+from starter.web.views import Views
+from tests import report as told
+from tests.starter.builders import check, report, row, scanner
+from tests.web.looking import OVERFLOW, PHONE, opened
+from tests.web.night import CLUSTER, FENCED, REBOOTED, NightWarden, night
+
+LONG_TASKS = """window.long = [];
+new PerformanceObserver((list) => { for (const each of list.getEntries()) long.push(each.duration); })
+  .observe({ type: "longtask", buffered: true });"""
+
+
+async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser: Browser, warden: NightWarden) -> None:
+    """S44: what is old is called old."""
+    async with AsyncExitStack() as servers:
+        first = await servers.enter_async_context(serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=0))  # type: ignore[arg-type]
+        port = int(first.rstrip("/").rpartition(":")[2])
+        async with opened(browser, f"{first}c/{CLUSTER}") as (page, _):
+            await page.locator("#link").wait_for(state="hidden")
+            await servers.aclose()
+            await page.locator("#link").wait_for(state="visible")
+            assert "out of touch" in await page.locator("#link").inner_text()
+            calm = scanner(report(row("node-77")))
+            warden.answer = dataclasses.replace(night(), episodes=(), scanner=calm)
+            async with serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=port):  # type: ignore[arg-type]
+                await page.locator("#link").wait_for(state="hidden")
+                await page.get_by_text("node-77").first.wait_for()
+
+
+async def test_a_section_that_is_exchanged_leaves_the_focus_where_it_was(browser: Browser, url: str, warden: NightWarden) -> None:
+    """Whoever goes by the keyboard is not thrown back to the top by each change."""
+    async with opened(browser, f"{url}/c/{CLUSTER}") as (page, _):
+        link = page.locator("#under-way a").first
+        await link.focus()
+        where = await link.inner_text()
+        doing = dataclasses.replace(REBOOTED, doing="commands power off")
+        warden.answer = dataclasses.replace(night(), episodes=(FENCED, doing))
+        await page.locator("#under-way").get_by_text("commands power off").wait_for()
+        assert await page.evaluate("document.activeElement.closest('#under-way') !== null")
+        assert await page.evaluate("document.activeElement.innerText") == where
+
+
+@pytest.mark.timeout(120)
+async def test_a_storm_of_two_hundred_episodes_leaves_the_page_fluent(
+    browser: Browser, url: str, warden: NightWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long tasks are reported: how long one takes is the machine's affair. That the page keeps up is not."""
+    monkeypatch.setattr(views, "until_next", lambda _status: timedelta(milliseconds=200))
+    steps = ("isolation", "power-management", "recovery")
+
+    def storm(turn: int) -> None:
+        warden.answer = dataclasses.replace(
+            night(),
+            episodes=tuple(
+                dataclasses.replace(
+                    REBOOTED, node=f"node-{number}", incident=f"i-{number}", step=steps[(number + turn) % 3], doing=f"turn {turn}"
+                )
+                for number in range(200)
+            ),
+        )
+
+    storm(0)
+    async with opened(browser, f"{url}/c/{CLUSTER}") as (page, said):
+        await page.evaluate(LONG_TASKS)
+        for turn in range(1, 16):
+            storm(turn)
+            await page.locator("#under-way").get_by_text(f"turn {turn}").first.wait_for()
+        long = sorted(await page.evaluate("long"), reverse=True)
+        assert said == []
+        assert await page.locator("#under-way tbody tr, #under-way article").count() >= 200
+    told.table(
+        "A storm of 200 episodes on an open page",
+        ("changes", "tasks over 50 ms", "longest"),
+        [("15", str(len(long)), f"{long[0]:.0f} ms" if long else "-")],
+    )
+
+
+@pytest.mark.parametrize("nodes", [2000, 5000])
+async def test_a_large_fleet_stays_readable(browser: Browser, url: str, warden: NightWarden, nodes: int) -> None:
+    """What is sick is named, and the rest counted: as the report that the scanner draws up."""
+    rows = [row(f"node-{number}", Health.UNHEALTHY if number < 9 else Health.HEALTHY) for number in range(MAXIMUM_ROWS)]
+    seen = report(*rows, inventory=nodes, checks=(check(total=nodes, healthy=nodes - 9, unhealthy=9),))
+    warden.answer = dataclasses.replace(night(), scanner=scanner(seen))
+    async with opened(browser, f"{url}/c/{CLUSTER}", width=PHONE) as (page, said):
+        body = await page.locator("main").inner_text()
+        assert f"{nodes - MAXIMUM_ROWS} more nodes" in body
+        assert await page.evaluate(OVERFLOW) == []
+        assert said == []
+
+
+def test_the_kinds_and_phases_that_the_night_has() -> None:
+    """The pages are looked at with each way in which an episode stands that people have to tell apart."""
+    found = night().episodes
+    assert {Kind.FENCING, Kind.REMEDIATION} <= {each.kind for each in found}
+    assert {Phase.NEEDS_HUMAN, Phase.QUEUED, Phase.RUNNING, Phase.DONE} <= {each.phase for each in found}

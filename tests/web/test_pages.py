@@ -1,0 +1,97 @@
+"""Every view as a reader has it: at two widths, light and dark, by keyboard alone, through a screen reader's tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.base import AXE_FILE_PATH
+from playwright.async_api import Browser, Page
+
+from tests.web.looking import DESK, OVERFLOW, PHONE, Scheme, opened
+from tests.web.night import CLUSTER
+
+AT = f"/c/{CLUSTER}"
+VIEWS = {
+    "now": AT,
+    "checks": f"{AT}/checks",
+    "history": f"{AT}/history?since=30d",
+    "node": f"{AT}/nodes/node-7",
+    "node-that-waits-for-a-person": f"{AT}/nodes/node-9",
+    "record": f"{AT}/record/inc-node-7",
+    "not-found": f"{AT}/record/nobody",
+}
+AXE = Path(AXE_FILE_PATH).read_text(encoding="utf-8")
+MOST_STOPS = 400
+
+FOCUSABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+  .filter((each) => each.checkVisibility() && !each.disabled && each.type !== "hidden").length"""
+FOCUSED = """() => {
+  const found = document.activeElement, style = getComputedStyle(found), box = found.getBoundingClientRect();
+  const marked = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0 || style.boxShadow !== "none";
+  return { body: found === document.body, marked, seen: box.width > 0 && box.right > 0, what: found.outerHTML.slice(0, 120) };
+}"""
+
+
+async def accessibility(page: Page) -> list[str]:
+    """What axe-core finds, of whatever weight."""
+    # The file goes in through the debugger, as the page itself lets in no script but ours.
+    await page.evaluate(AXE)
+    found = await page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{each['id']} ({each['impact']}): {', '.join(_place(node) for node in each['nodes'][:2])}"
+        for each in found["violations"]
+    ]
+
+
+def _place(node: dict[str, str]) -> str:
+    return f"{node['html'][:160]} {node['failureSummary'][:160]}"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, url: str, view: str) -> None:
+    """S40: not one style or script that the policy refuses; and nothing that sticks out of a phone."""
+    schemes: tuple[Scheme, Scheme] = ("light", "dark")
+    for width in (PHONE, DESK):
+        for scheme in schemes:
+            async with opened(browser, url + VIEWS[view], width=width, scheme=scheme) as (page, said):
+                assert [each for each in said if view != "not-found" or "404" not in each] == []
+                assert await page.evaluate("complaints") == []
+                assert await page.evaluate(OVERFLOW) == [], f"at {width}px"
+                assert await page.locator("html").get_attribute("data-bs-theme") == scheme
+                assert await accessibility(page) == [], f"{scheme} at {width}px"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_keyboard_reaches_everything_and_sees_where_it_is(browser: Browser, url: str, view: str) -> None:
+    async with opened(browser, url + VIEWS[view]) as (page, _):
+        wanted = await page.evaluate(FOCUSABLE)
+        assert wanted >= 4
+        stops = []
+        for _ in range(MOST_STOPS):
+            await page.keyboard.press("Tab")
+            at = await page.evaluate(FOCUSED)
+            if at["body"]:
+                break
+            assert at["marked"], f"no mark of the focus: {at['what']}"
+            assert at["seen"], f"the focus is where nobody sees it: {at['what']}"
+            stops.append(at["what"])
+        assert len(stops) == wanted
+        assert "To the content" in stops[0]
+
+
+async def test_the_way_past_the_menu_leads_past_it(browser: Browser, url: str) -> None:
+    async with opened(browser, url + AT) as (page, _):
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        assert await page.evaluate("document.activeElement.id") == "main"
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.getElementById('main').contains(document.activeElement)")
+
+
+async def test_the_browser_does_refuse_what_the_policy_forbids(browser: Browser, url: str) -> None:
+    """Else the tests above would see no violation whatever happens."""
+    async with opened(browser, url + AT) as (page, said):
+        await page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')")
+        await page.wait_for_function("complaints.length > 0")
+        assert any("style" in each for each in said)
