@@ -9,32 +9,37 @@ from starter.client import Nodewarden
 from starter.handles.episodes import ANSWER_WITHIN, unanswered
 from starter.uninstall.leftover import Leftover
 from workers.search_attributes import existing, required
-from workflows.kit.ids import episode_id
+from workflows.kit.ids import device_check_id, episode_id, scanner_id
 
 MOST = 1000
-QUOTE = "'"
 
 
 async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
-    """Those of the cluster that run, the scanner first: it would begin more."""
-    query = f"Cluster = '{cluster.replace(QUOTE, '')}' AND ExecutionStatus = 'Running'"
+    """Those of the cluster that run, the scanner first: it would begin more. Found by their ids, as the search attributes may be
+    gone already."""
+    scanner, check, episodes = scanner_id(cluster), device_check_id(cluster), episode_id(cluster, "")
+    ours = f"(WorkflowId IN ({_quoted(scanner)}, {_quoted(check)}) OR WorkflowId STARTS_WITH {_quoted(episodes)})"
     try:
-        runs = [run async for run in warden.client.list_workflows(query, limit=MOST, rpc_timeout=ANSWER_WITHIN)]
+        found = warden.client.list_workflows(f"ExecutionStatus = 'Running' AND {ours}", limit=MOST, rpc_timeout=ANSWER_WITHIN)
+        runs = {run.id: run.workflow_type or "" async for run in found}
     except RPCError as error:
         raise unanswered(error, what=f"workflows of {cluster}") from error
-    found, beside = list[Leftover](), list[str]()
-    for run in runs:
-        node = run.id.removeprefix(episode_id(cluster, ""))
-        if run.id == node:  # no episode: the scanner, and the check of the devices that ends with it
-            beside.append(f"{run.workflow_type} {run.id}")
-            continue
-        if run.workflow_type == Kind.PRESERVATION:
-            remove = f"nodewarden release {node} -c {cluster} --reason uninstalled"
-        else:
-            remove = f"nodewarden abort {node} -c {cluster} --reason uninstalled"
-        found.append(Leftover(what=f"{run.workflow_type} {run.id}", remove=remove))
-    stop = f"nodewarden scan stop -c {cluster} --reason uninstalled"
-    return [*([Leftover(what=", ".join(sorted(beside)), remove=stop)] if beside else []), *found]
+    left = list[Leftover]()
+    beside = [f"{runs.pop(each)} {each}" for each in (check, scanner) if each in runs]
+    if any(each.endswith(scanner) for each in beside):
+        left.append(Leftover(what=", ".join(beside), remove=f"nodewarden scan stop -c {cluster} --reason uninstalled"))
+    elif beside:  # it ends some seconds after its scanner, but only a worker can end it; it acts on nothing
+        terminate = f"temporal workflow terminate -n {warden.client.namespace} --workflow-id {check}"
+        left.append(Leftover(what=beside[0], remove=terminate))
+    for run, kind in runs.items():
+        node = run.removeprefix(episodes)
+        word = "release" if kind == Kind.PRESERVATION else "abort"
+        left.append(Leftover(what=f"{kind} {run}", remove=f"nodewarden {word} {node} -c {cluster} --reason uninstalled"))
+    return left
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 async def search_attributes(warden: Nodewarden) -> list[Leftover]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.starter.keyboard import nodewarden
+from workers.search_attributes import required
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
 DEPLOYED = (
@@ -149,6 +152,27 @@ async def test_open_workflows_are_told_with_what_ends_each(warden: Nodewarden, c
         f"nodewarden release node-2 -c {cluster} --reason uninstalled",
     ]
     assert "Phase" in (await temporal.search_attributes(warden))[0].what
+
+
+async def test_a_check_of_devices_without_its_scanner_is_ended_without_a_worker(warden: Nodewarden, cluster: str) -> None:
+    """A worker that goes in the seconds after `scan stop` leaves it, and `scan stop` answers that there is no scanner."""
+    await warden.device_check(cluster).repeat(timedelta(hours=1))
+    async with asyncio.timeout(20):
+        while not (found := await temporal.workflows(warden, cluster)):
+            await asyncio.sleep(0.1)
+    namespace = warden.client.namespace
+    assert commands(found) == [f"temporal workflow terminate -n {namespace} --workflow-id device-check/{cluster}"]
+
+
+async def test_open_workflows_are_found_without_search_attributes(
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing those is the last advice, and who followed it looks once more."""
+    queries = list[str]()
+    listed = warden.client.list_workflows
+    monkeypatch.setattr(warden.client, "list_workflows", lambda query, **more: queries.append(query) or listed(query, **more))
+    await temporal.workflows(warden, cluster)
+    assert not any(re.search(rf"\b{name}\b", query) for name in required() for query in queries)
 
 
 async def test_where_nobody_could_look_something_may_be_left(keyboard: Path, client: object, cluster: str) -> None:
