@@ -59,6 +59,8 @@ class Notification(_Values):
     secret: str = Field(pattern=f"^{_OBJECT}$")
     when: list[When] = list(When)
     clusters: list[str] = []
+    checks: list[str] = []
+    labels: dict[str, Any] = {}
     outcomes: list[Outcome] = []
 
 
@@ -68,7 +70,9 @@ class Secrets(_Values):
     temporalApiKey: SecretName = Field(default="", description="key `api-key`")
     temporalTls: SecretName = Field(default="", description="type kubernetes.io/tls: our certificate to Temporal")
     temporalCa: SecretName = Field(default="", description="key `ca.crt`: who vouches for Temporal")
-    notifications: list[Notification] = Field(default=[], description="each `{secret, when, clusters, outcomes}`; key `urls`")
+    notifications: list[Notification] = Field(
+        default=[], description="each `{secret, when, clusters, checks, labels, outcomes}`; key `urls`"
+    )
 
 
 class Keys(_Values):

@@ -20,13 +20,19 @@ from aiohttp import web
 from activities import notifying
 from activities.notifying import SINGLY, Notifier, Recipient, addressed
 from policy.episode.events import When
-from policy.episode.notices import Notice, NoticeRule, Severity, Wording
+from policy.episode.notices import KnownNode, Notice, NoticeRule, Severity, Wording
+from policy.values.selectors import Operator, Requirement, Selector
 
 pytestmark = pytest.mark.timeout(30)
 
 TOKEN = "xoxb-secret-token"
 PARKED = Notice(when=When.NEEDS_HUMAN, cluster="prod", node="node-7", subject="i-1", text="incident i-1: off is not proven")
 ENDED = replace(PARKED, when=When.ENDED, outcome="recovered", text="incident i-1: recovered: the node is back")
+KNOWN = KnownNode(labels={"topology.kubernetes.io/zone": "zone-a"}, checks=frozenset({"NodeHealthCheck/gpu"}))
+ZONE_A, ZONE_B = (
+    Selector(requirements=(Requirement(key="topology.kubernetes.io/zone", operator=Operator.IN, values=(zone,)),))
+    for zone in ("zone-a", "zone-b")
+)
 
 
 @dataclass
@@ -106,13 +112,25 @@ async def test_what_is_told_twice_is_sent_once_and_names_its_incident(receiver: 
         ({"nodes": ("gpu-*", "node-?")}, ["needs-human", "recovered"]),
         ({"nodes": ("gpu-*",)}, []),
         ({"after": timedelta(hours=1)}, ["recovered"]),
+        ({"checks": ("NodeHealthCheck/gpu*",)}, ["needs-human", "recovered"]),
+        ({"checks": ("NodeHealthCheck/cpu", "MachineHealthCheck/*")}, []),
+        ({"labels": ZONE_A}, ["needs-human", "recovered"]),
+        ({"labels": ZONE_B}, []),
+        ({"labels": ZONE_B, "checks": ("NodeHealthCheck/gpu",)}, []),
     ],
 )
 async def test_everybody_hears_what_he_wants_to(receiver: Receiver, changes: dict[str, Any], heard: list[str]) -> None:
     async with notifier(receiver.file, **changes) as people:
-        people.tell(PARKED)
-        people.tell(ENDED)
+        people.tell(replace(PARKED, known=KNOWN))
+        people.tell(replace(ENDED, known=KNOWN))
         assert [title.split(": ")[1] for title in await receiver.has(len(heard))] == heard
+
+
+async def test_of_a_node_that_nobody_knows_it_is_told_all_the_same(receiver: Receiver) -> None:
+    """One that is gone has no labels and no checks any more."""
+    async with notifier(receiver.file, labels=ZONE_B, checks=("MachineHealthCheck/*",)) as people:
+        people.tell(PARKED)
+        await receiver.has(1)
 
 
 async def test_who_is_escalated_to_hears_of_it_only_once_nobody_has_acted_for_so_long(receiver: Receiver) -> None:

@@ -158,6 +158,7 @@ async def _cluster_serving(
     from activities.cluster.acts.words import ClusterWords
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
+    from activities.cluster.report.noticing import knowing
     from activities.cluster.watch.view import ClusterView
     from activities.cluster.watch.view_limits import ViewLimits
     from activities.herald import Herald
@@ -166,28 +167,30 @@ async def _cluster_serving(
 
     permits = ScannerPermits(client)
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
+    view = ClusterView(
+        connection,
+        machines=machines,
+        limits=ViewLimits(grace=settings.scan.start_up_grace),
+        overlap=settings.scan.overlap,
+        takeover=settings.scan.takeover,
+        at_risk=at_risk,
+        source=settings.policy_source(),
+        pools=settings.preservation.known_pools(),
+        retries=settings.remediation.retries(),
+    )
+    notify = knowing(view.ledger, notify)
     devices = ClusterFenceDevices(
         name,
         connection,
         licences,
         machines=machines,
         source=settings.policy_source(),
-        looked_after=lambda: bool(scan.view.check_objects),
+        looked_after=lambda: bool(view.check_objects),
     )
     scan = await stack.enter_async_context(
         ClusterScan(
             name,
-            ClusterView(
-                connection,
-                machines=machines,
-                limits=ViewLimits(grace=settings.scan.start_up_grace),
-                overlap=settings.scan.overlap,
-                takeover=settings.scan.takeover,
-                at_risk=at_risk,
-                source=settings.policy_source(),
-                pools=settings.preservation.known_pools(),
-                retries=settings.remediation.retries(),
-            ),
+            view,
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
             herald=Herald(client, task_queue=WORKFLOW_QUEUE),

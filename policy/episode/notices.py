@@ -14,6 +14,7 @@ from string import Formatter
 
 from policy.episode.events import When
 from policy.episode.messages import Outcome
+from policy.values.selectors import Selector
 
 GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 
@@ -42,10 +43,18 @@ SEVERITIES: Mapping[When, Severity] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNode:
+    """What is known of a notice's node when it is told. checks: the keys of the health checks that cover it."""
+
+    labels: Mapping[str, str]
+    checks: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
     that has ended. waited: how long an episode has waited for a person already. words: how often people had spoken to it by
-    then."""
+    then. known: None of a node that is gone, or not seen yet, and where it is about none."""
 
     when: When
     cluster: str
@@ -55,6 +64,7 @@ class Notice:
     outcome: str = ""
     waited: timedelta = timedelta(0)
     words: int = 0
+    known: KnownNode | None = None
 
     @property
     def good(self) -> bool:
@@ -126,7 +136,8 @@ PLAIN = Wording()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRule:
-    """Which notices somebody wants to hear of; nothing in clusters, nodes or outcomes means any. nodes: names, with * and ?.
+    """Which notices somebody wants to hear of; nothing in clusters, nodes, checks, labels or outcomes means any. nodes, checks:
+    names and keys, with * and ?. labels: of the node. Where checks and labels are not known, it is told all the same.
 
     severity: the least. after: an episode that needs a person is told of once it has waited so long, and nobody has acted.
     """
@@ -134,6 +145,8 @@ class NoticeRule:
     when: frozenset[str] = frozenset(When)
     clusters: frozenset[str] = frozenset()
     nodes: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    labels: Selector = field(default_factory=Selector)
     outcomes: frozenset[str] = frozenset()
     severity: Severity = Severity.INFO
     after: timedelta = timedelta(0)
@@ -147,9 +160,15 @@ class NoticeRule:
             return False
         if self.nodes and notice.node and not any(fnmatchcase(notice.node, each) for each in self.nodes):
             return False
+        if notice.known is not None and not self._wants_of(notice.known):
+            return False
         if notice.when is When.NEEDS_HUMAN and notice.waited < self.after:
             return False
         return not (notice.outcome and self.outcomes) or notice.outcome in self.outcomes
+
+    def _wants_of(self, node: KnownNode) -> bool:
+        covered = any(fnmatchcase(key, each) for key in node.checks for each in self.checks)
+        return (covered or not self.checks) and self.labels.matches(node.labels)
 
     def written(self, notice: Notice) -> tuple[str, str]:
         """Title and text, in their words."""

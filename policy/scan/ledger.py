@@ -29,6 +29,7 @@ from policy.checks.tallies import Tally
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
+from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
@@ -296,15 +297,27 @@ class Ledger:
     def sickness_of(self, node: str) -> str:
         """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does. node: or
         the name under which a Machine without one is a victim."""
-        inventory = self._inventory
-        targets = [inventory.nodes.get(node), *inventory.machines_of.get(node, {}).values()]
-        if node.startswith(MACHINE):
-            targets += [inventory.machines.get(f"{dialect}/{node.removeprefix(MACHINE)}") for dialect in Dialect]
-        for target in targets:
-            for key, verdict in sorted(target.verdicts.items()) if target is not None else ():
+        for target in self._named(node):
+            for key, verdict in sorted(target.verdicts.items()):
                 if verdict.health is Health.UNHEALTHY:
                     return f"{key} calls it unhealthy: {verdict.reason}"
         return ""
+
+    def described(self, node: str) -> KnownNode | None:
+        """The labels of a node, or of a Machine without one, and the checks that cover it; None where nothing is known of it."""
+        targets = self._named(node)
+        labels = [each.labels for target in targets if (each := target.node or target.machine) is not None]
+        if not labels or any(target.node is not None and target.node.unreadable for target in targets):
+            return None
+        return KnownNode(labels=labels[0], checks=frozenset(key for target in targets for key in target.verdicts))
+
+    def _named(self, victim: str) -> list[JudgedTarget]:
+        """The node and its Machines, or the Machines without one of that name."""
+        inventory = self._inventory
+        found = [inventory.nodes.get(victim), *inventory.machines_of.get(victim, {}).values()]
+        if victim.startswith(MACHINE):
+            found += [inventory.machines.get(f"{dialect}/{victim.removeprefix(MACHINE)}") for dialect in Dialect]
+        return [each for each in found if each is not None]
 
     def known(self, now: datetime) -> Known:
         """All that a report or an evaluation is drawn from. It is the ledger's own memory: to be read at once, never kept."""

@@ -6,13 +6,16 @@ nothing scans the cluster any more, because a person has stopped the scanner, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 
 from policy.values.moments import written
 
-PAUSE_MEMO = "pause"
-"""Of a scanner's workflow: the pause that is in force, for the scanner that comes after it."""
+PAUSES_MEMO = "pauses"
+"""Of a scanner's workflow: its `PastPause`s, for people, and for the scanner that comes after it."""
+PAUSES_REMEMBERED = 50
+"""Of one cluster. They are in every start of its scanner: some twenty kilobytes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +34,55 @@ class Pause:
     def __str__(self) -> str:
         until = f"until {written(self.until)}" if self.until is not None else "until somebody ends it"
         return f"paused by {self.who}, {until}: {self.reason} (`nodewarden unpause` ends it)"
+
+
+class PauseEnd(StrEnum):
+    """How a pause stands: in force, ended by a person, over by its own moment, or followed by another one that says more."""
+
+    IN_FORCE = "in-force"
+    UNPAUSED = "unpaused"
+    EXPIRED = "expired"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastPause:
+    """A pause that was heard. ended: when a person ended or replaced it, who and why; None: nobody has."""
+
+    pause: Pause
+    ended: datetime | None = None
+    ended_by: str = ""
+    ended_why: str = ""
+    replaced: bool = False
+
+    def end(self, now: datetime) -> PauseEnd:
+        """How it stands at a moment."""
+        if self.ended is not None:
+            return PauseEnd.REPLACED if self.replaced else PauseEnd.UNPAUSED
+        return PauseEnd.IN_FORCE if self.pause.holds(now) else PauseEnd.EXPIRED
+
+    def over_at(self, now: datetime) -> datetime | None:
+        """When it ended, None while it is in force."""
+        return (self.ended or self.pause.until) if self.end(now) is not PauseEnd.IN_FORCE else None
+
+
+Pauses = tuple[PastPause, ...]
+"""Of one cluster, the oldest first; at most the last one is in force."""
+
+
+def in_force(pauses: Pauses, now: datetime) -> Pause | None:
+    """What a person has said last, as long as it holds."""
+    return pauses[-1].pause if pauses and pauses[-1].end(now) is PauseEnd.IN_FORCE else None
+
+
+def unpaused(pauses: Pauses, *, who: str, reason: str, now: datetime, replaced: bool = False) -> Pauses:
+    """A person ends the one in force; where none is, nothing changes. replaced: by another pause."""
+    if in_force(pauses, now) is None:
+        return pauses
+    return (*pauses[:-1], replace(pauses[-1], ended=now, ended_by=who, ended_why=reason, replaced=replaced))
+
+
+def paused(pauses: Pauses, pause: Pause) -> Pauses:
+    """A person pauses, from its `since` on; one that is in force then is replaced. The last PAUSES_REMEMBERED are kept."""
+    former = unpaused(pauses, who=pause.who, reason=pause.reason, now=pause.since, replaced=True)
+    return (*former, PastPause(pause=pause))[-PAUSES_REMEMBERED:]

@@ -1,4 +1,4 @@
-"""`nodewarden history` and `nodewarden record`: what episodes have done, as long as Temporal remembers it."""
+"""`nodewarden history` and `nodewarden record`: what has been done, as long as Temporal remembers it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def history(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Show the episodes that have ended, the newest first: how, when, how long they took, and why."""
+    """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them the pauses of the
+    cluster: by whom, why, and how they ended; not where --node or --outcome asks for some episodes only.
+    """
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit:
@@ -41,9 +43,12 @@ def history(
             raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
         ago = duration_of("--since", since)
         async with session.connected() as (warden, _, name):
-            found = await warden.history.ended(name, node=node, since=datetime.now(UTC) - ago)
+            now = datetime.now(UTC)
+            found = await warden.history.ended(name, node=node, since=now - ago)
+            heard = await warden.scanner(name).pauses() if not node and not outcome else ()
         found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
-        show(session, lambda: as_model(found), lambda: as_table(found))
+        pauses = [each for each in heard if (each.over_at(now) or now) >= now - ago]
+        show(session, lambda: as_model(found, pauses, now), lambda: as_table(found, pauses, now))
         return Exit.OK
 
     run(session, work)

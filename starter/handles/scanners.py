@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from policy.episode.words import Spoken, Verb
-from policy.scan.pauses import PAUSE_MEMO, Pause
+from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
@@ -64,7 +64,7 @@ class ScannerHandle:
         for _ in range(2):
             try:
                 # S44: a pause is ended by its moment or a person, and not by another start.
-                run_id = await self._start(replace(wanted, pause=await self._last_pause()))
+                run_id = await self._start(replace(wanted, pauses=await self.pauses()))
             except WorkflowAlreadyStartedError as error:
                 if not await self._makes_way():
                     return self._started(error.run_id, ours, started=False)
@@ -94,6 +94,18 @@ class ScannerHandle:
     async def unpause(self, *, who: str, reason: str) -> str:
         """End a pause; whoever waits is served."""
         return await self._told("unpause", Verb.UNPAUSE, PersonRequest(who=who, reason=reason))
+
+    async def pauses(self) -> Pauses:
+        """The last ones that this scanner or, where none runs, the last one has heard of; needs no worker. () where Temporal
+        remembers no scanner. Raises SilentError where Temporal does not answer."""
+        try:
+            last = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return ()
+            raise unanswered(error, what=self._what) from error
+        heard: Pauses = await last.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
+        return heard
 
     async def status(self) -> ScannerStatus:
         """What it knows. Raises MissingError, with who stopped it, where none runs, SilentError where no worker answers."""
@@ -162,7 +174,7 @@ class ScannerHandle:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
-                memo={PAUSE_MEMO: wanted.pause} if wanted.pause is not None else None,
+                memo={PAUSES_MEMO: wanted.pauses} if wanted.pauses else None,
                 static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]
@@ -171,16 +183,6 @@ class ScannerHandle:
         except RPCError as error:
             raise unanswered(error, what=self._what) from error
         return started.result_run_id
-
-    async def _last_pause(self) -> Pause | None:
-        try:
-            last = await self._handle.describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise unanswered(error, what=self._what) from error
-        pause: Pause | None = await last.memo_value(PAUSE_MEMO, default=None, type_hint=Pause)
-        return pause if pause is not None and pause.holds(datetime.now(UTC)) else None
 
     async def _makes_way(self) -> bool:
         """Whether the running one has gone. One that does not answer and is not known to be stuck counts as running."""

@@ -1,54 +1,81 @@
-"""Episodes that have ended, as a table and for programs: newest first. Words come from `starter/wording.py`."""
+"""Episodes that have ended, and pauses, as a table and for programs: newest first. Words come from `starter/wording.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from policy.scan.pauses import PastPause, PauseEnd
 from policy.values.moments import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
-from starter.output.models import HistoryAnswer, HistoryLine
+from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
 from starter.output.sentences import Sentences
 from starter.output.table import columns
 
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
+_ENDS = {PauseEnd.UNPAUSED: "ended", PauseEnd.REPLACED: "replaced"}
+"""What a person did to a pause; one that is over by its moment nobody has ended."""
 
 
-def as_table(found: EndedEpisodes) -> RenderableType:
-    """One line for each, and below it how it ended and why it was begun, where a line has no room for that."""
-    if not found.episodes:
+def as_table(found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime) -> RenderableType:
+    """One line for each, and below it how it ended and why it was begun, where a line has no room for that. A pause that is in
+    force stands first, as nothing is newer."""
+    if not found.episodes and not pauses:
         return Text(f"no episode of {found.cluster} has ended in that time, as far as Temporal remembers", style="dim")
-    below = [(f"{each.node} {each.incident}", _why(each)) for each in found.episodes]
-    table: RenderableType = Sentences(table=partial(_table, found.episodes), below=below)
+    dated = [(each.ended, _of_episode(each)) for each in found.episodes]
+    dated += [(each.over_at(now) or now, _of_pause(each, now)) for each in pauses]
+    lines = [line for _, line in sorted(dated, key=lambda each: each[0], reverse=True)]
+    table: RenderableType = Sentences(table=partial(_table, lines), below=[(line.about, line.why) for line in lines])
     return Group(table, Text("… and older ones; --since and --node show fewer", style="dim")) if found.more else table
 
 
-def _table(episodes: Sequence[EndedEpisode], within: bool) -> Table:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """about: whom the sentence is about where it stands below. cells: all of them but the sentence."""
+
+    about: str
+    cells: Sequence[str | Text]
+    why: Text
+
+
+def _of_episode(each: EndedEpisode) -> _Line:
+    outcome = Text(each.outcome, style="green" if each.outcome in _GOOD else "red")
+    took = wording.span(each.ended - each.started)
+    return _Line(
+        about=f"{each.node} {each.incident}",
+        cells=(each.node, each.kind.value, outcome, written(each.started), took, each.incident or "-"),
+        why=Text(f"{each.why or 'nobody said why'}; {each.message}"),
+    )
+
+
+def _of_pause(each: PastPause, now: datetime) -> _Line:
+    end, pause = each.end(now), each.pause
+    until = f"until {written(pause.until)}" if pause.until is not None else "until somebody ends it"
+    ended = f"; {_ENDS[end]} by {each.ended_by}: {each.ended_why}" if end in _ENDS else ""
+    took = wording.span((each.over_at(now) or now) - pause.since)
+    return _Line(
+        about=f"pause of {written(pause.since)}",
+        cells=("(all)", "Pause", Text(end.value, style="yellow"), written(pause.since), took, "-"),
+        why=Text(f"by {pause.who}, {until}: {pause.reason}{ended}"),
+    )
+
+
+def _table(lines: Sequence[_Line], within: bool) -> Table:
     names = ("NODE", "KIND", "OUTCOME", "STARTED", "TOOK", "INCIDENT")
     table = columns(*names, *(("WHY",) if within else ()), flexible="WHY" if within else "NODE")
-    for each in episodes:
-        table.add_row(
-            each.node,
-            each.kind.value,
-            Text(each.outcome, style="green" if each.outcome in _GOOD else "red"),
-            written(each.started),
-            wording.span(each.ended - each.started),
-            each.incident or "-",
-            *((_why(each),) if within else ()),
-        )
+    for line in lines:
+        table.add_row(*line.cells, *((line.why,) if within else ()))
     return table
 
 
-def _why(each: EndedEpisode) -> Text:
-    return Text(f"{each.why or 'nobody said why'}; {each.message}")
-
-
-def as_model(found: EndedEpisodes) -> HistoryAnswer:
+def as_model(found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime) -> HistoryAnswer:
     """For programs."""
     return HistoryAnswer(
         cluster=found.cluster,
@@ -67,6 +94,19 @@ def as_model(found: EndedEpisodes) -> HistoryAnswer:
                 run_id=each.run_id,
             )
             for each in found.episodes
+        ),
+        pauses=tuple(
+            PauseLine(
+                state=each.end(now),
+                by=each.pause.who,
+                why=each.pause.reason,
+                since=each.pause.since,
+                until=each.pause.until,
+                ended=each.over_at(now),
+                ended_by=each.ended_by or None,
+                ended_why=each.ended_why or None,
+            )
+            for each in reversed(pauses)
         ),
         more=found.more,
     )

@@ -12,6 +12,7 @@ from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Action, Strategy
+from policy.scan.pauses import PauseEnd
 from policy.values.object_refs import Dialect
 
 Seconds = int | float
@@ -85,11 +86,28 @@ class HistoryLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PauseLine:
+    """A pause of the whole cluster. by, ended_by: who, and how that was verified. until: as it was said, null: until it is
+    ended. ended: null while it is in force. ended_by, ended_why: null where it ended by its own moment."""
+
+    state: PauseEnd
+    by: str
+    why: str
+    since: datetime
+    until: datetime | None
+    ended: datetime | None
+    ended_by: str | None
+    ended_why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryAnswer:
-    """Newest first. more: there are older ones than were asked for."""
+    """Newest first. more: there are older episodes than were asked for. pauses: those in force within that time; none where only
+    some node's or outcome's episodes were asked for."""
 
     cluster: str
     episodes: tuple[HistoryLine, ...]
+    pauses: tuple[PauseLine, ...]
     more: bool
 
 

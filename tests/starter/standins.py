@@ -30,7 +30,7 @@ from policy.episode.permits import Permit, PermitState
 from policy.episode.words import Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
-from policy.scan.pauses import PAUSE_MEMO, Pause
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, in_force, paused, unpaused
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -263,7 +263,7 @@ class ScannerStandIn:
         self._input = request
         self._stop: StopRequest | None = None
         self._started = workflow.now()
-        self._pause = request.pause
+        self._pauses = request.pauses
 
     @workflow.run
     async def run(self, request: ScannerInput) -> ScannerResult:
@@ -306,20 +306,23 @@ class ScannerStandIn:
                 ),
             ),
             stopping=self._stop is not None,
-            pause=self._pause,
+            pause=in_force(self._pauses, workflow.now()),
         )
 
     @workflow.update
     def pause(self, request: PauseRequest) -> str:
-        self._pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
-        workflow.upsert_memo({PAUSE_MEMO: self._pause})
-        return f"{self._input.cluster} is {self._pause}"
+        pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
+        self._keep(paused(self._pauses, pause))
+        return f"{self._input.cluster} is {pause}"
 
     @workflow.update
     def unpause(self, request: PersonRequest) -> str:
-        self._pause = None
-        workflow.upsert_memo({PAUSE_MEMO: None})
+        self._keep(unpaused(self._pauses, who=request.who, reason=request.reason, now=workflow.now()))
         return f"{self._input.cluster} goes on, says {request.who}"
+
+    def _keep(self, pauses: Pauses) -> None:
+        self._pauses = pauses
+        workflow.upsert_memo({PAUSES_MEMO: pauses})
 
     @workflow.update
     def stop(self, request: StopRequest) -> str:

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
+from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, paused, unpaused
 from policy.values.moments import written
 from starter.client import Nodewarden
-from starter.handles.history import EpisodeRecord
+from starter.handles.history import EndedEpisodes, EpisodeRecord
+from starter.output import history_table
 from starter.output.record_table import as_model, as_table, moments_of
 from tests.starter.builders import NOW, ago, proof
 from tests.starter.drawing import drawn
@@ -143,3 +145,65 @@ def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None
     word = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled it", at=ago(50)))
     assert drawn(as_table(record_of(word)))[-1] == "Off on a person's word: amy, not verified at 2026-11-21T11:59:10Z: pulled it"
     assert drawn(as_table(record_of(None)))[-1] == "Off was not proven."
+
+
+async def test_pauses_stand_among_the_episodes_also_of_a_scanner_that_is_gone(
+    keyboard: Path, warden: Nodewarden, cluster: str
+) -> None:
+    """S44: who, why, until when, and who ended it, read without any worker's word."""
+    await warden.start_scanner(cluster)
+    scanner = warden.scanner(cluster)
+    await scanner.pause(who="amy", reason="the switch is replaced")
+    await play(warden, cluster, ("node-1", acknowledged))
+    await scanner.unpause(who="bob", reason="it is replaced")
+    await warden.stop_scanner(cluster, who="amy", reason="new settings")
+    await warden.start_scanner(cluster)
+    await scanner.pause(who="cem", reason="drill", until=datetime(2126, 1, 1, tzinfo=UTC))
+    found = json.loads((await nodewarden("history", "-c", cluster, "-o", "json")).stdout)
+    assert [
+        (each["state"], each["by"], each["why"], each["until"], each["endedBy"], each["endedWhy"]) for each in found["pauses"]
+    ] == [
+        ("in-force", "cem", "drill", "2126-01-01T00:00:00Z", None, None),
+        ("unpaused", "amy", "the switch is replaced", None, "bob", "it is replaced"),
+    ]
+    told = (await nodewarden("history", "-c", cluster)).stdout
+    order = [told.index(words) for words in ("in-force", "unpaused", "recovered")]
+    assert order == sorted(order)
+    assert "until somebody ends it: the switch is replaced; ended by bob: it is replaced" in " ".join(told.split())
+    for some in (("--node", "node-1"), ("--outcome", "recovered")):
+        assert json.loads((await nodewarden("history", "-c", cluster, "-o", "json", *some)).stdout)["pauses"] == []
+
+
+async def test_of_pauses_only_those_of_the_time_asked_for_are_shown(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await warden.start_scanner(cluster)
+    scanner = warden.scanner(cluster)
+    await scanner.pause(who="amy", reason="drill")
+    await scanner.unpause(who="bob", reason="done")
+    await asyncio.sleep(1.1)
+    assert json.loads((await nodewarden("history", "-c", cluster, "-o", "json", "--since", "1s")).stdout)["pauses"] == []
+    assert len(json.loads((await nodewarden("history", "-c", cluster, "-o", "json")).stdout)["pauses"]) == 1
+
+
+def test_a_pause_that_is_over_says_how() -> None:
+    """By its own moment, by another pause, by a person; one that is over is ended by nobody any more."""
+    first = Pause(who="amy", reason="drill", since=ago(600), until=ago(300))
+    heard = unpaused(paused((), first), who="bob", reason="late", now=ago(200))
+    heard = paused(heard, Pause(who="cem", reason="rack 3", since=ago(100)))
+    heard = paused(heard, Pause(who="dan", reason="longer", since=ago(50)))
+    assert [each.end(NOW) for each in heard] == [PauseEnd.EXPIRED, PauseEnd.REPLACED, PauseEnd.IN_FORCE]
+    assert [each.over_at(NOW) for each in heard] == [ago(300), ago(50), None]
+    lines = drawn(history_table.as_table(EndedEpisodes(cluster="prod"), heard, NOW), width=200)
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        "(all) Pause in-force 2026-11-21T11:59:10Z 50s - by dan, until somebody ends it: longer",
+        "(all) Pause replaced 2026-11-21T11:58:20Z 50s - by cem, until somebody ends it: rack 3; replaced by dan: longer",
+        "(all) Pause expired 2026-11-21T11:50:00Z 5m00s - by amy, until 2026-11-21T11:55:00Z: drill",
+    ]
+
+
+def test_no_more_pauses_are_kept_than_are_remembered() -> None:
+    heard: Pauses = ()
+    for number in range(PAUSES_REMEMBERED + 5):
+        heard = paused(heard, Pause(who="amy", reason=f"drill {number}", since=ago(100 - number)))
+    assert isinstance(heard[0], PastPause)
+    assert [each.pause.reason for each in (heard[0], heard[-1])] == ["drill 5", f"drill {PAUSES_REMEMBERED + 4}"]
+    assert len(heard) == PAUSES_REMEMBERED

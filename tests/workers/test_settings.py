@@ -352,12 +352,19 @@ def test_who_is_told_what_and_in_which_words(clean: Path) -> None:
 - url_file: /etc/chat
   severity: warning
   nodes: [gpu-*]
+  checks: [NodeHealthCheck/gpu]
+  labels: {matchLabels: {zone: a}}
   after: 1h
   texts: {needs-human: {title: "{node} ({severity})"}}
 """
     (entry,) = load(config=write(clean / "nodewarden.yaml", text)).notifications
     rule = entry.rule()
     assert (rule.severity, rule.nodes, rule.after) == (Severity.WARNING, ("gpu-*",), timedelta(hours=1))
+    assert (rule.checks, rule.labels.matches({"zone": "a"}), rule.labels.matches({"zone": "b"})) == (
+        ("NodeHealthCheck/gpu",),
+        True,
+        False,
+    )
     assert rule.wordings == {When.NEEDS_HUMAN: Wording(title="{node} ({severity})")}
 
 
@@ -365,4 +372,11 @@ def test_words_with_a_field_that_there_is_not_name_the_setting(clean: Path) -> N
     """When the worker starts, not when somebody would be told."""
     text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {link}'}}}]"
     with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{link\}"):
+        load(config=write(clean / "nodewarden.yaml", text))
+
+
+def test_labels_that_are_no_selector_are_refused(clean: Path) -> None:
+    """Else everybody would be told, or nobody."""
+    text = "notifications: [{url_file: /etc/chat, labels: {zone: a}}]"
+    with pytest.raises(SettingsError, match=r"notifications\[?\.?0\]?\.labels.*zone"):
         load(config=write(clean / "nodewarden.yaml", text))

@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from activities.contracts.target import Target, TellRequest
 from policy.checks.retries import RetryRules
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
+from policy.objects.nodes import NodeView
 from policy.scan.repeats import Repetition
 from workers.composition import compose, needs_clusters
 from workers.configuration.clusters import ClusterSettings
@@ -121,12 +123,17 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     """By whatever of a cluster's activities there is something to tell."""
     sent = list[str]()
     monkeypatch.setattr(notifying, "_sent", lambda _to, notices, _done: sent.extend(each.title for each in notices) or "")
-    notifications = (NotificationSettings(url_file=Path("urls"), when=(When.NEEDS_HUMAN, When.HALTED, When.REPEATED)),)
+    notifications = (
+        NotificationSettings(
+            url_file=Path("urls"), when=(When.NEEDS_HUMAN, When.HALTED, When.REPEATED), labels={"matchLabels": {"kind": "gpu"}}
+        ),
+    )
     given = settings.model_copy(update={"notifications": notifications})
     asks = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="off is not proven"),))
     about = Target(
         cluster="prod", pinned=Pinned(node="node-7", uid="7"), incident="i", kind="Fencing", workflow_id="w", run_id="r"
     )
+    other = Pinned(node="node-8", uid="8")
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
         "target.tell": TellRequest(target=about, news=asks),
@@ -135,11 +142,18 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     }
     async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
         served = {name(each): each for each in serving.activities}
+        ledger = getattr(served["scan.observe-cluster"], "__self__").view.ledger  # noqa: B009
+        ledger.put_node(NodeView(name="node-8", uid="8", labels={"kind": "cpu"}), datetime.now(UTC))
+        ledger.put_node(NodeView(name="node-9", uid="9", labels={"kind": "gpu"}), datetime.now(UTC))
         tellers = [getattr(served[act], "__self__")._teller for act in ("target.tell", "recovery.mark-schedulable")]  # noqa: B009
         assert tellers[0]._notify == tellers[1]._notify, "the latter needs an API before it tells"
         for act, request in acts.items():
             with contextlib.suppress(ApplicationError):  # there is no API
                 await ActivityEnvironment().run(served[act], request)
+        with contextlib.suppress(ApplicationError):  # of a node with other labels
+            await ActivityEnvironment().run(
+                served["target.tell"], TellRequest(target=replace(about, pinned=other, incident="o"), news=asks)
+            )
         async with asyncio.timeout(10):
             while len(sent) < 3:
                 await asyncio.sleep(0.01)

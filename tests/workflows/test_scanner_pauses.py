@@ -10,7 +10,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
-from policy.scan.pauses import PAUSE_MEMO, Pause
+from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
 from policy.scan.report import ClusterLease
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
@@ -31,6 +31,12 @@ async def paused(scan: Scan, **changes: object) -> str:
 async def told(scan: Scan, words: str) -> None:
     """Wait until the cluster's worker is told why nothing is begun."""
     await eventually(scan.env, lambda: words in scan.world.requests[-1].halted)
+
+
+async def heard(scan: Scan) -> Pauses:
+    """As people and the next scanner read them."""
+    pauses: Pauses = await (await scan.client_handle().describe()).memo_value(PAUSES_MEMO, type_hint=Pauses)
+    return pauses
 
 
 async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_acting(env: WorkflowEnvironment) -> None:
@@ -101,6 +107,10 @@ async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch:
         status = await scan.until(lambda status: status.pause is not None)
         assert status.pause is not None
         assert (status.pause.who, world.opened) == ("ada, not verified", [])
+        await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
+        await paused(scan)
+        ends = [each.end(await env.get_current_time()) for each in await heard(scan)]
+        assert ends == [PauseEnd.UNPAUSED, PauseEnd.IN_FORCE]
 
 
 @pytest.mark.parametrize("changes", [{"who": " "}, {"reason": ""}, {"until": "2020-01-01T00:00:00+00:00"}])
@@ -113,20 +123,21 @@ async def test_a_pause_says_who_and_why_and_ends_in_the_future(env: WorkflowEnvi
 
 
 async def test_a_pause_outlives_its_scanner(env: WorkflowEnvironment) -> None:
-    """S44: who starts the next one finds it in the memo of the last; that one begins nothing. Ended, it is gone from there."""
+    """S44: who starts the next one finds it in the memo of the last; that one begins nothing. Who ends it is known there, too."""
     async with scanning(env, ScriptedCluster()) as scan:
         await scan.until(lambda status: status.report is not None)
         await paused(scan)
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="bob", reason="new settings"))
         await scan.handle.result()
-        left = await (await scan.handle.describe()).memo_value(PAUSE_MEMO, type_hint=Pause)
-        assert (left.who, left.reason) == ("ada, not verified", WHY)
-    async with scanning(env, world := ScriptedCluster(report("node-1")), pause=left) as scan:
+        left = await heard(scan)
+        assert [(each.pause.who, each.pause.reason) for each in left] == [("ada, not verified", WHY)]
+    async with scanning(env, world := ScriptedCluster(report("node-1")), pauses=left) as scan:
         await scan.until(lambda status: bool(status.refused))
         assert world.opened == []
         await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
         await scan.has_opened(1)
-        assert await (await scan.client_handle().describe()).memo_value(PAUSE_MEMO, default=None) is None
+        (ended,) = await heard(scan)
+        assert (ended.pause, ended.ended_by, ended.ended_why) == (left[0].pause, "bob, not verified", "replaced")
 
 
 async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(env: WorkflowEnvironment) -> None:

@@ -62,7 +62,9 @@ from policy.preservation.pools import Pool, pool_of
 from policy.scan.repeats import RepeatAlarm
 from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError
+from policy.values.fields import Fields
 from policy.values.object_names import FENCE_NAMESPACE
+from policy.values.selectors import Selector, parse_selector
 from workers.configuration.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.configuration.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -460,6 +462,10 @@ class TextSettings(_Section):
         return value
 
 
+def _selector(spec: dict[str, Any]) -> Selector:
+    return parse_selector(Fields(spec, subject="labels"), [])
+
+
 class NotificationSettings(_Section):
     """Who is told what by which services. The addresses are Apprise's, one a line; they contain tokens, so they are in a file."""
 
@@ -467,6 +473,13 @@ class NotificationSettings(_Section):
     when: Annotated[tuple[When, ...], Field(min_length=1)] = Field(default=tuple(When), description="what is told; default: all")
     clusters: tuple[str, ...] = Field(default=(), description="of these clusters; none: of all")
     nodes: tuple[str, ...] = Field(default=(), description="of these nodes, by name with * and ?; none: of all")
+    checks: tuple[str, ...] = Field(
+        default=(), description="of nodes that these health checks cover, as `status` names them, with * and ?; none: of all"
+    )
+    labels: dict[str, Any] = Field(
+        default_factory=dict,
+        description="of nodes with these labels: a Kubernetes selector, `matchLabels` and `matchExpressions`",
+    )
     outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes that have ended so; none: however")
     severity: Severity = Field(default=Severity.INFO, description="of what is at least so grave")
     after: Duration = Field(
@@ -474,12 +487,23 @@ class NotificationSettings(_Section):
     )
     texts: dict[When, TextSettings] = Field(default_factory=dict, description="other words for some of it")
 
+    @field_validator("labels")
+    @classmethod
+    def _selects(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            _selector(value)
+        except PolicyError as error:
+            raise ValueError(str(error)) from error
+        return value
+
     def rule(self) -> NoticeRule:
         """The same as the typed rule that everything downstream knows."""
         return NoticeRule(
             when=frozenset(self.when),
             clusters=frozenset(self.clusters),
             nodes=self.nodes,
+            checks=self.checks,
+            labels=_selector(self.labels),
             outcomes=frozenset(self.outcomes),
             severity=self.severity,
             after=self.after,

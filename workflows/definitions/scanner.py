@@ -22,7 +22,7 @@ from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.episode.words import Spoken, Verb
 from policy.objects.scopes import CLUSTER
-from policy.scan.pauses import PAUSE_MEMO, Pause
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, paused, unpaused
 from policy.scan.report import ScanReport
 from workflows.episode.hearing import Heard, by_a_person, heard, still_to_come
 from workflows.kit import options
@@ -62,7 +62,7 @@ class HealthScanner:
 
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
-        state = request.state or ScannerState(started=workflow.now(), pause=request.pause)
+        state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses)
         self._input = request
         self._beside = BackgroundTasks()
         self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
@@ -323,9 +323,10 @@ class HealthScanner:
         freed and switched on again."""
         request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
         former = self._granting.pause
-        self._take_pause(Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until))
+        pause = Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until)
+        self._keep(paused(self._granting.pauses, pause))
         instead = f"; before, it was {former}" if former is not None else ""
-        return f"{self._input.cluster} is {self._granting.pause}{instead}"
+        return f"{self._input.cluster} is {pause}{instead}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
@@ -339,7 +340,7 @@ class HealthScanner:
         """End a pause: whoever waits is served."""
         request = await self._verified(Verb.UNPAUSE, request, self._check_unpause)
         ended = self._granting.pause
-        self._take_pause(None)
+        self._keep(unpaused(self._granting.pauses, who=request.by, reason=request.reason, now=workflow.now()))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, self._input.cluster, request.reason)
         return f"{self._input.cluster} goes on" if ended is not None else f"{self._input.cluster} was not paused"
 
@@ -347,10 +348,10 @@ class HealthScanner:
     def _check_unpause(self, request: PersonRequest) -> None:
         by_a_person(request)
 
-    def _take_pause(self, pause: Pause | None) -> None:
-        """Kept in the memo as well, where the next scanner finds it, however this one has ended."""
-        self._granting.pause = pause
-        workflow.upsert_memo({PAUSE_MEMO: pause})
+    def _keep(self, pauses: Pauses) -> None:
+        """In the memo as well, where people and the next scanner find them, however this one has ended."""
+        self._granting.pauses = pauses
+        workflow.upsert_memo({PAUSES_MEMO: pauses})
         self._hear()
 
     def _take_stop(self, request: StopRequest) -> None:
@@ -479,7 +480,7 @@ class HealthScanner:
             released=granting.holding_off.closing(),
             preservations=self._preserving.told,
             portions=granting.portions,
-            pause=granting.pause,
+            pauses=granting.pauses,
             need_person=granting.table.need_person,
             halted=self._halted_told,
         )

@@ -12,7 +12,7 @@ from policy.episode.freeing_pace import Portion
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Replacing
 from policy.episode.words import ActionName, Said
 from policy.fence.device_check import DeviceMemory
-from policy.scan.pauses import Pause
+from policy.scan.pauses import Pause, Pauses
 from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.report import ScanReport
 from policy.values.moments import written
@@ -124,7 +124,7 @@ class ScannerState:
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
     preservations: tuple[PreservationNotice, ...] = ()
-    pause: Pause | None = None
+    pauses: Pauses = ()
     need_person: tuple[NeedsPerson, ...] = ()
     halted: str = ""
     """As people were told last."""
@@ -136,7 +136,7 @@ class ScannerInput:
 
     holder: how the cluster Lease names us (filled in by `starter`, else asked for once). concurrency: nodes of this
     cluster that may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are told as a repetition.
-    pause: in force from the beginning, as the last scanner was paused.
+    pauses: of the last scanner; one that is in force goes on.
     """
 
     cluster: str = ""
@@ -145,7 +145,7 @@ class ScannerInput:
     wait: timedelta = timedelta(seconds=60)
     state: ScannerState | None = None
     repeat_alarm: RepeatAlarm = DEFAULT_ALARM
-    pause: Pause | None = None
+    pauses: Pauses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, 
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
 from policy.scan.admission import AdmissionRefusal, admit, answer_request, control_plane_guard, orphans
-from policy.scan.pauses import Pause
+from policy.scan.pauses import Pause, in_force
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
 from workflows.kit.messages import ScannerState
@@ -59,16 +59,12 @@ class Granting:
         self.due: datetime | None = None
         """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
         self._portions = state.portions
-        self._pause = state.pause
+        self.pauses = state.pauses
 
     @property
     def pause(self) -> Pause | None:
         """What a person has said last, as long as it is in force."""
-        return self._pause if self._pause is not None and self._pause.holds(workflow.now()) else None
-
-    @pause.setter
-    def pause(self, pause: Pause | None) -> None:
-        self._pause = pause
+        return in_force(self.pauses, workflow.now())
 
     @property
     def problem(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from policy.checks.inventory import ControlPlane
+from policy.episode.notices import KnownNode
 from policy.objects.nodes import CONTROL_PLANE_LABELS, Condition
 from policy.scan.ledger import Ledger
 from policy.scan.report import CheckReport
@@ -121,3 +122,16 @@ def test_heartbeats_and_what_nobody_decides_by_leave_the_version_alone() -> None
     ledger.advance(NOW + timedelta(days=1))
     ledger.report_parts(NOW + timedelta(days=1))
     assert ledger.version == before
+
+
+# Describing ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_node_its_labels_and_the_checks_that_cover_it_are_known_as_long_as_it_is_there() -> None:
+    gpu = a_check(selector={"matchLabels": {"kind": "gpu"}})
+    ledger = ledger_of(gpu, a_node("a", labels={"kind": "gpu"}), a_node("b", labels={}))
+    assert ledger.described("a") == KnownNode(labels={"kind": "gpu"}, checks=frozenset({"NodeHealthCheck/workers"}))
+    assert ledger.described("b") == KnownNode(labels={}, checks=frozenset())
+    ledger.put_node(a_node("b", unreadable="its labels are no map"), NOW)
+    ledger.remove_node("a")
+    assert (ledger.described("a"), ledger.described("b")) == (None, None)
