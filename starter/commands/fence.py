@@ -32,7 +32,7 @@ def begin(
     reason: ReasonOption = "",
     who: WhoOption = "",
     template: fence_plan.TemplateOption = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as `fence plan` does. Needs no reason.")
     ] = False,
@@ -50,8 +50,10 @@ def begin(
         if dry_run:
             return await fence_plan.show_plan(session, node, named)
         why = given("--reason", reason)
-        question = f"Switch {node} off and on again, and delete its pods?"
-        if not yes and on_a_terminal() and not typer.confirm(question, err=True):
+        if not yes and not on_a_terminal():
+            complain(f"--yes: expected it where there is no terminal to ask on: it switches {node} off and deletes its pods")
+            return Exit.USAGE
+        if not yes and not typer.confirm(f"Switch {node} off and on again, and delete its pods?", err=True):
             complain(f"{node} is not fenced: you did not say yes")
             return Exit.FAILED
         async with session.connected() as (warden, _, name):

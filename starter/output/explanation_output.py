@@ -146,15 +146,16 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     parts: list[RenderableType] = [_head(answer)]
     explanation = answer.explanation
     if explanation is not None:
-        parts += [_opinion(opinion) for opinion in explanation.opinions]
+        parts += [_opinion(opinion, halted=bool(answer.halted)) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
         if explanation.outlook is not None:
             parts.append(_outlook(explanation.outlook, answer))
+    concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(line, (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner)]
+        parts += [Padding(line, (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(line, (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
@@ -241,7 +242,7 @@ def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
 
 
-def _opinion(opinion: CheckOpinion) -> RenderableType:
+def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     check, target = opinion.check, opinion.target
     verdict, brake = target.verdict, check.brake
     table = Table.grid(padding=(0, 1))
@@ -252,8 +253,12 @@ def _opinion(opinion: CheckOpinion) -> RenderableType:
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
-    may = Text("yes" if brake.allowed else f"no ({brake.reason})", style="green" if brake.allowed else "red")
-    table.add_row("  may act", may.append(f": {brake.message}", style="default"))
+    if brake.allowed and halted:
+        may = Text("no", style="red").append(": everything is halted", style="default")
+    else:
+        may = Text("yes" if brake.allowed else f"no ({brake.reason})", style="green" if brake.allowed else "red")
+        may.append(f": {brake.message}", style="default")
+    table.add_row("  may act", may)
     table.add_row("  action", target.action.value)
     if target.held_by and target.held_by != f"{brake.reason}: {brake.message}":
         table.add_row("  held by", Text(target.held_by, style="red"))

@@ -58,7 +58,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
         parts.append(_devices(status.devices))
     if report is not None:
         if report.checks:
-            parts.append(_checks(report.checks))
+            parts.append(_checks(report.checks, halted=scanner is not None and bool(wording.halted(scanner))))
         else:
             parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
         parts.append(_nodes(report.rows, report.inventory, now))
@@ -129,11 +129,14 @@ def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
     return SICKNESS[row.health], parts
 
 
-def _checks(checks: Collection[CheckReport]) -> RenderableType:
+def _checks(checks: Collection[CheckReport], *, halted: bool) -> RenderableType:
     table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
     for check in checks:
-        style = "default" if check.allowed and not check.error else "red"
-        table.add_row(check.ref.key, f"{check.healthy}/{check.total}", Text(wording.brake(check), style=style))
+        free = check.allowed and not check.error
+        said = "not while everything is halted" if free and halted else wording.brake(check)
+        table.add_row(
+            check.ref.key, f"{check.healthy}/{check.total}", Text(said, style="default" if free and not halted else "red")
+        )
     return table
 
 

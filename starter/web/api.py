@@ -132,18 +132,21 @@ async def history(
     outcome: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
 ) -> object:
-    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused."""
+    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused. Pauses as well,
+    where neither a node nor an outcome is asked for."""
     if unknown := set(outcome) - set(OUTCOMES):
         raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
     try:
         ago = parse_duration(since)
     except ValueError:
         raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known = _views(request).known(cluster).cluster
-    found = await _views(request).warden.history.ended(known, node=node, since=datetime.now(UTC) - ago, limit=limit)
+    known, warden, now = _views(request).known(cluster).cluster, _views(request).warden, datetime.now(UTC)
+    found = await warden.history.ended(known, node=node, since=now - ago, limit=limit)
+    pauses = await warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    return answer(history_table.as_model(replace(found, episodes=shown)))
+    lately = [each for each in pauses if (each.over_at(now) or now) >= now - ago]
+    return answer(history_table.as_model(replace(found, episodes=shown), lately, now))
 
 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)

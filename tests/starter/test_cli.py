@@ -106,12 +106,12 @@ async def test_version_is_there_for_people_and_programs() -> None:
 
 async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     """S13."""
-    first = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
+    first = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", "-y")
     assert (first.exit_code, first.output.split(" (")[0]) == (0, "started fencing of node-1: it has its permit")
-    again = await nodewarden("-c", cluster, "-o", "json", "fence", "node-1", "--reason", "smoke")
+    again = await nodewarden("-c", cluster, "-o", "json", "fence", "node-1", "--reason", "smoke", "-y")
     answer = json.loads(again.output)
     assert (answer["joined"], answer["permit"]) == (True, True)
-    other = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "noise")
+    other = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "noise", "-y")
     assert other.exit_code == 3
     assert other.stdout == ""
     assert other.stderr.startswith("nodewarden: node-1 is held by Fencing ")
@@ -129,7 +129,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
 async def test_fence_says_what_the_scanner_says_to_it(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path, client: object, cluster: str, node: str, code: int, out: str, err: str
 ) -> None:
-    result = await nodewarden("fence", node, "-c", cluster, "--reason", "smoke")
+    result = await nodewarden("fence", node, "-c", cluster, "--reason", "smoke", "-y")
     assert (result.exit_code, result.stderr) == (code, err)
     assert result.stdout.startswith(out)
     assert bool(result.stdout) is bool(out)
@@ -140,14 +140,14 @@ async def test_fence_says_when_nobody_has_answered(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
     monkeypatch.setattr(episodes, "DECIDED_WITHIN", timedelta(milliseconds=300))
-    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
+    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", "-y")
     assert (result.exit_code, result.stdout.split(" (")[0]) == (
         0,
         "started fencing of node-1: nobody has answered yet, it begins once a worker serves it",
     )
 
 
-@pytest.mark.parametrize("words", [("fence", "node-1", "--reason", "x"), ("scan", "start")])
+@pytest.mark.parametrize("words", [("fence", "node-1", "--reason", "x", "-y"), ("scan", "start")])
 async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
     keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...]
 ) -> None:
@@ -160,7 +160,7 @@ async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
 
 
 async def test_fence_passes_its_template_on(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi", "-r", "x")).exit_code == 0
+    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi", "-r", "x", "-y")).exit_code == 0
     history = await warden.client.get_workflow_handle(f"episode/{cluster}/node-1").fetch_history()
     sent = json.loads(history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data)
     assert sent["template"] == {
@@ -183,7 +183,7 @@ async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
     """It ends by itself, or never."""
 
 
-FENCE, REMEDIATE = ("fence", "--reason", "smoke"), ("remediate", "--with", "reboot=10m")
+FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with", "reboot=10m")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired( 
 
 
 async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "-r", "x", "--wait", "-o", "json"))
+    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "-r", "x", "-y", "--wait", "-o", "json"))
     while not await warden.episode(cluster, "node-1").is_open():
         await asyncio.sleep(0.05)
     await acknowledge(warden, cluster, "node-1")
@@ -428,9 +428,11 @@ async def test_what_nobody_can_mean_is_code_2_and_nothing_is_begun(
     assert not await warden.episode(cluster, "node-1").is_open()
 
 
-async def test_fence_needs_a_reason_and_a_dry_run_needs_none(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+async def test_fence_needs_a_reason_and_a_yes_and_a_dry_run_needs_none(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     refused = await nodewarden("fence", "node-1", "-c", cluster)
     assert (refused.exit_code, refused.stderr) == (2, f"{NO_REASON}\n")
+    unasked = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
+    assert (unasked.exit_code, "--yes: expected it where there is no terminal" in unasked.stderr) == (2, True)
     (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     dry, plan = [await nodewarden("fence", *words, "-c", cluster) for words in (("node-1", "--dry-run"), ("plan", "node-1"))]
     assert (dry.exit_code, dry.stderr) == (plan.exit_code, plan.stderr) == (5, plan.stderr)

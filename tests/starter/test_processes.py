@@ -121,7 +121,7 @@ async def test_status_watch_prints_a_line_for_each_change_where_there_is_no_term
 
 
 async def test_who_stops_waiting_is_told_that_it_goes_on(keyboard: Path, client: Client, cluster: str) -> None:
-    async with nodewarden("fence", "node-1", "--reason", "smoke", "--wait") as waiting:
+    async with nodewarden("fence", "node-1", "--reason", "smoke", "--yes", "--wait") as waiting:
         await waiting.says("does as the script says")
         waiting.tell(signal.SIGINT)
         assert await waiting.ended() == 130
