@@ -5,8 +5,13 @@ Written for a person to copy: the README shows the same two objects with the dur
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 NAMESPACE = "nodewarden"
 TEMPLATE = "bmc"
@@ -104,3 +109,9 @@ def health_check() -> dict[str, Any]:
             },
         },
     }
+
+
+if __name__ == "__main__":
+    # python -m demo.manifests state/day/simulator.json | kubectl apply -f -
+    written = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    print(yaml.safe_dump_all([fencing_template(written), health_check()], sort_keys=False), end="")
