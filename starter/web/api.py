@@ -19,6 +19,7 @@ from fastapi.responses import Response
 
 from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
+from policy.scan import pauses
 from policy.values.durations import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.handles.history import MOST_LISTED, OUTCOMES
@@ -132,18 +133,20 @@ async def history(
     outcome: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
 ) -> object:
-    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused."""
+    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused. The cluster's
+    pauses, where neither node nor outcome is given."""
     if unknown := set(outcome) - set(OUTCOMES):
         raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
     try:
         ago = parse_duration(since)
     except ValueError:
         raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known = _views(request).known(cluster).cluster
-    found = await _views(request).warden.history.ended(known, node=node, since=datetime.now(UTC) - ago, limit=limit)
+    known, now = _views(request).known(cluster).cluster, datetime.now(UTC)
+    found = await _views(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
+    heard = await _views(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    return answer(history_table.as_model(replace(found, episodes=shown)))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
 
 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)
