@@ -75,6 +75,11 @@ def in_force(pauses: Pauses, now: datetime) -> Pause | None:
     return pauses[-1].pause if pauses and pauses[-1].end(now) is PauseEnd.IN_FORCE else None
 
 
+def since(pauses: Pauses, moment: datetime, now: datetime) -> Pauses:
+    """Those that were in force at that moment or after it."""
+    return tuple(each for each in pauses if (each.over_at(now) or now) >= moment)
+
+
 def unpaused(pauses: Pauses, *, who: str, reason: str, now: datetime, replaced: bool = False) -> Pauses:
     """A person ends the one in force; where none is, nothing changes. replaced: by another pause."""
     if in_force(pauses, now) is None:

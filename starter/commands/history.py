@@ -34,6 +34,7 @@ def history(
         from datetime import UTC, datetime
 
         from policy.episode.messages import Outcome
+        from policy.scan import pauses as pauses_of
         from starter.handles.history import OUTCOMES
         from starter.output.history_table import as_model, as_table
         from workers.configuration.setting_sources import SettingsError
@@ -47,7 +48,7 @@ def history(
             found = await warden.history.ended(name, node=node, since=now - ago)
             heard = await warden.scanner(name).pauses() if not node and not outcome else ()
         found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
-        pauses = [each for each in heard if (each.over_at(now) or now) >= now - ago]
+        pauses = pauses_of.since(heard, now - ago, now)
         show(session, lambda: as_model(found, pauses, now), lambda: as_table(found, pauses, now))
         return Exit.OK
 

@@ -19,6 +19,7 @@ from fastapi.responses import Response
 
 from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
+from policy.scan import pauses
 from policy.values.durations import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.handles.history import MOST_LISTED, OUTCOMES

@@ -154,3 +154,9 @@ async def test_the_whole_way_from_temporal_to_a_program(warden: Nodewarden, clus
         assert "no open" in (await asked(page, f"{of}/devices", expected=404))["error"]
         found = await asked(page, f"{of}/preserved")
         conforms("/api/v1/clusters/{cluster}/preserved", found)
+        await warden.start_scanner(cluster)
+        await warden.scanner(cluster).pause(who="ann", reason="storage")
+        found = await asked(page, f"{of}/history")
+        conforms("/api/v1/clusters/{cluster}/history", found)
+        assert [(each["state"], each["by"], each["why"]) for each in found["pauses"]] == [("in-force", "ann", "storage")]
+        assert (await asked(page, f"{of}/history?node=node-1"))["pauses"] == []
