@@ -133,21 +133,20 @@ async def history(
     outcome: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
 ) -> object:
-    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused. Pauses as well,
-    where neither a node nor an outcome is asked for."""
+    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused. The cluster's
+    pauses, where neither node nor outcome is given."""
     if unknown := set(outcome) - set(OUTCOMES):
         raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
     try:
         ago = parse_duration(since)
     except ValueError:
         raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known, warden, now = _views(request).known(cluster).cluster, _views(request).warden, datetime.now(UTC)
-    found = await warden.history.ended(known, node=node, since=now - ago, limit=limit)
-    pauses = await warden.scanner(known).pauses() if not node and not outcome else ()
+    known, now = _views(request).known(cluster).cluster, datetime.now(UTC)
+    found = await _views(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
+    heard = await _views(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    lately = [each for each in pauses if (each.over_at(now) or now) >= now - ago]
-    return answer(history_table.as_model(replace(found, episodes=shown), lately, now))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
 
 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)
