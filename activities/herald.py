@@ -1,4 +1,4 @@
-"""Says to a workflow what a NodeAction says, or begins the episode that it wants: for people who have kubectl and nothing else.
+"""Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have kubectl and nothing else.
 
 The word names the object, as the command line's does, and the workflow has it verified (`activities/cluster/acts/words.py`). It
 counts once however often this is tried: an update bears the object's uid as its id, and only one use is made of an object.
@@ -58,7 +58,7 @@ class Herald:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
                 what = "scanner" if spoken.action in OF_THE_SCANNER else f"open episode of {spoken.node}"
                 raise _refused(f"there is no {what}") from error
-            raise failure(ErrorType.UNREACHABLE, f"nobody has answered yet: {error}") from error
+            raise failure(ErrorType.UNREACHABLE, f"Temporal or the workflow has not answered yet: {error}") from error
 
     async def _tell(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]

@@ -1,7 +1,7 @@
 """People who look at neither kubectl nor dashboards are told by what they have: chat, pagers, mail, webhooks.
 
 The services are Apprise's business, and where to send is in files, as the addresses contain tokens (S12): they are read at each
-sending, and neither they nor what a service answers is logged. Whoever tells does not wait, and hears of no failure: no act of
+sending, and neither they nor what a service answers is logged. The caller does not wait and is not told of failures: no act of
 ours hangs by a message. What is told of one incident twice in the same words within a while is sent once by a worker; more than a
 few in a minute become one message. What waits to be sent is lost with its worker, and what another worker tells again is sent
 again: so each message names its incident, and who needs a person is told of again (`workflows/definitions/scanner.py`).

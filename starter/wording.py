@@ -169,7 +169,7 @@ class Kept(Protocol):
 
 def kept_by(kept: Kept) -> str:
     """Who has a machine preserved, and why."""
-    return f"by {kept.requester or 'nobody who has said his name'}: {kept.reason or 'no reason given'}"
+    return f"by {kept.requester or 'somebody who gave no name'}: {kept.reason or 'no reason given'}"
 
 
 def ending(result: EpisodeResult) -> str:

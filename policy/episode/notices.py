@@ -1,4 +1,4 @@
-"""What people are told elsewhere than in Kubernetes: how grave it is, who wants to hear of it, and in which words.
+"""What people are told elsewhere than in Kubernetes: how severe it is, who wants to hear of it, and in which words.
 
 Sending is `activities/notifying.py`; the settings are `notifications` (docs/notifications.md).
 """
@@ -20,7 +20,7 @@ GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 
 
 class Severity(StrEnum):
-    """In this order, each graver than the one before."""
+    """In this order, each more severe than the one before."""
 
     INFO = "info"
     WARNING = "warning"
@@ -73,7 +73,7 @@ class Notice:
 
     @property
     def severity(self) -> Severity:
-        """How grave it is."""
+        """How severe it is."""
         return Severity.INFO if self.good else SEVERITIES[self.when]
 
     @property

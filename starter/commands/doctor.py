@@ -15,7 +15,10 @@ def doctor(
     *,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Make what of ours is missing: search attributes and definitions of kinds. Nothing else."),
+        typer.Option(
+            "--fix",
+            help="Create our missing search attributes and kinds: search attributes and definitions of kinds. Nothing else.",
+        ),
     ] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,

@@ -40,7 +40,7 @@ def ack_off(
     node: OpenArgument,
     *,
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
-    reason: Annotated[str, typer.Option("--reason", "-r", help="How: at the rack, at the switch, ...")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="How you saw it: at the rack, at the switch, ...")],
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:

@@ -114,7 +114,7 @@ class ActionKeeping(Attending):
         if used and spec.get("action") in BEGINNINGS:
             return DONE, f"{status.get('workflow')} has begun"
         if not used and self._age(found) > WITHIN:
-            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and nothing has come of it: make another one"
+            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and it was not carried out: create a new one"
         if not used and (problem := await doubt_of(self._connection, found)):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
