@@ -67,7 +67,7 @@ class Notifier:
         """Until they are sent, or given up. Of more than so many the oldest go: they would be one message anyway."""
         self._news = {each: asyncio.Event() for each in recipients}
         self._meter = meter
-        self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        self._told: OrderedDict[tuple[str | int, ...], float] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -84,7 +84,7 @@ class Notifier:
 
     def tell(self, notice: Notice) -> None:
         """Have it sent to whoever wants it, unless it was told a while ago."""
-        now, key = asyncio.get_running_loop().time(), (notice.when, notice.cluster, notice.subject, notice.text)
+        now, key = asyncio.get_running_loop().time(), (notice.when, notice.cluster, notice.subject, notice.text, notice.words)
         if now - self._told.get(key, float("-inf")) < QUIET_SECONDS:
             return
         self._told[key] = now
@@ -114,7 +114,7 @@ class Notifier:
                         waiting.remove(each)
 
     async def _send(self, recipient: Recipient, notices: Sequence[Notice]) -> None:
-        problem, done = "", set[str]()
+        problem, done = "", set[tuple[str, str]]()
         for attempt in range(TRIES):
             await asyncio.sleep(attempt * TRY_AGAIN.total_seconds())
             problem = await self._try(recipient, notices, done)
@@ -124,8 +124,8 @@ class Notifier:
             _log.warning("%s: %r was not sent: %s", recipient.name, _message(recipient.rule, notices).title, problem)
         metrics.NOTIFICATIONS.add(self._meter, result="failed" if problem else "sent")
 
-    async def _try(self, recipient: Recipient, notices: Sequence[Notice], done: set[str]) -> str:
-        """done: the addresses that have taken it already, and are not troubled again."""
+    async def _try(self, recipient: Recipient, notices: Sequence[Notice], done: set[tuple[str, str]]) -> str:
+        """done: the addresses, each with its thread, that have taken it already and are not troubled again."""
         return await asyncio.to_thread(_sent, recipient, notices, done)
 
 
@@ -153,44 +153,47 @@ def _digest(rule: NoticeRule, notices: Sequence[Notice]) -> tuple[str, str]:
     return title, "\n\n".join(["\n".join(rule.written(each)) for each in notices[:LISTED]] + more)
 
 
-def _sent(recipient: Recipient, notices: Sequence[Notice], done: set[str]) -> str:
-    """Send to every address of the file. "" or what is wrong, in words of ours: a service's own may repeat its token."""
+def _sent(recipient: Recipient, notices: Sequence[Notice], done: set[tuple[str, str]]) -> str:
+    """Send to every address of the file. "" or what is wrong first; an address that takes nothing keeps it from no other."""
     try:
         lines = [line.strip() for line in recipient.url_file.read_text(encoding="utf-8").splitlines()]
-        addresses = [(number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
-        if not addresses:
-            return "url_file contains no address"
-        problem = ""
-        for number, address in addresses:
-            if address not in done and (wrong := _sent_to(address, recipient.rule, notices, number)):
-                problem = problem or wrong
-            else:
-                done.add(address)
-        return problem
     except OSError as error:
         return f"url_file can't be read: {type(error).__name__}"
-    except Exception as error:  # noqa: BLE001 - a service's plugin may fail in any way, and its message may contain the address
-        return f"{type(error).__name__} in Apprise"
+    addresses = [(number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
+    if not addresses:
+        return "url_file contains no address"
+    problems = []
+    for number, address in addresses:
+        # Where the address says whose it is, each thread is told by itself: a digest would end no incident of a pager's.
+        threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
+        for thread, several in threads.items():
+            if (address, thread) in done:
+                continue
+            if problem := _sent_to(address, recipient.rule, several, number):
+                problems.append(problem)
+            else:
+                done.add((address, thread))
+    return problems[0] if problems else ""
 
 
 def _sent_to(address: str, rule: NoticeRule, notices: Sequence[Notice], line: int) -> str:
-    """One message; where the address says whose it is, one for each thread, as a digest would end no incident of a pager's."""
+    """One message. "" or what is wrong, in words of ours: a service's own may repeat its token."""
     import apprise
 
-    threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
-    for several in threads.values():
-        service = apprise.Apprise()
-        if not service.add(addressed(address, several[-1])):
+    message = _message(rule, notices)
+    kinds = {
+        Severity.INFO: apprise.NotifyType.SUCCESS if message.good else apprise.NotifyType.INFO,
+        Severity.WARNING: apprise.NotifyType.WARNING,
+        Severity.CRITICAL: apprise.NotifyType.FAILURE,
+    }
+    service = apprise.Apprise()
+    try:
+        if not service.add(addressed(address, notices[-1])):
             return f"url_file: line {line} is no address that Apprise knows"
-        message = _message(rule, several)
-        kinds = {
-            Severity.INFO: apprise.NotifyType.SUCCESS if message.good else apprise.NotifyType.INFO,
-            Severity.WARNING: apprise.NotifyType.WARNING,
-            Severity.CRITICAL: apprise.NotifyType.FAILURE,
-        }
-        if not service.notify(body=message.text, title=message.title, notify_type=kinds[message.severity]):
-            return "not all of its services took it"
-    return ""
+        taken = service.notify(body=message.text, title=message.title, notify_type=kinds[message.severity])
+    except Exception as error:  # noqa: BLE001 - a service's plugin may fail in any way, and its message may contain the address
+        return f"{type(error).__name__} in Apprise"
+    return "" if taken else "not all of its services took it"
 
 
 def addressed(address: str, notice: Notice) -> str:

@@ -37,6 +37,8 @@ class Receiver:
     paths: list[str] = field(default_factory=list)
     """Of what was taken, as it was asked for."""
     statuses: list[int] = field(default_factory=list)
+    refused: str = "nothing"
+    """What no path may contain."""
     asked: int = 0
     file: Path = Path()
     port: int = 0
@@ -45,6 +47,8 @@ class Receiver:
         self.asked += 1
         if self.statuses and (status := self.statuses.pop(0)) != 200:
             return web.Response(status=status, text=f"no such token: {TOKEN}")
+        if self.refused in request.path:
+            return web.Response(status=500)
         self.got.append(await request.json())
         self.paths.append(request.raw_path)
         return web.Response()
@@ -182,6 +186,29 @@ async def test_who_has_taken_it_is_not_told_again_because_another_has_not(receiv
         people.tell(PARKED)
         await receiver.has(2)
     assert [path.strip("/") for path in receiver.paths] == [TOKEN, "other"]
+
+
+async def test_a_problem_that_is_there_again_after_somebody_spoke_is_told_again(receiver: Receiver) -> None:
+    """S44: who said `resume` hears that it was in vain, within the minutes in which the same words are no news."""
+    async with notifier(receiver.file) as people:
+        for words in (0, 0, 1):
+            people.tell(replace(PARKED, words=words))
+        await receiver.has(2)
+
+
+async def test_who_does_not_take_it_keeps_it_from_nobody_else(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an address that no plugin survives nor a thread that the service refuses, however often it is tried."""
+    add = apprise.Apprise.add
+    monkeypatch.setattr(apprise.Apprise, "add", lambda self, url: 1 / 0 if "broken" in url else add(self, url))
+    monkeypatch.setattr(notifying, "MINUTE_SECONDS", 0.5)
+    address = f"json://127.0.0.1:{receiver.port}/{{subject}}?:key={{thread}}\n"
+    receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/broken\n{address}")
+    receiver.refused = "i-5"
+    async with notifier(receiver.file) as people:
+        for number in range(SINGLY + 3):  # the last three are sent together
+            people.tell(replace(PARKED, subject=f"i-{number}"))
+        await receiver.has(SINGLY + 2)
+    assert [path.split("?")[0].strip("/") for path in receiver.paths] == ["i-0", "i-1", "i-2", "i-3", "i-4", "i-6", "i-7"]
 
 
 async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ class EpisodeSnapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldEvent:
     """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story, and on its NodeFence; and on its Machine,
-    where `about` and its uid name one. outcome: of the episode that it says has ended."""
+    where `about` and its uid name one. outcome: of the episode that it says has ended. words: how often people had spoken to the
+    episode by then: the same problem after another word is news."""
 
     reason: str
     message: str
@@ -43,6 +44,7 @@ class ToldEvent:
     about: ObjectRef | None = None
     about_uid: str = ""
     outcome: str = ""
+    words: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

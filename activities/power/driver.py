@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from activities.power.hiding import excerpt, hidden
+from activities.power.hiding import hidden
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 from policy.values.system_uuids import same_system
@@ -59,10 +59,6 @@ class DeviceCredentials:
     def hidden_in(self, text: str) -> str:
         """The text without any of the values: what a client library says may repeat what it was told."""
         return hidden(text, self.values.values())
-
-    def excerpt_of(self, text: str) -> str:
-        """The same on one line and with an end, for people."""
-        return excerpt(text, self.values.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,21 @@ the problem is said (S44)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from policy.episode.words import Verb, Way
 
 MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
+
+COMMANDS = {
+    Verb.EXTEND: "nodewarden preserve extend {node} --for 24h",
+    Verb.ISOLATE: "nodewarden preserve {node} --isolate",
+}
+"""Of words that are not a command of their own."""
+
+_SENTENCE = ((Verb.RESUME, "mend it, then ", ""), (Verb.ACK_OFF, "if you saw it off, ", ""), (Verb.ABORT, "or ", ":"))
+"""The order in which a person who is waited for weighs them, and what stands round each."""
 
 
 def waiting(nodes: Sequence[str]) -> str:
@@ -17,11 +28,23 @@ def waiting(nodes: Sequence[str]) -> str:
     return f"a person is needed for {named}: {ASK_STATUS}"
 
 
-def advice(node: str, *, abort_means: str, wants_a_word: bool) -> str:
-    """In a sentence, with the commands. abort_means: what becomes of the node then. wants_a_word: whether off is what lacks, so
-    that a person may vouch for it (S8)."""
-    vouch = f"; if you saw it off, `nodewarden ack-off {node}` has its pods started elsewhere" if wants_a_word else ""
-    return f"mend it, then `nodewarden resume {node}` tries again{vouch}; or `nodewarden abort {node}`: {abort_means}"
+def ways(node: str, consequences: Mapping[Verb, str]) -> tuple[Way, ...]:
+    """The words that an episode of the node hears now, by what comes of each."""
+    return tuple(
+        Way(word=word, command=COMMANDS.get(word, f"nodewarden {word.value} {{node}}").format(node=node), consequence=consequence)
+        for word, consequence in consequences.items()
+    )
+
+
+def advice(heard: Sequence[Way]) -> str:
+    """In a sentence, with the commands: for whoever is waited for. heard: of those others are left out that mend nothing."""
+    by_word = {way.word: way for way in heard}
+    said = [
+        f"{before}`{way.command}`{between} {way.consequence}"
+        for word, before, between in _SENTENCE
+        if (way := by_word.get(word)) is not None
+    ]
+    return "; ".join(said)
 
 
 def until_well_or_asked(node: str) -> str:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from policy.episode.needs import Need, NeedKind
-from policy.episode.words import ActionName, Said, Spoken, Verb, Verified
+from policy.episode.words import ActionName, Said, Spoken, Verb, Verified, Way
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
 from policy.remediation.escalation import EscalationStep as Rung
@@ -324,6 +324,7 @@ class EpisodeStatus:
     a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
     comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
+    ways: the words that it hears now.
     """
 
     incident: str
@@ -357,6 +358,7 @@ class EpisodeStatus:
     machine: str = ""
     advice: str = ""
     held: str = ""
+    ways: tuple[Way, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,8 @@ SEVERITIES: Mapping[When, Severity] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
-    that has ended. waited: how long an episode has waited for a person already."""
+    that has ended. waited: how long an episode has waited for a person already. words: how often people had spoken to it by
+    then."""
 
     when: When
     cluster: str
@@ -53,6 +54,7 @@ class Notice:
     node: str = ""
     outcome: str = ""
     waited: timedelta = timedelta(0)
+    words: int = 0
 
     @property
     def good(self) -> bool:

@@ -99,6 +99,16 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A word that an episode hears in the state that it is in. command: how it is said on the command line. consequence: what the
+    word does, or what comes of it then."""
+
+    word: Verb
+    command: str
+    consequence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedWord:
     """A word as a cluster worker has verified it. action: the NodeAction's uid. seal: by which cluster workers know it again."""
 

@@ -59,7 +59,7 @@ def serve(
                 f"--host: expected the loopback, or --tls-cert, --tls-key and --token-file besides: "
                 f"whoever reaches it can read all histories; got {host}"
             )
-        door = _Door(host=host, port=port, tls=_tls(tls_cert, tls_key), token=_token(token_file))
+        door = _Door(host=host, port=port, tls=tls_of(tls_cert, tls_key), token=_token(token_file))
         return await _serve(session, door, ui_origin)
 
     run(session, work)
@@ -122,7 +122,7 @@ def _origins(given: list[str] | None, settings: Settings) -> list[str]:
     return given
 
 
-def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+def tls_of(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     import ssl
 
     from workers.configuration.setting_sources import SettingsError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,28 +83,14 @@ def resume(
     """End a hold of the episode of NODE, or let one that waits for a person try again."""
 
     async def tell(warden: Nodewarden, episode: EpisodeHandle) -> str:
+        from starter.output.permits import in_the_way
+
         why = given("--reason", reason)
-        in_its_way = await _in_its_way(warden, episode)
+        in_its_way = await in_the_way(warden, episode)
         answer = await episode.resume(who=who, reason=why)
         return "; ".join(filter(None, (answer, in_its_way)))
 
     told(session_of(context, cluster=cluster, output=output), node, tell)
-
-
-async def _in_its_way(warden: Nodewarden, episode: EpisodeHandle) -> str:
-    """What would keep it although a person has it go on, "" where nothing does, or nobody can say."""
-    from datetime import UTC, datetime
-
-    from starter import wording
-    from starter.errors import RequestError
-    from starter.output.permits import still_stopped_by
-
-    try:
-        status, scanner = await asyncio.gather(episode.status(), warden.scanner_status(episode.cluster))
-    except RequestError as error:
-        return wording.not_yet(str(error))
-    stopped = still_stopped_by(scanner, status, datetime.now(UTC))
-    return wording.not_yet(stopped) if stopped else ""
 
 
 def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:

@@ -135,7 +135,7 @@ class Session:
 
         settings = self.settings()
         name = self.one_cluster(settings)
-        speaker = Speaker(partial(self._own_connection, settings), otherwise=me(), complain=complain)
+        speaker = Speaker(partial(self.own_connection, settings), otherwise=me(), complain=complain)
         async with Nodewarden.connect(settings, speaker=speaker) as warden:
             await self._expect_cluster(warden, settings, name)
             yield warden, settings, name
@@ -190,7 +190,7 @@ class Session:
             raise NoSuchNodeError(node)
 
     @asynccontextmanager
-    async def _own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
+    async def own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
         """The caller's own way to a cluster; None where he has none."""
         from workers.composition import open_connection
         from workers.configuration.setting_sources import SettingsError
@@ -315,20 +315,10 @@ def say_begun(
     until: datetime | None = None,
 ) -> None:
     """That an episode has begun or was joined, and how it stands. permit, until: see Begun."""
-    from starter.output.models import Begun
+    from starter.output.begun import begun, in_words
 
-    begun = f"{'joined the' if episode.joined else 'started'} {noun} of {episode.node}"
-    answer = Begun(
-        cluster=episode.cluster,
-        node=episode.node,
-        workflow_id=episode.workflow_id,
-        run_id=episode.run_id,
-        joined=episode.joined,
-        stands=stands,
-        permit=permit,
-        until=until,
-    )
-    say(session, f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})", lambda: answer)
+    found = begun(episode, stands, permit=permit, until=until)
+    say(session, in_words(found, noun), lambda: found)
 
 
 def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:

@@ -2,40 +2,116 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from starter.commands.arguments import ClusterOption
-from starter.commands.session import Exit, run, session_of
+from starter.commands.codec import tls_of
+from starter.commands.session import Exit, Session, me, run, session_of
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from starter.client import Nodewarden
+    from starter.web.who import Doorkeeper
+    from workers.configuration.settings import Settings
+
+PAGE_PORT = 8090
+
+log = logging.getLogger(__name__)
 
 
 def ui(
     context: typer.Context,
     *,
-    port: Annotated[int, typer.Option("--port", help="On the loopback; 0: any that is free.")] = 8090,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = PAGE_PORT,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; but for the loopback with TLS, or behind a proxy.")
+    ] = "127.0.0.1",
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,
+    behind_proxy: Annotated[
+        bool,
+        typer.Option("--behind-proxy", help="A proxy speaks TLS and hands on the Authorization header; no other is believed."),
+    ] = False,
     cluster: ClusterOption = "",
 ) -> None:
     """Serve the page that says whether it is safe, whom it needs and why nothing happens, until Ctrl-C.
 
-    On the loopback only. It asks Temporal and the scanners while somebody looks, and keeps nothing.
+    On the loopback whoever asks is you. Elsewhere, and behind a proxy, each request needs a bearer token that the cluster knows
+    and that may `get` `nodes.nodewarden.io`; what is said is made with that token. It asks Temporal and the scanners while
+    somebody looks.
     """
     session = session_of(context, cluster=cluster)
 
     async def work() -> Exit:
         from workers.configuration.setting_sources import SettingsError
+        from workers.configuration.settings import is_loopback
+        from workers.keeping_secrets import keep_memory_private
+        from workers.worker import stop_on_signals
 
         try:
             from starter.web.app import serving
             from starter.web.views import Views
         except ModuleNotFoundError as missing:
             raise SettingsError(f"the page needs {missing.name}: pip install 'nodewarden[ui]'") from None
-        async with session.connected() as (warden, settings, name):
+        tls = tls_of(tls_cert, tls_key)
+        if not is_loopback(host) and tls is None and not behind_proxy:
+            raise SettingsError(f"--host: expected the loopback, or --tls-cert and --tls-key, or --behind-proxy; got {host}")
+        keep_memory_private()
+        async with stop_on_signals() as stop, session.connected() as (warden, settings, name):
             names = (name,) if session.cluster else tuple(settings.connections()) or (name,)
-            async with serving(Views(warden, names), host="127.0.0.1", port=port) as address:
-                typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
-                await asyncio.Event().wait()
+            keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
+            views = Views(warden, names, source=settings.policy_source())
+            try:
+                async with serving(views, host=host, port=port, keeper=keeper, tls=tls) as address:
+                    typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
+                    await stop.wait()
+            except OSError as error:
+                raise SettingsError(f"--port: {host}:{port} can't be listened on: {error.strerror or error}") from error
         return Exit.OK
 
     run(session, work)
+
+
+@asynccontextmanager
+async def page_beside(
+    session: Session, settings: Settings, client: Client, clusters: tuple[str, ...], *, port: int | None
+) -> AsyncIterator[str]:
+    """The page on the loopback, while something else is done in this process: where it is, to be said behind other addresses, or
+    why there is none. port: None for no page, of which nothing is said."""
+    from starter.client import Nodewarden
+    from starter.handles.speaking import Speaker
+
+    if port is None:
+        yield ""
+        return
+    try:
+        from starter.web.app import serving
+        from starter.web.views import Views
+    except ModuleNotFoundError:
+        yield ""
+        return
+    opening = partial(session.own_connection, settings)
+    warden = Nodewarden(client, speaker=Speaker(opening, otherwise=me(), complain=log.warning))
+    views = Views(warden, clusters, source=settings.policy_source())
+    async with AsyncExitStack() as stack:
+        page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(session, warden, settings, login=False))
+        try:
+            where = f", page {await stack.enter_async_context(page)}"
+        except OSError as error:
+            where = f", no page: port {port}: {error.strerror or error} (--ui-port, --no-ui)"
+        yield where
+
+
+def _keeper(session: Session, warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:
+    from starter.web.who import OwnHouse, Reviewed
+
+    opening = partial(session.own_connection, settings)
+    return Reviewed(warden, opening) if login else OwnHouse(warden, opening, name=me())

@@ -10,6 +10,7 @@ import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import Exit, Output, Session, run, session_of
+from starter.commands.ui import PAGE_PORT, page_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,10 @@ def up(
     context: typer.Context,
     *,
     cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
+    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the page here, too, if it is installed.")] = True,
+    ui_port: Annotated[
+        int, typer.Option("--ui-port", min=0, max=65535, help="Port of the page; 0: any that is free.")
+    ] = PAGE_PORT,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
@@ -39,12 +44,12 @@ def up(
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:
-        return await _up(session, cap)
+        return await _up(session, cap, page_port=ui_port if ui else None)
 
     run(session, work)
 
 
-async def _up(session: Session, cap: int) -> Exit:
+async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     from starter.client import Nodewarden
     from starter.output.display import display_for
     from workers import process
@@ -58,11 +63,16 @@ async def _up(session: Session, cap: int) -> Exit:
     live = session.output is not Output.JSON and sys.stdout.isatty()
     configure(settings.log.model_copy(update={"level": "warning"}) if live and settings.log.level == "info" else settings.log)
     start_runtime(metrics=settings.metrics)
-    async with stop_on_signals() as stop, process.temporal(settings, embed=True, stop=stop) as running:
+    async with (
+        stop_on_signals() as stop,
+        process.temporal(settings, embed=True, stop=stop) as running,
+        page_beside(session, settings, running.client, tuple(clusters), port=page_port) as page,
+    ):
         warden = Nodewarden(running.client)
-        display = display_for(session.output is Output.JSON, live=True, where=_where(running, settings))
+        where = f"{_where(running, settings)}{page}"
+        display = display_for(session.output is Output.JSON, live=True, where=where)
         if not live:
-            typer.echo(_where(running, settings), err=True)
+            typer.echo(where, err=True)
         await alongside(
             process.work(settings, running, clusters=clusters),
             running.failed(),

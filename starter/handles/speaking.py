@@ -35,27 +35,37 @@ class Attested:
 
 class Speaker:
     """Whoever says something. opening: the caller's own connection to a cluster, None where he has none. otherwise: what he
-    calls himself where nothing better is known. complain: is told why nobody attests who he is, where somebody could have."""
+    calls himself where nothing better is known. complain: is told why nobody attests who he is, where somebody could have.
+    insists: he says nothing that Kubernetes does not attest."""
 
-    def __init__(self, opening: Opening, *, otherwise: str, complain: Callable[[str], None]) -> None:
+    def __init__(self, opening: Opening, *, otherwise: str, complain: Callable[[str], None], insists: bool = False) -> None:
         self.otherwise = otherwise
         self._opening = opening
         self._complain = complain
+        self._insists = insists
 
     async def attest(self, cluster: str, spoken: Spoken) -> Attested | None:
-        """None: he only says so himself. Raises RefusedError where the cluster's admission says that he may not."""
+        """None: he only says so himself. Raises RefusedError where the cluster's admission says that he may not, and where nobody
+        attests it although he insists on that."""
         async with self._opening(cluster) as connection:
             if connection is None:
+                self._expect_none(f"the cluster {cluster} is not reached from here")
                 return None
             try:
                 return await _made(connection, spoken)
-            except ObjectNotFound:
+            except ObjectNotFound as error:
+                self._expect_none(f"{error.message}; `nodewarden deploy people` has what is needed")
                 return None
             except ApplicationError as error:
                 if error_type(error) is ErrorType.INVALID_CONFIG:
                     raise RefusedError(error.message) from error
+                self._expect_none(error.message)
                 self._complain(f"who says it is not verified by Kubernetes: {error.message}")
                 return None
+
+    def _expect_none(self, why: str) -> None:
+        if self._insists:
+            raise RefusedError(f"nothing is said that Kubernetes does not attest: {why}")
 
 
 async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoken) -> W:

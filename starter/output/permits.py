@@ -6,11 +6,16 @@ decides by itself.
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+from datetime import UTC, datetime
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
 from policy.scan.admission import answer_request
+from starter import wording
+from starter.client import Nodewarden
+from starter.errors import RequestError
+from starter.handles.episodes import EpisodeHandle
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
@@ -35,3 +40,13 @@ def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now:
     others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
     answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, pause=scanner.pause)
     return "" if answer.decision is PermitDecision.GRANTED else answer.reason
+
+
+async def in_the_way(warden: Nodewarden, episode: EpisodeHandle) -> str:
+    """What would keep it although a person has it go on, "" where nothing does, or nobody can say."""
+    try:
+        status, scanner = await asyncio.gather(episode.status(), warden.scanner_status(episode.cluster))
+    except RequestError as error:
+        return wording.not_yet(str(error))
+    stopped = still_stopped_by(scanner, status, datetime.now(UTC))
+    return wording.not_yet(stopped) if stopped else ""

@@ -89,7 +89,7 @@ def _proven(record: EpisodeRecord) -> str:
         return "Off was not proven."
     if proof.acknowledgement is not None:
         word = proof.acknowledgement
-        return f"Off on a person's word: {word.who} at {written(word.at)}: {word.why}"
+        return f"Off on a person's word: {word.by} at {written(word.at)}: {word.why}"
     after = f", after the off command of {written(proof.commanded_at)} had ended" if proof.commanded_at is not None else ""
     return f"Off was proven by {_readings(proof)}{after}."
 
@@ -130,6 +130,6 @@ def as_model(record: EpisodeRecord) -> RecordAnswer:
 def _proof_of(proof: OffProof) -> ProvedOff:
     return ProvedOff(
         commanded_at=proof.commanded_at,
-        acknowledged_by=proof.acknowledgement.who if proof.acknowledgement is not None else None,
+        acknowledged_by=proof.acknowledgement.by if proof.acknowledgement is not None else None,
         readings=tuple(PowerReading(endpoint=each.endpoint, state=each.state, at=each.at) for each in proof.readings),
     )

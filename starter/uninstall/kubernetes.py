@@ -48,6 +48,8 @@ _OF_PEOPLE = tuple(
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", POLICY),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", POLICY),
         ("rbac.authorization.k8s.io", "ClusterRole", "nodewarden-operator"),
+        ("rbac.authorization.k8s.io", "ClusterRole", "nodewarden-viewer"),
+        ("rbac.authorization.k8s.io", "ClusterRole", "nodewarden-page"),
     )
 )
 """What `nodewarden deploy people` prints."""

@@ -1,28 +1,30 @@
-"""The application: pages, what they are kept new by, and what every answer says about itself.
-
-For the loopback only, as yet: whoever may connect there may see what the command line shows to whoever runs this.
-"""
+"""The application: pages, what they are kept new by, and what every answer says about itself. Who may ask is `who.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 
 import starlette_admin
 import uvicorn
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
-from starter.errors import MissingError, RequestError
-from starter.web import pages
+from starter.errors import RequestError
+from starter.web import api, login, pages, saying
+from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.overview import overview_of
-from starter.web.views import ClusterView, Views
+from starter.web.views import Views, WatchedCluster
+from starter.web.who import Doorkeeper, OwnHouse, Sessions
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEARTBEAT_SECONDS = 10.0
@@ -41,34 +43,52 @@ ASSETS = Path(starlette_admin.__file__).parent / "static"
 """Tabler, as that package carries it."""
 
 
-def application(views: Views) -> FastAPI:
-    """Serves these views."""
-    app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
+def application(views: Views, keeper: Doorkeeper | None = None) -> FastAPI:
+    """Serves these views. keeper: who says who asks; None: whoever reaches us, and he has no way of his own to a cluster."""
+    app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.views = views
-    app.include_router(pages.router)
+    app.state.keeper = keeper or OwnHouse(views.warden, _no_way, name="")
+    app.state.sessions = Sessions()
+    app.state.document = cache(lambda: api.document(app))
+    for router in (pages.router, api.router, saying.router, login.router):
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))
-    app.add_api_route("/api/v1/clusters/{cluster}/events", events, methods=["GET"], response_class=StreamingResponse)
-    app.add_exception_handler(RequestError, pages.told)
-    app.add_exception_handler(HTTPException, _http_error)
-    # A foreign page whose name is made to lead to the loopback does not get to read ours.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
+    app.add_api_route(f"{api.OF_CLUSTER}/events", events, methods=["GET"], response_class=StreamingResponse)
+    for kind in (RequestError, HTTPException, RequestValidationError, UnreadableError):
+        app.add_exception_handler(kind, _told)
+    if not app.state.keeper.login:
+        # A foreign page whose name is made to lead to the loopback does not get to read ours.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
     app.middleware("http")(_with_headers)
     return app
 
 
+@asynccontextmanager
+async def _no_way(_: str) -> AsyncIterator[None]:
+    yield None
+
+
 async def events(request: Request, cluster: str) -> StreamingResponse:
     """Server-sent events: `changed` whenever the cluster's view has changed, and a comment at least every ten seconds."""
-    view = request.app.state.views.of(cluster)
-    if view is None:
-        raise MissingError(f"there is no cluster {cluster!r} here")
-    return StreamingResponse(_stream(view), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    view = request.app.state.views.known(cluster)
+    keeper, token = request.app.state.keeper, login.sessions_of(request).token_of(request)
+
+    async def still() -> bool:
+        try:
+            await keeper.caller(token, cluster)
+        except RequestError:
+            return False
+        return True
+
+    return StreamingResponse(_stream(view, still), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _stream(view: ClusterView) -> AsyncIterator[str]:
+async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+    """still: whether who listens may go on; a browser then asks anew, and hears why not."""
     status, shown = None, None
     with view.watched():
-        while True:
+        while await still():
             found = await view.next(status, within=HEARTBEAT_SECONDS)
             if found is None or (visible := pages.visible(overview_of(found))) == shown:
                 yield ": here\n\n"
@@ -79,7 +99,7 @@ async def _stream(view: ClusterView) -> AsyncIterator[str]:
 
 
 async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    answer = await call_next(request)
+    answer = await login.admitted(request, call_next, _told)
     for name, value in HEADERS.items():
         answer.headers[name] = value
     if not request.url.path.startswith(("/static", "/vendor")):
@@ -87,24 +107,41 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     return answer
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return pages.problem(
-        request, "Not found" if error.status_code == 404 else "Refused", str(error.detail), status=error.status_code
-    )
+async def _told(request: Request, error: Exception) -> Response:
+    """Programs get JSON, people a page."""
+    http = isinstance(error, HTTPException)
+    status = error.status_code if isinstance(error, HTTPException) else api.status_of(error)
+    said = str(error.detail) if isinstance(error, HTTPException) else str(error)
+    if request.url.path.startswith("/api/"):
+        return api.answer(RequestProblem(error=said), status=status) if http else api.problem(error)
+    title = {404: "Not found", 502: "No answer", 503: "No answer"}.get(status, "Refused")
+    return pages.problem(request, title, said, status=status)
 
 
 @asynccontextmanager
-async def serving(views: Views, *, host: str, port: int) -> AsyncIterator[str]:
+async def serving(
+    views: Views, *, host: str, port: int, keeper: Doorkeeper | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
     """Serve until the context ends; its value is the page's address. Raises OSError where nothing can be bound there."""
-    app = application(views)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
+    config = uvicorn.Config(
+        application(views, keeper),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+    )
+    config.load()
+    config.ssl = tls
     server = _Server(config)
     listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # Connections have it from here: asyncio sets it on none whose protocol is not named, and an answer then waits for 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         shown = f"[{host}]" if ":" in host else host
-        yield f"http://{shown}:{listening.getsockname()[1]}/"
+        yield f"http{'s' if tls is not None else ''}://{shown}:{listening.getsockname()[1]}/"
     finally:
         server.should_exit = True
         await asyncio.gather(running, return_exceptions=True)

@@ -39,8 +39,8 @@ MOVES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingNode:
-    """A node for which something would be done, and what holds it: the guard, as the scanner calls it, and why. until: when that is
-    over by itself, where it is. moves: what else would move it, in a sentence."""
+    """A node for which something would be done, and what holds it: the guard, as the scanner calls it, and why. until: when that
+    is over by itself, where it is. moves: what else would move it, in a sentence."""
 
     node: str
     why: str

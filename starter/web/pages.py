@@ -19,13 +19,12 @@ from policy.scan.report import TargetRow
 from policy.values.durations import parse_duration
 from policy.values.moments import written
 from starter import wording
-from starter.errors import MissingError
 from starter.handles.history import OUTCOMES
 from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
 from starter.web.progress import progress
-from starter.web.views import ClusterView, Views
+from starter.web.views import Views, WatchedCluster
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -65,7 +64,7 @@ templates.env.globals |= {"progress": progress}
 
 
 def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:
-    """A page. title: which of the views it is, for the eye and for the browser's tab."""
+    """A page. title: which of the views it is, for the eye and for the browser's tab. One that is `still` is not renewed."""
     base = f"/c/{quote(cluster, safe='')}"
     return templates.TemplateResponse(
         request,
@@ -96,22 +95,18 @@ def _views(request: Request) -> Views:
     return views
 
 
-def _view(request: Request, cluster: str) -> ClusterView:
+def _view(request: Request, cluster: str) -> WatchedCluster:
     """Raises MissingError."""
-    view = _views(request).of(cluster)
-    if view is None:
-        known = ", ".join(_views(request).clusters) or "none"
-        raise MissingError(f"there is no cluster {cluster!r} among those known here: {known}")
-    return view
+    return _views(request).known(cluster)
 
 
 @router.get("/")
 async def clusters(request: Request) -> Response:
     """All clusters, or the only one."""
-    views = _views(request)
-    if len(views.clusters) == 1:
-        return RedirectResponse(f"/c/{quote(views.clusters[0], safe='')}")
-    found = [overview_of(await _view(request, name).status()) for name in views.clusters]
+    admitted: tuple[str, ...] = request.state.clusters
+    if len(admitted) == 1:
+        return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
+    found = [overview_of(await _view(request, name).status()) for name in admitted]
     return render(request, "clusters.html", "Clusters", overviews=found)
 
 
@@ -180,12 +175,6 @@ async def node(request: Request, cluster: str, name: str) -> Response:
         episode=episodes.episode,
         ended=episodes.ended,
     )
-
-
-async def told(request: Request, error: Exception) -> Response:
-    """Whoever asked for something that there is not, or whom nobody answers, gets a page that says so."""
-    missing = isinstance(error, MissingError)
-    return problem(request, "Not found" if missing else "No answer", str(error), status=404 if missing else 502)
 
 
 def visible(overview: Overview) -> Overview:

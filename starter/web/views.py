@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from policy.checks.fence_policies import PolicySource
+from starter import wording
 from starter.client import Nodewarden
+from starter.errors import MissingError
 from starter.handles.status import ClusterStatus
+from starter.output.encoding import to_json
+from starter.output.explanation_output import NodeExplanation
 from starter.output.watching import look, until_next
 
 LINGERS = timedelta(seconds=10)
@@ -21,7 +27,7 @@ FRESH = timedelta(seconds=1)
 """How old an answer may be that is given to somebody who only asks once."""
 
 
-class ClusterView:
+class WatchedCluster:
     """One cluster's status, kept new while somebody watches."""
 
     def __init__(self, warden: Nodewarden, cluster: str) -> None:
@@ -32,6 +38,7 @@ class ClusterView:
         self._following: asyncio.Task[None] | None = None
         self._watchers = 0
         self._changed = asyncio.Condition()
+        self._encoded: tuple[ClusterStatus | None, dict[str, tuple[bytes, str]]] = (None, {})
 
     async def status(self) -> ClusterStatus:
         """What is known now: at most a second old, or as new as the watchers have it. Never raises: who does not answer is named
@@ -40,6 +47,17 @@ class ClusterView:
         if known is not None and (self._following is not None or datetime.now(UTC) - known.at < FRESH):
             return known
         return await self._ask()
+
+    async def encoded(self, part: str, make: Callable[[ClusterStatus], object]) -> tuple[bytes, str]:
+        """A part of the status as JSON, and its ETag: made once for each status, however many ask. part: which it is."""
+        status = await self.status()
+        if self._encoded[0] is not status:
+            self._encoded = (status, {})
+        known = self._encoded[1]
+        if part not in known:
+            body = to_json(make(status)).encode()
+            known[part] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+        return known[part]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -94,15 +112,40 @@ class ClusterView:
 class Views:
     """Those of all clusters that the settings name."""
 
-    def __init__(self, warden: Nodewarden, clusters: tuple[str, ...]) -> None:
+    def __init__(self, warden: Nodewarden, clusters: tuple[str, ...], *, source: PolicySource | None = None) -> None:
+        """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown."""
         self.clusters = clusters
+        self.source = source
         self.warden = warden
-        self._of = {name: ClusterView(warden, name) for name in clusters}
+        self._of = {name: WatchedCluster(warden, name) for name in clusters}
 
-    def of(self, cluster: str) -> ClusterView | None:
+    def of(self, cluster: str) -> WatchedCluster | None:
         """None of a cluster that the settings do not name."""
         return self._of.get(cluster)
+
+    def known(self, cluster: str) -> WatchedCluster:
+        """Raises MissingError, naming those that there are."""
+        view = self.of(cluster)
+        if view is None:
+            raise MissingError(f"there is no cluster {cluster!r} among those known here: {', '.join(self.clusters) or 'none'}")
+        return view
 
     async def close(self) -> None:
         """Ask no more."""
         await asyncio.gather(*(view.close() for view in self._of.values()))
+
+
+async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
+    """Why a node is, or is not, touched, as far as the scanner and its episodes say; the cluster's own API is not asked."""
+    status = await views.known(cluster).status()
+    episodes = await views.warden.of_node(cluster, node)
+    problems = ("the cluster's objects are not read here: `nodewarden explain` reads them", *filter(None, (status.problem,)))
+    return NodeExplanation(
+        node=node, at=status.at, scanner=status.scanner, episodes=episodes, problems=problems, unread=True, halted=_halted(status)
+    )
+
+
+def _halted(status: ClusterStatus) -> str:
+    if status.scanner is not None:
+        return wording.halted(status.scanner)
+    return "" if status.unanswered else status.problem

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import stat
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 import yaml
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
@@ -227,6 +235,57 @@ async def test_an_exec_plugin_is_run_again_only_after_a_401(api: ApiServer, tmp_
         token.write_text("new")
         await connection.list_objects(NODES.path())
         assert runs.read_text().count("run") == 2
+
+
+async def test_a_borrowed_token_goes_without_our_certificate(tmp_path: Path) -> None:
+    """S42: a server that is shown a certificate believes that, and whoever asks would speak in our name."""
+    certificate, key = self_signed(tmp_path)
+    shown: list[tuple[bool, str]] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        assert request.transport is not None
+        has_one = bool(request.transport.get_extra_info("peercert"))
+        shown.append((has_one, request.headers.get("Authorization", "")))
+        return web.json_response({"metadata": {"uid": "u"}})
+
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate))
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    tls.load_cert_chain(certificate, key)
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    site = web.SockSite(runner, socket.create_server(("127.0.0.1", 0)), ssl_context=tls)
+    await site.start()
+    port = runner.addresses[0][1]
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "clusters": [
+            {"name": "test", "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}}
+        ],
+        "users": [{"name": "test", "user": {"client-certificate": str(certificate), "client-key": str(key)}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(document))
+    async with await ClusterConnection.from_kubeconfig(tmp_path / "config") as ours:
+        await ours.get(NODES.path("node-1"))
+        async with ours.bearing("anns") as theirs:
+            await theirs.get(NODES.path("node-1"))
+    await runner.cleanup()
+    assert shown == [(True, ""), (False, "Bearer anns")]
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+    files = folder / "cert.pem", folder / "key.pem"
+    files[0].write_bytes(builder.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
 
 
 def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,18 @@
-"""The chart installed, upgraded, rolled back, uninstalled by Helm itself, on an API server: keys and definitions outlive it."""
+"""The chart installed, upgraded, rolled back, uninstalled by Helm itself, on an API server: keys and definitions outlive it.
+
+On a real API server where `KUBEBUILDER_ASSETS` names one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import helm_python
@@ -15,14 +22,17 @@ import yaml
 from activities.cluster.api.connection import ClusterConnection
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.cluster import kubeconfig_of
 from starter.doctor.definitions import definitions
 from starter.doctor.findings import Level
 from starter.doctor.rights import rights
 from starter.uninstall import kubernetes
+from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, chart
 from tests.deploy.manifests import path_of
+from tests.system.real_api import RealApiServer, assets
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 KEYS = f"/api/v1/namespaces/{NAMESPACE}/secrets/nodewarden-signing-keys"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -30,15 +40,55 @@ LEASES = "/api/v1/namespaces/medik8s-leases"
 MONITORING = (("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules"))
 
 
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as server:
-        yield server
+ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nodewarden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """An administrator's ways to the API server. simulated: None where it is a real one."""
+
+    address: ApiAddress
+    kubeconfig: str
+    simulated: ApiServer | None = None
+
+    def connection(self, token: str) -> AbstractAsyncContextManager[ClusterConnection]:
+        authority = Path(self.address.certificate_authority) if self.address.certificate_authority else None
+        return ClusterConnection.to(self.address.url, token=token, certificate_authority=authority)
+
+    async def token_of_the_worker(self, person: ApiClient) -> str:
+        if self.simulated is not None:
+            self.simulated.authorization.tokens["worker"] = "system:serviceaccount:nodewarden:nodewarden"
+            return "worker"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        token: str = (await person.create(f"{ACCOUNT}/token", body))["status"]["token"]
+        return token
 
 
 @pytest.fixture
-async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
-    async with ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="person") as client:
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    if (folder := assets()) is None:
+        async with ApiServer() as server:
+            yield Api(address=ApiAddress(url=server.url, token="abc"), kubeconfig=server.kubeconfig(), simulated=server)
+        return
+    async with RealApiServer(folder, tmp_path_factory.mktemp("api")) as real:
+        address = ApiAddress(url=real.url, token=real.token, certificate_authority=real.certificate_authority)
+        async with asyncio.timeout(60), ApiClient(address, user_agent="person") as client:
+            while not await _describes_itself(client):
+                await asyncio.sleep(0.2)
+        yield Api(address=address, kubeconfig=kubeconfig_of(address))
+
+
+async def _describes_itself(client: ApiClient) -> bool:
+    """A server is ready some seconds before it has put its OpenAPI document together, which Helm validates by."""
+    try:
+        return bool(await client.get("/openapi/v2"))
+    except ApiError:
+        return False
+
+
+@pytest.fixture
+async def person(api: Api) -> AsyncIterator[ApiClient]:
+    async with ApiClient(api.address, user_agent="person") as client:
         yield client
 
 
@@ -46,9 +96,9 @@ Act = Callable[..., Awaitable[Any]]
 
 
 @pytest.fixture
-async def helm(api: ApiServer) -> AsyncIterator[Act]:
+async def helm(api: Api) -> AsyncIterator[Act]:
     """`await helm("upgrade", chart, ...)`: an act of Helm's, beside the server that it speaks to."""
-    config = helm_python.Config(kubeconfig_content=api.kubeconfig(), namespace=NAMESPACE)
+    config = helm_python.Config(kubeconfig_content=api.kubeconfig, namespace=NAMESPACE)
 
     async def act(word: str, *arguments: Any, **options: Any) -> Any:
         return await asyncio.to_thread(partial(getattr(config, word), *arguments, timeout=30, **options))
@@ -103,16 +153,23 @@ async def test_an_upgrade_and_a_rollback_leave_keys_and_selectors(helm: Act, per
     assert [rule for rule in role["rules"] if "pods/eviction" in rule["resources"]]
 
 
-async def test_an_upgrade_brings_definitions_as_they_are_now(helm: Act, person: ApiClient) -> None:
+async def test_an_upgrade_brings_definitions_as_they_are_now(helm: Act, person: ApiClient, tmp_path: Path) -> None:
     """Helm would leave those of a chart's crds/ as they were at the first installation."""
-    await _install(helm, {})
+    older = Path(shutil.copytree(CHART, tmp_path / "nodewarden"))
+    definition = older / "files/crds/fenceconfigs.nodewarden.io.yaml"
+    document = yaml.safe_load(definition.read_text(encoding="utf-8"))
+    for version in document["spec"]["versions"]:
+        del version["additionalPrinterColumns"]
+    definition.write_text(yaml.safe_dump(document), encoding="utf-8")
+    await helm("install", str(older), RELEASE, {}, namespace=NAMESPACE, create_namespace=True)
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/fenceconfigs.nodewarden.io"
-    now = (await person.get(path))["spec"]["versions"]
-    before = [{key: value for key, value in each.items() if key != "additionalPrinterColumns"} for each in now]
-    await person.patch(path, {"spec": {"versions": before}})
-    assert (await person.get(path))["spec"]["versions"] == before != now
+    assert not _columns(await person.get(path))
     await _upgrade(helm, {"settings": {"scan": {"cap": 2}}})
-    assert (await person.get(path))["spec"]["versions"] == now
+    assert "Node" in _columns(await person.get(path))
+
+
+def _columns(definition: dict[str, Any]) -> set[str]:
+    return {column["name"] for each in definition["spec"]["versions"] for column in each.get("additionalPrinterColumns", ())}
 
 
 async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person: ApiClient) -> None:
@@ -131,14 +188,13 @@ async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person
     assert (await person.get(KEYS))["data"] == {"keys": filled}
 
 
-async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: ApiServer) -> None:
+async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: Api, person: ApiClient) -> None:
     """Enough for its worker; and after Helm's uninstall what is left is told, for people to take away."""
     await _install(helm, {})
-    api.authorization.tokens["worker"] = "system:serviceaccount:nodewarden:nodewarden"
-    async with ClusterConnection.to(api.url, token="worker") as worker:
+    async with api.connection(await api.token_of_the_worker(person)) as worker:
         assert [each.level for each in await rights(worker)] == [Level.OK]
         assert [each.what for each in await definitions(worker, fix=False) if each.level is Level.PROBLEM] == []
-    async with ClusterConnection.to(api.url, token="abc") as administrator:
+    async with api.connection(api.address.token) as administrator:
         assert await kubernetes.policies(administrator)
         assert await kubernetes.rights(administrator)
         await helm("uninstall", RELEASE)

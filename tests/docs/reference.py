@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 import yaml
@@ -23,6 +23,9 @@ from policy.episode.messages import EpisodeResult, FencingInput, PreservationInp
 from policy.values.durations import format_duration
 from starter.cli import app
 from starter.commands import answers
+from starter.web import api
+from starter.web.app import application
+from starter.web.views import Views
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
 from workflows.definitions.device_check import DeviceCheck
@@ -311,6 +314,23 @@ def metrics() -> str:
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
+
+def http_paths() -> str:
+    """What `nodewarden ui` answers programs."""
+    told = api.document(application(Views(cast("Any", None), ())))["paths"]
+    rows = [
+        [code(f"{method.upper()} {path}"), _answered(operation), sentence(operation.get("description") or operation["summary"])]
+        for path, operations in told.items()
+        for method, operation in operations.items()
+    ]
+    return table(["request", "answer", "what"], rows)
+
+
+def _answered(operation: Schema) -> str:
+    (kind_of,) = operation["responses"]["200"].get("content", {"": {}}).values()
+    return code(str(kind_of.get("schema", {}).get("$ref", "")).rpartition("/")[2])
+
+
 FILES: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings,
     "reference/cli.md": command_line,
@@ -319,7 +339,7 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/workflows.schema.json": as_file(schemas),
     "schemas/answers.json": as_file(answers.schemas),
 }
-PARTS: dict[str, Callable[[], str]] = {"metrics.md": metrics}
+PARTS: dict[str, Callable[[], str]] = {"metrics.md": metrics, "json.md": http_paths}
 """Between the line `MADE` and the next heading."""
 
 

@@ -14,6 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from policy.checks.verdicts import Health
+from policy.episode.advice import ways
 from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
@@ -26,6 +27,7 @@ from policy.episode.messages import (
     RemediationInput,
 )
 from policy.episode.permits import Permit, PermitState
+from policy.episode.words import Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from policy.scan.pauses import PAUSE_MEMO, Pause
@@ -117,7 +119,12 @@ class FencingStandIn:
             queued="1 of 1 in use: node-held" if self._phase is Phase.QUEUED else "",
             problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
             advice="mend it, then `nodewarden resume`" if self._phase is Phase.NEEDS_HUMAN else "",
+            ways=ways(self._input.node, self._consequences()),
         )
+
+    def _consequences(self) -> dict[Verb, str]:
+        heard = {Verb.HOLD: "keeps it from what is destructive", Verb.ABORT: "the episode ends"}
+        return heard if self._phase is not Phase.NEEDS_HUMAN else {Verb.RESUME: "tries again", **heard}
 
     @workflow.query
     def record(self) -> tuple[RecordEntry, ...]:

@@ -132,7 +132,9 @@ def test_every_command_that_prints_json_is_in_the_table() -> None:
 
     found = {" ".join(path) for path in _commands(app)}
     told = {name.removesuffix(" --wait") for name in ANSWERS}
-    others = {name for name in found if name.startswith("deploy ") or name in {"worker", "codec keys"}}  # manifests, logs, keys
+    others = {
+        name for name in found if name.startswith("deploy ") or name in {"worker", "codec keys", "ui"}
+    }  # manifests, logs, keys, pages
     assert {name.removesuffix(" begin") for name in found - others} == told
 
 

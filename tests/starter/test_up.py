@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import pytest
 from temporalio.exceptions import ApplicationError
 
@@ -99,8 +101,11 @@ def address(line: str) -> str:
 
 
 async def test_without_a_policy_it_watches_and_writes_nothing_and_leaves_no_process(place: Place) -> None:
-    async with nodewarden("up", **place.environment()) as up:
-        where = address(await up.says("Temporal 127.0.0.1"))
+    async with nodewarden("up", "--ui-port", "0", **place.environment()) as up:
+        line = await up.says("Temporal 127.0.0.1")
+        where = address(line)
+        async with aiohttp.ClientSession() as browser, browser.get(line.rpartition(", page ")[2].strip()) as page:
+            assert "simulator" in await page.text()
         await up.says("cluster simulator: 3 nodes, view live, cluster Lease not needed")
         endpoint = running_endpoint(place.state)
         assert endpoint is not None
@@ -123,10 +128,13 @@ async def test_killed_and_started_again_it_goes_on_where_it_was(place: Place) ->
         first.tell(signal.SIGKILL)
         await first.ended()
     assert running_endpoint(place.state) is not None
-    async with nodewarden("up", **place.environment()) as second:
-        assert address(await second.says("Temporal 127.0.0.1")) == where
-        await second.says("view live, cluster Lease held")
-        assert await lease_holder(place) == holder
-        second.tell(signal.SIGTERM)
-        assert await second.ended() == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with nodewarden("up", "--ui-port", str(port), **place.environment()) as second:
+            line = await second.says("Temporal 127.0.0.1")
+            assert (address(line), f"no page: port {port}: " in line) == (where, True)
+            await second.says("view live, cluster Lease held")
+            assert await lease_holder(place) == holder
+            second.tell(signal.SIGTERM)
+            assert await second.ended() == 0
     assert running_endpoint(place.state) is None

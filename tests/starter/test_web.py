@@ -180,9 +180,7 @@ async def test_a_name_that_was_made_to_lead_here_reads_nothing(page: aiohttp.Cli
         assert "node-1" not in await answer.text()
 
 
-@pytest.mark.parametrize(
-    "path", ["/c/staging", "/c/staging/history", "/api/v1/clusters/staging/events", "/nowhere", "/static/../app.py"]
-)
+@pytest.mark.parametrize("path", ["/c/staging", "/c/staging/history", "/nowhere", "/static/../app.py"])
 async def test_what_is_not_there_is_said(page: aiohttp.ClientSession, path: str) -> None:
     assert "Not found" in await text(page, path, expected=404)
 

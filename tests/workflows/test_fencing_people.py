@@ -18,7 +18,7 @@ from policy.episode.words import ActionName, Verb, Verified
 from policy.fence.power import PowerState
 from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
-from tests.workflows.surroundings import eventually, let_pass
+from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
@@ -47,7 +47,8 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
         # S44: what can be done, and what comes of each, wherever the problem is said.
-        advice = (await run.status()).advice
+        advice, ways = (status := await run.status()).advice, [way.word for way in status.ways]
+        assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
             "mend it, then `nodewarden resume node-7` tries again; if you saw it off, `nodewarden ack-off node-7` has its pods "
             "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
@@ -104,6 +105,22 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
         await run.resume("go")
         await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") == 2
+
+
+async def test_the_words_that_it_hears_are_named_and_no_others(env: WorkflowEnvironment) -> None:
+    """S44: nobody is offered a word that is refused."""
+    async with fencing(env, World(), at="cordon") as run:
+        assert [way.word for way in (await run.status()).ways] == [Verb.HOLD, Verb.ABORT]
+        with pytest.raises(WorkflowUpdateFailedError):
+            await run.resume()
+        await run.hold()
+        assert [way.word for way in (await run.status()).ways] == [Verb.RESUME, Verb.HOLD, Verb.ABORT]
+        await run.resume()
+        await run.abort()
+        ways = (await run.status()).ways
+        assert [(way.word, way.command) for way in ways] == [(Verb.ABORT, "nodewarden abort node-7")]
+        run.go_on()
+        await run.result(Outcome.ABORTED)
 
 
 async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:
@@ -330,6 +347,18 @@ async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env
         result = await run.result(Outcome.ABORTED)
     assert world.count("on") == 1
     assert "not all is freed" in result.message
+
+
+async def test_a_cancellation_takes_nothing_back_of_a_persons_abort(env: WorkflowEnvironment) -> None:
+    """S35, S44: whoever clicks Cancel in Temporal's page beside it leaves the machine no less on, and nobody's name forgotten."""
+    async with fencing(env, World(), at="taint") as run:
+        await run.abort(power_on=True)
+        await run.handle.cancel()
+        await asked_until(env, run.record, lambda record: any("Temporal" in each.detail for each in record))
+        run.go_on()
+        result = await run.result(Outcome.ABORTED)
+    assert run.world.count("on") == 1
+    assert "ada" in result.message
 
 
 ACTION = ActionName(name="hold-x7", uid="u-1")

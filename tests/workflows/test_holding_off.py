@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pytest
+from temporalio import workflow
+
+from policy.checks.fence_policies import Attempts, FencePolicies
+from policy.episode.messages import Kind, Outcome
+from policy.episode.permits import Permit, PermitState, Release
+from tests.workflows.scanned import NOW, report
 from workflows.kit.messages import Backoff, ScannerState
 from workflows.scanner.holding_off import HoldingOff
 
@@ -15,3 +22,14 @@ def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended()
     )
     holding.settling.add("settling")
     assert [holding.leaves_alone(node) for node in ("held", "settling", "other")] == [True, True, False]
+
+
+def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: an episode may end before the first scan of that history, in which the policies would be read again."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    policies = FencePolicies(maximum_attempts=2, attempts_pause=timedelta(hours=1))
+    failed = (Attempts(node="n", failed=1, at=NOW),)
+    holding = HoldingOff(ScannerState(started=NOW, report=report(policies=policies), attempts=failed))
+    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    holding.hear_release(Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"), permit)
+    assert [each.until for each in holding.held_off] == [NOW + timedelta(hours=1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.scan.pauses import PAUSE_MEMO, Pause
+from policy.scan.report import ClusterLease
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
@@ -48,13 +50,28 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         await told(scan, WHY)
         world.show(world.current)
         await eventually(env, lambda: world.requests[-1].halted != "" and not world.requests[-1].halted_is_new)
-        assert [each.halted for each in world.requests if each.halted_is_new] == [world.requests[-1].halted]
+        assert {each.halted for each in world.requests if each.halted_is_new} == {world.requests[-1].halted}
         assert len(world.opened) == 1
         await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
         await scan.has_opened(2)
         answers = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert [(each.held, each.paused) for each in answers] == [(True, ""), (False, "")]
         await eventually(env, lambda: not world.requests[-1].halted)
+
+
+async def test_people_are_told_of_a_pause_however_often_a_scan_comes_to_nothing(env: WorkflowEnvironment) -> None:
+    """S44: while no worker serves the cluster a scan is given up before anybody has begun it."""
+    world = ScriptedCluster(report(lease=ClusterLease(held=False)))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await paused(scan)
+        await told(scan, WHY)
+        before = len(world.requests)
+        asking = asyncio.create_task(scan.ask("node-3"))  # it has the long poll begin anew
+        await eventually(env, lambda: len(world.requests) > before)
+        await asking
+        assert [each.halted_is_new for each in world.requests[before - 1 : before + 1]] == [True, True]
+        await eventually(env, lambda: not world.requests[-1].halted_is_new)
 
 
 async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnvironment) -> None:
@@ -118,4 +135,4 @@ async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(
         await scan.until(lambda status: status.report is not None)
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason=WHY))
         await scan.handle.result()
-        assert world.last_word == f"the scanner was stopped by ada: {WHY} (`nodewarden scan start` starts it)"
+        assert world.last_word == f"the scanner was stopped by ada, not verified: {WHY} (`nodewarden scan start` starts it)"

@@ -49,11 +49,6 @@ class KeySource:
     entry: str
     what: str
 
-    @property
-    def is_named(self) -> bool:
-        """Whether the settings say where the keys are."""
-        return self.file is not None or bool(self.secret)
-
     def of_file(self, made_of: Callable[[Sequence[bytes]], T]) -> T:
         """What is made of the file's keys. Raises SettingsError that names the setting."""
         assert self.file is not None

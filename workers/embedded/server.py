@@ -81,11 +81,6 @@ class EmbeddedTemporal:
         """The server's process id, None while it does not run."""
         return self._place.pid() if self._place.server_alive() else None
 
-    @property
-    def log_file(self) -> Path:
-        """Where the server writes what it has to say."""
-        return self._place.log
-
     async def __aenter__(self) -> Self:
         self._place.prepare()
         try:

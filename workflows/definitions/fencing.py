@@ -34,9 +34,18 @@ class Fencing(EpisodeConversation):
         """Before power was touched, and after it."""
         return self._story.what_abort_means(request)
 
-    def wants_acknowledgement(self) -> bool:
-        """While it waits for a person, and off has yet to be proven."""
-        return self._story.wants_acknowledgement()
+    def consequences(self) -> dict[Verb, str]:
+        """A person may vouch that the machine is off."""
+        return {**super().consequences(), Verb.ACK_OFF: "has its pods started elsewhere"}
+
+    def why_not(self, word: Verb) -> str:
+        """His word is of use while it waits for a person, and off has yet to be proven."""
+        if word is not Verb.ACK_OFF:
+            return super().why_not(word)
+        if self._story.wants_acknowledgement():
+            return ""
+        doing = f"{self.episode.phase.value}, {self.episode.doing}"
+        return f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"
 
     @workflow.update
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
@@ -46,8 +55,4 @@ class Fencing(EpisodeConversation):
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request)
-        if not self.wants_acknowledgement():
-            doing = f"{self.episode.phase.value}, {self.episode.doing}"
-            raise ValueError(
-                f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"
-            )
+        self.check(Verb.ACK_OFF)

@@ -35,6 +35,22 @@ class Preservation(EpisodeConversation):
         """It ends as any episode does, which may be another thing than was meant."""
         return f"the preservation of {self.episode.node} ends, and nothing keeps its machine any longer"
 
+    def consequences(self) -> dict[Verb, str]:
+        """Nothing is kept for ever."""
+        return {
+            Verb.RELEASE: "ends it now; a machine that has failed is then replaced or repaired",
+            Verb.EXTEND: "lets it end later",
+            Verb.ISOLATE: "cuts the machine off from its volumes and its network once it has failed",
+            **super().consequences(),
+        }
+
+    def why_not(self, word: Verb) -> str:
+        """Its end can't be moved once it ends."""
+        said = super().why_not(word)
+        if not said and word in {Verb.EXTEND, Verb.ISOLATE} and (why := self._story.ending):
+            return f"{word.value}: expected a preservation that goes on; this one ends: {why}"
+        return said
+
     @workflow.signal
     def look_again(self, news: PreservationNews) -> None:
         """The scanner: the objects differ from what was last written."""
@@ -48,7 +64,7 @@ class Preservation(EpisodeConversation):
     @release.validator
     def _check_release(self, request: PersonRequest) -> None:
         by_a_person(request)
-        self._still_open("release")
+        self.check(Verb.RELEASE)
 
     @workflow.update
     async def isolate(self, request: PersonRequest) -> str:
@@ -58,7 +74,7 @@ class Preservation(EpisodeConversation):
     @isolate.validator
     def _check_isolate(self, request: PersonRequest) -> None:
         by_a_person(request)
-        self._goes_on("isolate")
+        self.check(Verb.ISOLATE)
 
     @workflow.update
     async def extend(self, request: ExtendRequest) -> str:
@@ -70,7 +86,7 @@ class Preservation(EpisodeConversation):
     @extend.validator
     def _check_extend(self, request: ExtendRequest) -> None:
         by_a_person(request)
-        self._goes_on("extend")
+        self.check(Verb.EXTEND)
         if (request.until is None) is (request.hold is None):
             raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")
         if request.hold is not None and request.hold <= timedelta(0):
@@ -85,8 +101,3 @@ class Preservation(EpisodeConversation):
                 f"extend: expected a moment after {written(ends)}, when it ends now, got {written(until)}; "
                 "to end it earlier say so (shorten, --shorten)"
             )
-
-    def _goes_on(self, what: str) -> None:
-        self._still_open(what)
-        if why := self._story.ending:
-            raise ValueError(f"{what}: expected a preservation that goes on; this one ends: {why}")

@@ -68,7 +68,7 @@ class HealthScanner:
         self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
         self._telling = Telling(request.cluster, state.told)
         self._granting = Granting(self._grantor, state, self._beside, self._telling, on_change=self._hear)
-        self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
+        self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents, state.untold)
         self._preserving = Preserving(request.cluster, state.preservations)
         self._tell = Repeated(self._beside, self._tell_episodes)
         self._started = state.started
@@ -188,6 +188,9 @@ class HealthScanner:
             return False
         finally:
             self._scan = None
+        # Only now: a scan that was cancelled may have been begun by nobody, while no worker served the cluster.
+        self._halted_told = request.halted
+        self._granting.table.reminded([each.incident for each in request.remind], began)
         await self._take_breath(began)
         self._fresh, self._heard_at, self._problem = True, workflow.now(), ""
         self._scans += 1
@@ -415,7 +418,6 @@ class HealthScanner:
         heard = heard and all(self._sees(node) or node in self._asked_with for node in self._asking)
         self._asked_with = frozenset(self._asking)
         halted = self._halted()
-        halted_is_new, self._halted_told = bool(halted) and halted != self._halted_told, halted
         return ScanRequest(
             cluster=self._input.cluster,
             holder=self._grantor.holder,
@@ -437,15 +439,15 @@ class HealthScanner:
             queued=len(table.queue()),
             remind=tuple(
                 OpenEpisode(node=each.node, since=(each.since or each.told).isoformat(), incident=each.incident)
-                for each in table.remind(workflow.now())
+                for each in table.to_be_reminded_of(workflow.now())
             ),
-            halted_is_new=halted_is_new,
+            halted_is_new=bool(halted) and halted != self._halted_told,
         )
 
     def _halted(self) -> str:
         """Why nothing is begun although somebody could need it, as people are told wherever they look (S44); "" else."""
         if self._stop is not None:
-            return f"the scanner was stopped by {self._stop.who}: {self._stop.reason} (`nodewarden scan start` starts it)"
+            return f"the scanner was stopped by {self._stop.by}: {self._stop.reason} (`nodewarden scan start` starts it)"
         return str(self._granting.pause or "")
 
     def _roll_is_due(self) -> bool:
@@ -470,8 +472,11 @@ class HealthScanner:
             opened=granting.opened,
             known=granting.holders.known,
             incidents=self._repeating.incidents,
+            untold=tuple(self._repeating.untold),
             power=granting.holding_off.power,
             attempts=granting.holding_off.attempts,
+            replaced=granting.holding_off.replaced,
+            released=granting.holding_off.closing(),
             preservations=self._preserving.told,
             portions=granting.portions,
             pause=granting.pause,

@@ -181,6 +181,7 @@ class Bookkeeping:
                 about=about,
                 about_uid=about_uid,
                 outcome=outcome,
+                words=self._episode.words,
             )
         )
 

@@ -16,10 +16,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
-from policy.episode.advice import advice
+from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
-from policy.episode.words import Spoken, Verb, one_line
+from policy.episode.words import Spoken, Verb, Way, one_line
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
 from workflows.episode.hearing import Heard, by_a_person, heard, said_of, still_to_come
@@ -62,11 +62,7 @@ class EpisodeConversation:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        episode.advise = lambda: advice(
-            episode.node,
-            abort_means=self.what_abort_means(AbortRequest(who="", reason="")),
-            wants_a_word=self.wants_acknowledgement(),
-        )
+        episode.advise = lambda: advice(self.ways())
 
     async def carry_out(self, story: Story, request: History) -> EpisodeResult:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
@@ -138,7 +134,7 @@ class EpisodeConversation:
     @workflow.query
     def status(self) -> EpisodeStatus:
         """What the episode does now."""
-        return self.episode.status()
+        return replace(self.episode.status(), ways=self.ways())
 
     @workflow.query
     def record(self) -> tuple[RecordEntry, ...]:
@@ -161,6 +157,37 @@ class EpisodeConversation:
         spoken = Spoken(action=action, node=episode.node, reason=word.reason, **said)
         return await heard(word, spoken, cluster=episode.cluster, incident=episode.incident, still=still)
 
+    def ways(self) -> tuple[Way, ...]:
+        """The words that would be heard now, with what comes of each: what a validator refuses is not among them."""
+        return ways(self.episode.node, {word: means for word, means in self.consequences().items() if not self.why_not(word)})
+
+    def consequences(self) -> dict[Verb, str]:
+        """Every word that this kind of episode has, and what comes of it."""
+        parked = self.episode.held is None
+        return {
+            Verb.RESUME: "tries again" if parked else "ends the hold, and the episode goes on",
+            Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
+            Verb.ABORT: self.what_abort_means(AbortRequest(who="", reason="")),
+        }
+
+    def why_not(self, word: Verb) -> str:
+        """Why this episode does not hear that word in its state, whatever it says besides; "" where it does."""
+        episode = self.episode
+        if word is Verb.RESUME:
+            waits = episode.phase is Phase.NEEDS_HUMAN or episode.acknowledgement is not None
+            expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
+            return "" if waits or episode.held is not None else expected
+        if episode.phase is Phase.FINAL:
+            return f"{word.value}: this episode has ended: {episode.doing}"
+        if word is Verb.HOLD and (abort := episode.abort_asked) is not None:
+            return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
+        return ""
+
+    def check(self, word: Verb) -> None:
+        """Raises ValueError where it is not heard."""
+        if said := self.why_not(word):
+            raise ValueError(said)
+
     @workflow.update
     async def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
@@ -171,14 +198,10 @@ class EpisodeConversation:
         """What comes of an abort now, for whoever has asked for it."""
         return "the episode ends, and takes what it has added off the node"
 
-    def wants_acknowledgement(self) -> bool:
-        """Whether a person's word that the machine is off would be of use now."""
-        return False
-
     @abort.validator
     def _check_abort(self, request: AbortRequest) -> None:
         by_a_person(request)
-        self._still_open("abort")
+        self.check(Verb.ABORT)
 
     @workflow.update
     async def hold(self, request: HoldEpisodeRequest) -> str:
@@ -189,9 +212,7 @@ class EpisodeConversation:
     def _check_hold(self, request: HoldEpisodeRequest) -> None:
         by_a_person(request)
         still_to_come(request.until)
-        self._still_open("hold")
-        if (abort := self.episode.abort_asked) is not None:
-            raise ValueError(f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold")
+        self.check(Verb.HOLD)
 
     @workflow.update
     async def resume(self, request: PersonRequest) -> str:
@@ -201,13 +222,7 @@ class EpisodeConversation:
     @resume.validator
     def _check_resume(self, request: PersonRequest) -> None:
         by_a_person(request)
-        waits = self.episode.phase is Phase.NEEDS_HUMAN or self.episode.acknowledgement is not None
-        if self.episode.held is None and not waits:
-            raise ValueError("resume: expected an episode that is held or needs a person; this one goes on by itself")
-
-    def _still_open(self, what: str) -> None:
-        if self.episode.phase is Phase.FINAL:
-            raise ValueError(f"{what}: this episode has ended: {self.episode.doing}")
+        self.check(Verb.RESUME)
 
 
 def _refused(what: str) -> ApplicationError:

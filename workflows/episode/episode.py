@@ -213,10 +213,11 @@ class Episode(EpisodeState):
         self.note("acknowledge-off", "void", f"{word.by} saw boot {self.boot_of_word} off, and the node shows {seen.boot_id}")
 
     def take_abort(self, request: AbortRequest) -> str:
-        """A person stops the episode; a repeated abort may still add `power_on`."""
-        self.abort_asked = request
+        """A person stops the episode. Said again it may add `power_on`, and takes nothing back; nor does a cancellation."""
+        former = self.abort_asked
+        self.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
         self.note("abort", "asked", f"by {request.by}: {request.reason}" + (", power on" if request.power_on else ""))
-        self.news += 1
+        self._hear_person()
         return f"abort of incident {self.incident} noted"
 
     def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
@@ -232,14 +233,14 @@ class Episode(EpisodeState):
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
         self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}")
-        self.news += 1
+        self._hear_person()
         return f"off of {self.node} acknowledged by {request.by}"
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`."""
         self.held = request
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
-        self.news += 1
+        self._hear_person()
         return f"incident {self.incident} is held before its next destructive act"
 
     def take_resume(self, request: PersonRequest) -> str:
@@ -250,9 +251,13 @@ class Episode(EpisodeState):
             self.note("acknowledge-off", "taken back", f"the word of {word.by}; by {request.by}: {request.reason}")
         self.resumed = request
         self.note("resume", "asked", f"by {request.by}: {request.reason}")
-        self.news += 1
+        self._hear_person()
         asks = self.phase is Phase.NEEDS_HUMAN
         return f"incident {self.incident} goes on" + (" as soon as the scanner gives it a permit" if asks else "")
+
+    def _hear_person(self) -> None:
+        self.words += 1
+        self.hear()
 
     def hear(self) -> None:
         """Something was said to the story itself: whoever rests looks again."""

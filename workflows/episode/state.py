@@ -427,6 +427,8 @@ class EpisodeState:
     acknowledgement: Acknowledgement | None = None
     boot_of_word: str = ""
     """The boot that whoever acknowledged has seen off."""
+    words: int = 0
+    """How often people have spoken to it."""
     news: int = 0
     heard: int = 0
     unseen: bool = False

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.freeing_pace import Portion
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Replacing
 from policy.episode.words import ActionName, Said
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause
-from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
+from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.report import ScanReport
 from policy.values.moments import written
 
@@ -115,8 +115,12 @@ class ScannerState:
     """Whether the table is complete: carried over, or built again from our marks on a complete view."""
     incidents: tuple[PastIncident, ...] = ()
     """What the alarm about repetitions remembers; bounded in `policy/scan/repeats.py`."""
+    untold: tuple[Repetition, ...] = ()
     power: tuple[PowerMoment, ...] = ()
     attempts: tuple[Attempts, ...] = ()
+    replaced: tuple[Replacing, ...] = ()
+    released: dict[str, datetime] = field(default_factory=dict)
+    """When episodes ended of which a report may still show what they have left; by their incidents."""
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
     preservations: tuple[PreservationNotice, ...] = ()

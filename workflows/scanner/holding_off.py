@@ -37,11 +37,11 @@ class HoldingOff:
 
     def __init__(self, state: ScannerState) -> None:
         self._held_off = {held.node: held for held in state.held_off}
-        self._policies = NO_POLICIES
+        self._policies = state.report.policies if state.report is not None else NO_POLICIES
         self._power = {moment.node: moment for moment in state.power}
         self._attempts = {each.node: each for each in state.attempts}
-        self._replaced: list[Replacing] = []
-        self._released_at: dict[str, datetime] = {}
+        self._replaced = list(state.replaced)
+        self._released_at = dict(state.released)
         self.settling: set[str] = set()
         """Nodes whose episode has ended since the last report was made: that still shows them as they were."""
 

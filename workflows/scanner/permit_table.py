@@ -5,6 +5,7 @@ Only bookkeeping; who gets a permit is `policy/scan/admission.py`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -42,11 +43,14 @@ class PermitTable:
         """The open episodes that wait for a person."""
         return tuple(self._need_person.values())
 
-    def remind(self, now: datetime) -> tuple[NeedsPerson, ...]:
-        """Of whom people are to be told once more, which counts as done."""
-        due = [each for each in self._need_person.values() if now - each.told >= REMIND_EVERY]
-        self._need_person |= {each.node: replace(each, told=now) for each in due}
-        return tuple(due)
+    def to_be_reminded_of(self, now: datetime) -> tuple[NeedsPerson, ...]:
+        """Of whom people are to be told once more."""
+        return tuple(each for each in self._need_person.values() if now - each.told >= REMIND_EVERY)
+
+    def reminded(self, incidents: Collection[str], at: datetime) -> None:
+        """People have been told of these once more."""
+        told = (each for each in self._need_person.values() if each.incident in incidents)
+        self._need_person |= {each.node: replace(each, told=at) for each in told}
 
     def nodes(self) -> tuple[str, ...]:
         """Nodes that some episode holds or waits for."""

@@ -18,26 +18,28 @@ from workflows.kit import options
 
 
 class Repeating:
-    """One per scanner; `incidents` is what it carries over."""
+    """One per scanner; `incidents` and `untold` are what it carries over."""
 
-    def __init__(self, cluster: str, alarm: RepeatAlarm, incidents: tuple[PastIncident, ...]) -> None:
+    def __init__(
+        self, cluster: str, alarm: RepeatAlarm, incidents: tuple[PastIncident, ...] = (), untold: tuple[Repetition, ...] = ()
+    ) -> None:
         self._cluster = cluster
         self._alarm = alarm
         self.incidents = incidents
-        self._untold: list[Repetition] = []
+        self.untold = list(untold)
 
     def hear(self, release: Release) -> None:
         """An episode has ended or parked."""
         self.incidents, repetition = hear(self.incidents, release, workflow.now(), self._alarm)
         if repetition is not None:
-            self._untold.append(repetition)
+            self.untold.append(repetition)
             meter = workflow.metric_meter()
             metrics.REPEATED_FENCING.add(meter, cluster=self._cluster, node=repetition.node, cause=repetition.cause)
 
     async def tell(self) -> None:
         """Tell what is new. One that can't be told is left to the metric: the next repetition says it all again."""
-        while self._untold:
-            repetition = self._untold.pop(0)
+        while self.untold:
+            repetition = self.untold.pop(0)
             try:
                 await workflow.execute_activity_method(
                     RepetitionActivities.tell_repetition,

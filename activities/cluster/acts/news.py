@@ -87,6 +87,7 @@ class EpisodeTeller:
                     subject=target.incident,
                     text=f"incident {target.incident}: {event.message}",
                     outcome=event.outcome,
+                    words=event.words,
                 )
             )
 

@@ -29,6 +29,7 @@ from yarl import URL
 from activities.clocks import about
 from activities.cluster.api.credentials import (
     ApiCredentials,
+    BorrowedCredentials,
     ExplicitCredentials,
     KubeconfigCredentials,
     ServiceAccountCredentials,
@@ -153,6 +154,10 @@ class ClusterConnection:
         """An explicit address."""
         credentials = ExplicitCredentials(url, token=token, token_file=token_file, certificate_authority=certificate_authority)
         return cls(credentials, timeouts=timeouts)
+
+    def bearing(self, token: str) -> Self:
+        """To the same server, as whoever has that token."""
+        return type(self)(BorrowedCredentials(self._credentials, token), timeouts=self._timeouts)
 
     @property
     def url(self) -> str:

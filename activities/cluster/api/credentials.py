@@ -69,8 +69,26 @@ class ApiCredentials(ABC):
     def _due(self, read_at: float) -> bool:
         return asyncio.get_running_loop().time() - read_at > REREAD_SECONDS
 
+    def tls_without_certificate(self) -> ssl.SSLContext | bool:
+        """How the server is known, without any certificate of ours."""
+        return self.tls
+
     @abstractmethod
     async def _read(self) -> str: ...
+
+
+class BorrowedCredentials(ApiCredentials):
+    """Somebody else's token, at the address of ours. Of our own proof nothing goes along: a server that is shown a certificate
+    believes that, and not the token."""
+
+    def __init__(self, ours: ApiCredentials, token: str) -> None:
+        super().__init__()
+        self.url, self.proxy, self.server_hostname = ours.url, ours.proxy, ours.server_hostname
+        self.tls = ours.tls_without_certificate()
+        self._token = token
+
+    async def _read(self) -> str:
+        return f"Bearer {self._token}"
 
 
 class ExplicitCredentials(ApiCredentials):
@@ -124,6 +142,8 @@ class KubeconfigCredentials(ApiCredentials):
         self._context = context or None
         self._loader: Any = None
         self._tls_source: tuple[object, ...] = ()
+        self._authority: str | None = None
+        self._verify = True
         self.url = f"the kubeconfig context {context or 'in use'}"
 
     @classmethod
@@ -163,7 +183,12 @@ class KubeconfigCredentials(ApiCredentials):
         self._use_tls_of(configuration)
         return str(configuration.api_key.get("BearerToken") or "")
 
+    def tls_without_certificate(self) -> ssl.SSLContext | bool:
+        """Made anew: the context that we use ourselves has ours."""
+        return _tls_context(certificate_authority=self._authority, verify=self._verify)
+
     def _use_tls_of(self, configuration: Any) -> None:
+        self._authority, self._verify = configuration.ssl_ca_cert, configuration.verify_ssl
         files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         source = (*files, *(_modified(file) for file in files), configuration.verify_ssl)
         if source == self._tls_source:

@@ -69,6 +69,10 @@ VOLUME_DETACHMENTS = Resource(
 SELF_REVIEWS = Resource(
     api_version="authentication.k8s.io/v1", kind="SelfSubjectReview", plural="selfsubjectreviews", namespaced=False
 )
+TOKEN_REVIEWS = Resource(api_version="authentication.k8s.io/v1", kind="TokenReview", plural="tokenreviews", namespaced=False)
+ACCESS_REVIEWS = Resource(
+    api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", plural="subjectaccessreviews", namespaced=False
+)
 NODE_ACTIONS = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeAction", plural="nodeactions")
 ADMISSION_POLICIES = Resource(
     api_version="admissionregistration.k8s.io/v1",

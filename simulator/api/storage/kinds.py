@@ -330,6 +330,3 @@ class Catalogue:
         if resource is None:
             raise KeyError(f"no resource {plural!r} in group {group!r}")
         return resource
-
-    def group_version_served(self, group: str, version: str) -> bool:
-        return any(key[0] == group and key[1] == version for key in self._served)

@@ -141,6 +141,10 @@ _VIRTUAL: dict[str, tuple[tuple[str, str], ...]] = {
         ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         ("subjectaccessreviews", "SubjectAccessReview"),
     ),
+    "authentication.k8s.io": (
+        ("selfsubjectreviews", "SelfSubjectReview"),
+        ("tokenreviews", "TokenReview"),
+    ),
 }
 
 

@@ -32,7 +32,13 @@ from simulator.api.wire.writing import Writing, decode
 _COMPRESSED_FROM = 128 * 1024
 _JSON_HEADERS = {"Content-Type": "application/json"}
 _AGGREGATED_HEADERS = {"Content-Type": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
-_REVIEWS = ("selfsubjectaccessreviews", "subjectaccessreviews")
+_REVIEWS = {
+    "selfsubjectaccessreviews": "authorization.k8s.io",
+    "subjectaccessreviews": "authorization.k8s.io",
+    "selfsubjectreviews": "authentication.k8s.io",
+    "tokenreviews": "authentication.k8s.io",
+}
+"""Questions, by their group. Of himself anybody may ask."""
 # What the log shows for a request that was never answered and never carried out.
 _NO_STATUS = 0
 
@@ -145,7 +151,7 @@ class Door:
         parts = call.parts
         if not parts or parts[0] not in ("api", "apis"):
             return
-        if parts[:3] == ["apis", "authorization.k8s.io", "v1"] and parts[3:] and parts[3] in _REVIEWS:
+        if parts[:1] == ["apis"] and parts[2:3] == ["v1"] and parts[3:] and _REVIEWS.get(parts[3]) == parts[1]:
             if call.method != "POST":
                 raise errors.method_not_allowed()
             call.verb, call.resource = "review", parts[3]
@@ -166,6 +172,10 @@ class Door:
         target, forbidden = call.target, call.suffers(Accident.FORBID)
         if target is None and forbidden:
             raise errors.forbidden_path(call.path, user)
+        if call.verb == "review" and not call.resource.startswith("self"):
+            access = Access(verb="create", group=_REVIEWS[call.resource], resource=call.resource)
+            if not self.authorization.allows(user, access):
+                raise errors.forbidden(access.group, access.resource, "", access.refusal(user))
         if target is None or (user == ADMIN and not forbidden):
             return
         resource = target.resource
@@ -193,7 +203,7 @@ class Door:
     async def _carry_out(self, call: _Call) -> tuple[int, bytes]:
         target, query, accept = call.target, call.query, call.header("Accept")
         if call.verb == "review":
-            written = self.writing.review(call.user, decode(await self._body(call), call.header("Content-Type")))
+            written = self.writing.review(call.resource, call.user, decode(await self._body(call), call.header("Content-Type")))
             return written.status, written.body
         if target is None:
             return 200, self._discover(call)

@@ -175,9 +175,15 @@ class Writing:
         record = self._registry.get(target.resource, target.namespace, target.name)
         return orjson.dumps(_scale_of(target, record))
 
-    def review(self, user: str, document: Any) -> Written:
-        """A question about rights: answered, not stored."""
+    def review(self, plural: str, user: str, document: Any) -> Written:
+        """A question about rights, or about who somebody is: answered, not stored."""
         spec = (document or {}).get("spec") or {}
+        if plural == "selfsubjectreviews":
+            return Written(status=201, body=orjson.dumps({**document, "status": {"userInfo": {"username": user}}}))
+        if plural == "tokenreviews":
+            known = self._authorization.user(f"Bearer {spec.get('token', '')}")
+            status = {"authenticated": True, "user": {"username": known}} if known else {"authenticated": False}
+            return Written(status=201, body=orjson.dumps({**document, "status": status}))
         asked = spec.get("resourceAttributes")
         allowed = True
         if asked is not None:

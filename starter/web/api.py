@@ -1,0 +1,210 @@
+"""The read API, `/api/v1`: the answers of the command line over HTTP, in its one spelling (`starter/output/encoding.py`).
+
+What is a part of one status is encoded once for each view, however many ask. The OpenAPI document is made of the routes here and
+of the schema generator that makes docs/schemas/answers.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+
+from policy.episode.messages import Outcome
+from policy.fence.device_check import DeviceReport
+from policy.values.durations import parse_duration
+from starter.errors import MissingError, RefusedError, SilentError
+from starter.handles.history import MOST_LISTED, OUTCOMES
+from starter.handles.preservations import PreservedNodes
+from starter.handles.status import ClusterStatus
+from starter.output import explanation_output, history_table, models, record_table
+from starter.output.encoding import schemas_of, to_json
+from starter.web import answers
+from starter.web.overview import Overview, overview_of
+from starter.web.views import Views, explained
+from starter.web.who import ForbiddenError, UnknownCallerError
+
+PREFIX = "/api/v1"
+OF_CLUSTER = f"{PREFIX}/clusters/{{cluster}}"
+PROBLEMS = {
+    401: "nobody has said who asks",
+    403: "who asks may not",
+    404: "there is no such cluster, node, episode or report",
+    409: "refused, with the reason",
+    422: "the request can't be read",
+    502: "Temporal or a cluster's API has failed",
+    503: "nobody answers: no worker runs, or Temporal is away",
+}
+"""Which status an answer has that is a RequestProblem."""
+
+router = APIRouter()
+KINDS: dict[str, type[Any]] = {f"{PREFIX}/clusters": answers.KnownClusters}
+"""By path, as OpenAPI writes it: the type of the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    path: str
+    kind: type[Any]
+    make: Callable[[ClusterStatus], object]
+    summary: str
+
+
+PARTS = (
+    _Part(path="", kind=Overview, make=overview_of, summary="The page's own view: is it safe, who is waited for, who waits."),
+    _Part(path="/status", kind=ClusterStatus, make=lambda status: status, summary="As `nodewarden status` has it."),
+    _Part(path="/nodes", kind=answers.NodesAnswer, make=answers.nodes_of, summary="Nodes with their verdicts."),
+    _Part(path="/checks", kind=answers.ChecksAnswer, make=answers.checks_of, summary="Health checks with their counts."),
+    _Part(path="/episodes", kind=answers.EpisodesAnswer, make=answers.episodes_of, summary="Open episodes."),
+    _Part(path="/waiting", kind=answers.WaitingAnswer, make=answers.waiting_of, summary="Who waits, and what holds each."),
+    _Part(path="/permits", kind=answers.PermitsAnswer, make=answers.permits_of, summary="Permits and the queue for them."),
+    _Part(path="/stops", kind=answers.StopsAnswer, make=answers.stops_of, summary="Pauses, holds, and whatever else stops us."),
+)
+
+
+def _of_status(part: _Part) -> None:
+    async def answered(request: Request, cluster: str) -> Response:
+        body, tag = await _views(request).known(cluster).encoded(part.path, part.make)
+        if request.headers.get("If-None-Match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return Response(body, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+
+    KINDS[OF_CLUSTER + part.path] = part.kind
+    router.add_api_route(OF_CLUSTER + part.path, answered, methods=["GET"], summary=part.summary, name=part.path or "overview")
+
+
+for each in PARTS:
+    _of_status(each)
+
+
+def _reading(path: str, kind: type[Any]) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., Awaitable[object]]]:
+    """A question that is asked anew each time."""
+    KINDS[path.replace(":path", "")] = kind
+    return router.get(path, response_class=Response, response_model=None)
+
+
+def answer(found: object, *, status: int = 200) -> Response:
+    """In the one spelling."""
+    return Response(to_json(found), status_code=status, media_type="application/json")
+
+
+@router.get(f"{PREFIX}/clusters", response_class=Response, response_model=None)
+async def clusters(request: Request) -> object:
+    """The clusters that are known here."""
+    return answer(answers.KnownClusters(clusters=request.state.clusters))
+
+
+@_reading(f"{OF_CLUSTER}/nodes/{{node:path}}", models.ExplainAnswer)
+async def node(request: Request, cluster: str, node: str) -> object:
+    """Why one node is, or is not, touched: as `nodewarden explain`, without what the cluster's own API says."""
+    return answer(explanation_output.as_model(await explained(_views(request), cluster, node)))
+
+
+@_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
+async def preserved(request: Request, cluster: str) -> object:
+    """Machines that are kept for analysis, the one whose time ends first before the others."""
+    return answer(await _views(request).warden.preserved(_views(request).known(cluster).cluster))
+
+
+@_reading(f"{OF_CLUSTER}/devices", DeviceReport)
+async def devices(request: Request, cluster: str) -> object:
+    """What the last check of all fence devices has found."""
+    report = await _views(request).warden.device_check(_views(request).known(cluster).cluster).last_report()
+    if report is None:
+        raise MissingError(f"the fence devices of {cluster} have not been checked yet")
+    return answer(report)
+
+
+@_reading(f"{OF_CLUSTER}/history", models.HistoryAnswer)
+async def history(
+    request: Request,
+    cluster: str,
+    *,
+    node: str = "",
+    since: str = "24h",
+    outcome: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
+) -> object:
+    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused."""
+    if unknown := set(outcome) - set(OUTCOMES):
+        raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+    try:
+        ago = parse_duration(since)
+    except ValueError:
+        raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
+    known = _views(request).known(cluster).cluster
+    found = await _views(request).warden.history.ended(known, node=node, since=datetime.now(UTC) - ago, limit=limit)
+    wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
+    shown = tuple(each for each in found.episodes if each.outcome in wanted)
+    return answer(history_table.as_model(replace(found, episodes=shown)))
+
+
+@_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)
+async def record(request: Request, cluster: str, name: str) -> object:
+    """What one episode saw, decided and did: of a node the open one, else the last; or the one with that incident."""
+    return answer(
+        record_table.as_model(await _views(request).warden.history.record(_views(request).known(cluster).cluster, name))
+    )
+
+
+@router.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """The document that says all of this."""
+    return Response(json.dumps(request.app.state.document()), media_type="application/json")
+
+
+def problem(error: Exception) -> Response:
+    """For programs: why there is no other answer."""
+    if isinstance(error, RequestValidationError):
+        said = "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
+        return answer(answers.RequestProblem(error=said), status=422)
+    return answer(answers.RequestProblem(error=str(error)), status=status_of(error))
+
+
+def status_of(error: Exception) -> int:
+    """Which HTTP status an error has."""
+    kinds = (
+        (UnknownCallerError, 401),
+        (ForbiddenError, 403),
+        (MissingError, 404),
+        (RefusedError, 409),
+        (answers.UnreadableError, 422),
+        (RequestValidationError, 422),
+        (SilentError, 503),
+    )
+    return next((status for kind, status in kinds if isinstance(error, kind)), 502)
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document."""
+    whole = get_openapi(title="nodewarden", version="v1", summary="What the page shows, for programs.", routes=app.routes)
+    schemas = schemas_of({**KINDS, "problem": answers.RequestProblem, "told": models.Told, "begun": models.Begun})
+    components = whole.setdefault("components", {}).setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        components.pop(name, None)
+    components.update(schemas["$defs"])
+    refused = {"application/json": {"schema": schemas["commands"]["problem"]}}
+    for path, operations in whole["paths"].items():
+        for operation in operations.values():
+            operation["responses"].update(
+                {str(status): {"description": why, "content": refused} for status, why in PROBLEMS.items()}
+            )
+            if path in KINDS:
+                operation["responses"]["200"]["content"] = {"application/json": {"schema": schemas["commands"][path]}}
+    said = {"anyOf": [schemas["commands"]["told"], schemas["commands"]["begun"]]}
+    whole["paths"][f"{OF_CLUSTER}/acts"]["post"]["responses"]["200"]["content"] = {"application/json": {"schema": said}}
+    text = json.dumps(whole).replace("#/$defs/", "#/components/schemas/")
+    described: dict[str, Any] = json.loads(text)
+    return described
+
+
+def _views(request: Request) -> Views:
+    views: Views = request.app.state.views
+    return views

@@ -1,0 +1,91 @@
+"""Saying who one is to the page: a token, once, kept in memory; and what a request has to pass before it is answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+from urllib.parse import quote, unquote
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import RedirectResponse, Response
+
+from starter.errors import RequestError
+from starter.web.pages import render
+from starter.web.views import Views
+from starter.web.who import COOKIE, Doorkeeper, ForbiddenError, Sessions, UnknownCallerError, from_elsewhere, those_open_to
+
+OPEN = ("/static/", "/vendor/", "/login")
+READS = frozenset({"GET", "HEAD"})
+Answer = Callable[[Request], Awaitable[Response]]
+OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
+
+router = APIRouter(include_in_schema=False)
+
+
+async def admitted(request: Request, answer: Answer, told: Callable[[Request, Exception], Awaitable[Response]]) -> Response:
+    """The answer, for who may have it; the request knows who asks then, and which clusters he may see. told: how it is said
+    why there is none."""
+    path = request.url.path
+    if request.method not in READS and (why := from_elsewhere(request)):
+        return await told(request, ForbiddenError(why))
+    if path.startswith(OPEN):
+        return await answer(request)
+    keeper: Doorkeeper = request.app.state.keeper
+    views: Views = request.app.state.views
+    token = sessions_of(request).token_of(request)
+    named = OF_ONE.match(path)
+    cluster = unquote(named[1]) if named else ""
+    try:
+        if cluster and views.of(cluster) is not None:
+            request.state.caller = await keeper.caller(token, cluster)
+        request.state.clusters = await those_open_to(keeper, token, (cluster,) if views.of(cluster) else views.clusters)
+    except UnknownCallerError as error:
+        if request.method in READS and not path.startswith("/api/"):
+            return RedirectResponse(f"/login?then={quote(path, safe='')}", status_code=303)
+        refused = await told(request, error)
+        refused.headers["WWW-Authenticate"] = "Bearer"
+        return refused
+    except RequestError as error:
+        return await told(request, error)
+    return await answer(request)
+
+
+@router.get("/login")
+async def ask(request: Request, then: str = "/") -> Response:
+    """Where a browser says who it is."""
+    return render(request, "login.html", "Who are you?", then=_ours(then), token=sessions_of(request).form_token(request))
+
+
+@router.post("/login")
+async def begin(request: Request, token: Annotated[str, Form()], then: Annotated[str, Form()] = "/") -> Response:
+    """The token, which is looked at by the cluster before anything is remembered."""
+    views: Views = request.app.state.views
+    try:
+        await those_open_to(request.app.state.keeper, token.strip(), views.clusters)
+    except RequestError as error:
+        return render(request, "login.html", "Who are you?", status=401, then=_ours(then), problem=str(error))
+    answer = RedirectResponse(_ours(then), status_code=303)
+    name = sessions_of(request).begin(token.strip())
+    answer.set_cookie(COOKIE, name, httponly=True, secure=True, samesite="strict", path="/")
+    return answer
+
+
+@router.post("/logout")
+async def end(request: Request) -> Response:
+    """Forget the token."""
+    sessions_of(request).end(request.cookies.get(COOKIE, ""))
+    answer = RedirectResponse("/login", status_code=303)
+    answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+    return answer
+
+
+def sessions_of(request: Request) -> Sessions:
+    """Those of this process."""
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
+def _ours(path: str) -> str:
+    """A place of this page and of no other."""
+    return path if re.fullmatch(r"/(?![/\\])[^\\\s]*", path) else "/"

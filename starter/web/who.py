@@ -1,0 +1,215 @@
+"""Who asks, and whether he may: on the loopback whoever runs this, elsewhere whom the cluster knows by his token.
+
+Nothing is decided here. The cluster's own API says whose a token is (TokenReview) and whether he may look (SubjectAccessReview,
+the verb `get` on `nodes.nodewarden.io`); what he says is a NodeAction that is made with his own token, so that Kubernetes' own
+rules and audit have it (S42). A name that a proxy puts into a header is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import ACCESS_REVIEWS, TOKEN_REVIEWS
+from starter.client import Nodewarden
+from starter.errors import RequestError, SilentError
+from starter.handles.speaking import Opening, Speaker
+
+FRESH = timedelta(seconds=30)
+"""How long the cluster's word about a token is good for: whoever loses a right loses it here by then."""
+KNOWN, SESSIONS = 1000, 1000
+"""The most tokens and sessions that are remembered; the oldest goes first."""
+LASTS = timedelta(hours=8)
+"""A session, at most; the token in it may end earlier, and ends it then."""
+COOKIE = "__Host-nodewarden"
+
+
+class UnknownCallerError(RequestError):
+    """Nobody that the cluster knows."""
+
+
+class ForbiddenError(RequestError):
+    """Somebody who may not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks. warden: by which he speaks. opening: his own way to the cluster, None where he has none."""
+
+    name: str
+    warden: Nodewarden
+    opening: Opening
+
+
+class Doorkeeper(Protocol):
+    """Says who asks. login: whether he has to say so."""
+
+    login: bool
+
+    async def caller(self, token: str, cluster: str) -> Caller:
+        """Raises UnknownCallerError, ForbiddenError, SilentError."""
+
+
+class OwnHouse:
+    """Whoever reaches us is who runs us: on the loopback of his own machine."""
+
+    login = False
+
+    def __init__(self, warden: Nodewarden, opening: Opening, *, name: str) -> None:
+        self._caller = Caller(name=name, warden=warden, opening=opening)
+
+    async def caller(self, token: str, cluster: str) -> Caller:  # noqa: ARG002 - nobody has to show one
+        """Always the same."""
+        return self._caller
+
+
+class Reviewed:
+    """Whoever shows a token that the cluster knows. opening: our own way to a cluster, by which we ask about it."""
+
+    login = True
+
+    def __init__(
+        self, warden: Nodewarden, opening: Opening, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._warden = warden
+        self._opening = opening
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[datetime, Caller | RequestError]] = {}
+
+    async def caller(self, token: str, cluster: str) -> Caller:
+        """What the cluster has said within the last half minute, or says now."""
+        if not token:
+            raise UnknownCallerError("expected a bearer token that the cluster knows, got none")
+        key = (hashlib.sha256(token.encode()).hexdigest(), cluster)
+        at, found = self._known.get(key, (None, None))
+        if at is None or found is None or self._clock() - at >= FRESH:
+            try:
+                found = await self._ask(token, cluster)
+            except (UnknownCallerError, ForbiddenError) as error:
+                found = error
+            self._known.pop(key, None)
+            self._known[key] = (self._clock(), found)
+            while len(self._known) > KNOWN:
+                self._known.pop(next(iter(self._known)))
+        if isinstance(found, RequestError):
+            raise found
+        return found
+
+    async def _ask(self, token: str, cluster: str) -> Caller:
+        try:
+            async with self._opening(cluster) as ours:
+                if ours is None:
+                    raise SilentError(f"the cluster {cluster} is not reached from here, so nobody is known there")
+                user = await self._user(ours, token)
+                spec = {
+                    "user": user["username"],
+                    "uid": user.get("uid", ""),
+                    "groups": user.get("groups", []),
+                    "extra": user.get("extra", {}),
+                    "resourceAttributes": {"group": "nodewarden.io", "resource": "nodes", "verb": "get"},
+                }
+                review = await ours.create(ACCESS_REVIEWS.path(), _asked(ACCESS_REVIEWS.api_version, ACCESS_REVIEWS.kind, spec))
+        except ApplicationError as error:
+            raise SilentError(f"the cluster {cluster} does not say who asks: {error.message}") from error
+        name = str(user["username"])
+        if review.get("status", {}).get("allowed") is not True:
+            raise ForbiddenError(f"{name} may not look: that is the verb get on nodes.nodewarden.io")
+        own = self._own(token)
+        speaker = Speaker(own, otherwise="", complain=lambda _: None, insists=True)
+        return Caller(name=name, warden=Nodewarden(self._warden.client, speaker=speaker), opening=own)
+
+    @staticmethod
+    async def _user(ours: ClusterConnection, token: str) -> dict[str, Any]:
+        review = await ours.create(TOKEN_REVIEWS.path(), _asked(TOKEN_REVIEWS.api_version, TOKEN_REVIEWS.kind, {"token": token}))
+        status = review.get("status", {})
+        if status.get("authenticated") is not True or not status.get("user", {}).get("username"):
+            raise UnknownCallerError("the cluster does not know this token, or it has ended")
+        user: dict[str, Any] = status["user"]
+        return user
+
+    def _own(self, token: str) -> Opening:
+        @asynccontextmanager
+        async def opened(cluster: str) -> AsyncIterator[ClusterConnection | None]:
+            async with self._opening(cluster) as ours:
+                if ours is None:
+                    yield None
+                    return
+                async with ours.bearing(token) as theirs:
+                    yield theirs
+
+        return opened
+
+
+def _asked(api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "spec": spec}
+
+
+@dataclass(slots=True)
+class Sessions:
+    """Tokens of browsers, in memory alone: a cookie names one and says nothing of it."""
+
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    _tokens: dict[str, tuple[datetime, str]] = field(default_factory=dict)
+
+    def begin(self, token: str) -> str:
+        """What the cookie says."""
+        name = secrets.token_urlsafe(32)
+        self._tokens[name] = (datetime.now(UTC), token)
+        while len(self._tokens) > SESSIONS:
+            self._tokens.pop(next(iter(self._tokens)))
+        return name
+
+    def end(self, name: str) -> None:
+        """Forget it."""
+        self._tokens.pop(name, None)
+
+    def token_of(self, request: Request) -> str:
+        """Of the Authorization header, else of the session that the cookie names; "" where there is neither."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+        name = request.cookies.get(COOKIE, "")
+        began, token = self._tokens.get(name, (None, ""))
+        if began is not None and datetime.now(UTC) - began >= LASTS:
+            self.end(name)
+            return ""
+        return token
+
+    def form_token(self, request: Request) -> str:
+        """What a form of ours carries back: nobody else's page can know it."""
+        return hmac.new(self.key, request.cookies.get(COOKIE, "").encode(), hashlib.sha256).hexdigest()
+
+    def is_ours(self, request: Request, shown: str) -> bool:
+        """Whether a form that is sent was made here for the same session."""
+        return hmac.compare_digest(self.form_token(request), shown)
+
+
+def from_elsewhere(request: Request) -> str:
+    """Why a request that changes something is taken for another page's doing, "" where it is not."""
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None:
+        return "" if site == "same-origin" else f"expected a request of this page, got one of another ({site})"
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
+        return f"expected a request of this page, got one of {origin}"
+    return ""
+
+
+async def those_open_to(keeper: Doorkeeper, token: str, clusters: tuple[str, ...]) -> tuple[str, ...]:
+    """The clusters that he may look at. Raises what the first one says where there is none."""
+    found = await asyncio.gather(*(keeper.caller(token, each) for each in clusters), return_exceptions=True)
+    admitted = tuple(name for name, each in zip(clusters, found, strict=True) if isinstance(each, Caller))
+    if not admitted and (refused := next((each for each in found if isinstance(each, BaseException)), None)) is not None:
+        raise refused
+    return admitted

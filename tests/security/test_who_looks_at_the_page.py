@@ -1,0 +1,206 @@
+"""Elsewhere than on the loopback the page knows nobody but whom the cluster knows, and says nothing in another one's name (S42).
+
+The attacker reaches the page's port, and may have a token of that cluster: with other rights than he would like to have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from activities.cluster.api.connection import ClusterConnection
+from policy.episode.words import NAMESPACE
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from starter.client import Nodewarden
+from starter.web.app import serving
+from starter.web.views import Views
+from starter.web.who import COOKIE, FRESH, Reviewed
+from tests.deploy.manifests import path_of
+from tests.documents import documents
+from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
+from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
+from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.starter.conftest import warden as warden  # noqa: PLC0414
+
+TOKENS = {"administrator": "admin", "pages": "page", "anns": "ann", "bobs": "bob", "eves": "eve"}
+LOOKS = {"apiGroups": ["nodewarden.io"], "resources": ["nodes"], "verbs": ["get"]}
+SPEAKS = {"apiGroups": ["nodewarden.io"], "resources": ["nodeactions"], "verbs": ["create"]}
+ASKS = [
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class Late:
+    """A clock that may be put on."""
+
+    by = timedelta(0)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.by
+
+
+class Stage:
+    """The page of a cluster that knows ann, who may speak, bob, who may look, and eve, who may nothing."""
+
+    def __init__(self, api: ApiServer, admin: ApiClient, page: aiohttp.ClientSession, of: str, late: Late) -> None:
+        self.api, self.admin, self.page, self.of, self.late = api, admin, page, of, late
+
+    async def asked(self, path: str, token: str = "", **headers: str) -> tuple[int, Any]:
+        bearing = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.page.get(path, headers=bearing | headers, allow_redirects=False) as answer:
+            return answer.status, await answer.text()
+
+    async def says(self, token: str, **said: Any) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.page.post(f"{self.of}/acts", json=said, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+
+@pytest.fixture
+async def stage(warden: Nodewarden, cluster: str) -> AsyncIterator[Stage]:
+    async with (
+        ApiServer(tokens=TOKENS) as api,
+        ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as admin,
+    ):
+        await admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        for document in documents("deploy/crds/nodeactions.nodewarden.io.yaml"):
+            await admin.create(path_of(document), document)
+        for user, rules in (("page", ASKS), ("ann", [LOOKS, SPEAKS]), ("bob", [LOOKS])):
+            await admin.create(f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules})
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+            await admin.create(
+                f"{RBAC}/clusterrolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
+            )
+
+        @asynccontextmanager
+        async def opening(_: str) -> AsyncIterator[ClusterConnection]:
+            async with ClusterConnection.to(api.url, token="pages") as connection:
+                yield connection
+
+        late = Late()
+        keeper = Reviewed(warden, opening, clock=late.now)
+        jar = aiohttp.DummyCookieJar()
+        async with (
+            serving(Views(warden, (cluster,)), host="127.0.0.1", port=0, keeper=keeper) as url,
+            aiohttp.ClientSession(url, cookie_jar=jar) as page,
+        ):
+            yield Stage(api, admin, page, f"/api/v1/clusters/{cluster}", late)
+
+
+def spoken(stage: Stage) -> list[str]:
+    """Who has made NodeActions."""
+    return [each.user for each in stage.api.requests.log if each.path.endswith("/nodeactions") and each.status == 201]
+
+
+async def test_nobody_reads_without_a_token_that_the_cluster_knows_and_lets_look(stage: Stage, cluster: str) -> None:
+    for path in (stage.of, f"{stage.of}/events", f"{stage.of}/history", "/api/v1/clusters", "/api/v1/openapi.json"):
+        assert (await stage.asked(path))[0] == 401, path
+        assert (await stage.asked(path, "forged"))[0] == 401, path
+        code, said = await stage.asked(path, "eves")
+        assert (code, "eve may not look: that is the verb get on nodes.nodewarden.io" in said) == (403, True), path
+    for token in ("bobs", "anns"):
+        assert (await stage.asked(stage.of, token))[0] == 200
+        assert cluster in (await stage.asked("/api/v1/clusters", token))[1]
+
+
+async def test_names_that_a_proxy_might_hand_on_are_not_believed(stage: Stage) -> None:
+    forged = {"X-Forwarded-User": "admin", "X-Remote-User": "admin", "Impersonate-User": "admin", "X-Auth-Request-User": "admin"}
+    assert (await stage.asked(stage.of, **forged))[0] == 401
+    assert (await stage.asked(stage.of, "eves", **forged))[0] == 403
+
+
+async def test_what_is_said_is_said_with_the_speakers_own_token(stage: Stage, warden: Nodewarden, cluster: str) -> None:
+    """The page's own account has no part in it: Kubernetes' rules and its audit have the person."""
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+    code, told = await stage.says("anns", word="abort", node="node-1", reason="enough")
+    assert (code, spoken(stage)) == (200, ["ann"]), told
+    assert "by ann: enough" in (await episode.result()).message
+
+
+async def test_whoever_may_look_and_not_speak_says_nothing(stage: Stage, warden: Nodewarden, cluster: str) -> None:
+    """Not even in his own name, unverified, as a command line would."""
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+    code, told = await stage.says("bobs", word="abort", node="node-1", reason="enough")
+    assert code == 409
+    assert "nothing is said that Kubernetes does not attest" in told["error"]
+    for token in ("", "forged", "eves"):
+        assert (await stage.says(token, word="abort", node="node-1", reason="x"))[0] in {401, 403}
+    assert (await stage.says("bobs", word="fence", node="node-9", reason="x"))[0] == 409
+    assert spoken(stage) == []
+    assert await episode.is_open()
+    assert not await warden.episode(cluster, "node-9").is_open()
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_without_node_actions_nothing_is_said_there(stage: Stage, warden: Nodewarden, cluster: str) -> None:
+    await stage.admin.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeactions.nodewarden.io")
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+    code, told = await stage.says("anns", word="abort", node="node-1", reason="enough")
+    assert (code, "nodewarden deploy people" in told["error"]) == (409, True), told
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_a_right_that_is_taken_away_is_gone_within_half_a_minute(stage: Stage) -> None:
+    assert (await stage.asked(stage.of, "bobs"))[0] == 200
+    await stage.admin.delete(f"{RBAC}/clusterrolebindings/bob")
+    stage.late.by = FRESH
+    assert (await stage.asked(stage.of, "bobs"))[0] == 403
+
+
+async def test_a_token_is_looked_at_once_for_many_requests(stage: Stage) -> None:
+    for _ in range(5):
+        assert (await stage.asked(stage.of, "anns"))[0] == 200
+    assert sum(count for (_, _, resource), count in stage.api.requests.counts.items() if resource == "tokenreviews") == 1
+
+
+async def test_a_browser_says_its_token_once_and_keeps_none(stage: Stage, cluster: str) -> None:
+    """S12: it is in no URL and no page, and what the cookie says is a name without meaning."""
+    async with stage.page.get(f"/c/{cluster}", allow_redirects=False) as answer:
+        where = answer.headers["Location"]
+        assert (answer.status, where) == (303, f"/login?then=%2Fc%2F{cluster}")
+    async with stage.page.post("/login", data={"token": "forged", "then": "/"}) as answer:
+        assert (answer.status, answer.cookies.get(COOKIE)) == (401, None)
+    async with stage.page.post("/login", data={"token": "anns", "then": f"/c/{cluster}"}, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, f"/c/{cluster}")
+        cookie = answer.headers["Set-Cookie"]
+    assert {"HttpOnly", "Secure", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+    assert "anns" not in cookie
+    session = {"Cookie": cookie.partition(";")[0]}
+    code, body = await stage.asked(f"/c/{cluster}/acts/pause", **session)
+    assert (code, "Said by ann" in body, "anns" in body) == (200, True, False)
+    found = re.search(r'name="form_token" value="(\w+)"', body)
+    assert found is not None
+    async with stage.page.post("/logout", headers=session, allow_redirects=False) as answer:
+        assert answer.status == 303
+    assert (await stage.asked(f"/c/{cluster}", **session))[0] == 303
+
+
+@pytest.mark.parametrize(
+    "then", ["https://evil.example.com/", "//evil.example.com", "/\\evil.example.com", "javascript:alert(1)", ""]
+)
+async def test_a_login_leads_to_no_other_page(stage: Stage, then: str) -> None:
+    async with stage.page.post("/login", data={"token": "anns", "then": then}, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+
+
+async def test_another_page_can_not_log_somebody_in(stage: Stage) -> None:
+    """Else he would act as somebody that he is not, and not know it."""
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    async with stage.page.post("/login", data={"token": "eves"}, headers=headers, allow_redirects=False) as answer:
+        assert answer.status == 403
+
+
+async def test_where_the_cluster_is_silent_nobody_is_let_in(stage: Stage) -> None:
+    await stage.api.stop()
+    code, said = await stage.asked(stage.of, "anns")
+    assert (code, "does not say who asks" in said) == (503, True)

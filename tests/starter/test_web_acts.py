@@ -1,0 +1,200 @@
+"""What is said on the page: the words of the command line, after a preview, and by nobody else's page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from temporalio.client import Client
+
+from activities.cluster.api.connection import ClusterConnection
+from policy.checks.fence_policies import PolicySource
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from starter.client import Nodewarden
+from starter.errors import MissingError
+from starter.handles.speaking import Speaker
+from starter.web.app import serving
+from starter.web.views import Views
+from starter.web.who import OwnHouse
+from tests.starter.test_web_api import conforms
+
+ME = "ann@laptop"
+
+
+@asynccontextmanager
+async def nowhere(_: str) -> AsyncIterator[None]:
+    yield None
+
+
+@pytest.fixture
+async def mine(client: Client) -> Nodewarden:
+    return Nodewarden(client, speaker=Speaker(nowhere, otherwise=ME, complain=lambda _: None))
+
+
+@pytest.fixture
+async def page(mine: Nodewarden, cluster: str) -> AsyncIterator[aiohttp.ClientSession]:
+    views = Views(mine, (cluster,))
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+async def form_token(page: aiohttp.ClientSession, cluster: str, word: str, node: str) -> str:
+    async with page.get(f"/c/{cluster}/acts/{word}", params={"node": node}) as answer:
+        assert answer.status == 200
+        found = re.search(r'name="form_token" value="(\w+)"', await answer.text())
+    assert found is not None
+    return found[1]
+
+
+async def sent(page: aiohttp.ClientSession, cluster: str, form: dict[str, str], *, expected: int, **headers: str) -> str:
+    async with page.post(f"/c/{cluster}/acts", data=form, headers=headers) as answer:
+        assert answer.status == expected
+        return await answer.text()
+
+
+async def act(page: aiohttp.ClientSession, cluster: str, *, expected: int = 200, **said: Any) -> Any:
+    async with page.post(f"/api/v1/clusters/{cluster}/acts", json=said) as answer:
+        assert answer.status == expected, await answer.text()
+        return await answer.json()
+
+
+async def test_a_word_is_previewed_then_said_and_its_answer_shown(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
+) -> None:
+    episode = await mine.fence(cluster, "sick-1", reason="drill")
+    async with page.get(f"/c/{cluster}/nodes/sick-1") as answer:
+        assert f'href="/c/{cluster}/acts/resume?node=sick-1"' in await answer.text()
+    token = await form_token(page, cluster, "resume", "sick-1")
+    form = {"word": "resume", "node": "sick-1", "reason": "the cable is in", "form_token": token}
+    body = await sent(page, cluster, form, expected=200)
+    assert f"goes on for {ME}" in body
+    assert (await episode.status()).problem == ""
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_a_word_that_is_not_heard_is_offered_to_nobody_and_refused_with_its_reason(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
+) -> None:
+    """S44: a person's word is obeyed or refused to that person."""
+    episode = await mine.fence(cluster, "node-1", reason="drill")
+    async with page.get(f"/api/v1/clusters/{cluster}/acts/resume?node=node-1") as answer:
+        found = await answer.json()
+    conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
+    assert not found["heard"]
+    assert "does not hear resume now, but hold, abort" in found["whyNot"]
+    async with page.get(f"/c/{cluster}/acts/resume?node=node-1") as answer:
+        assert "<form" not in await answer.text()
+    token = await form_token(page, cluster, "abort", "node-1")
+    form = {"word": "resume", "node": "node-1", "reason": "x", "form_token": token}
+    assert "this one goes on by itself" in await sent(page, cluster, form, expected=409)
+    refused = await act(page, cluster, word="resume", node="node-1", reason="x", expected=409)
+    assert "this one goes on by itself" in refused["error"]
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_a_program_pauses_for_a_while_and_begins_an_episode(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
+) -> None:
+    await mine.start_scanner(cluster, check_every=None)
+    told = await act(page, cluster, word="pause", reason="storage", **{"for": "2h"})
+    assert f"paused by {ME}, until " in told["answer"]
+    pause = (await mine.scanner_status(cluster)).pause
+    assert pause is not None
+    assert pause.until is not None
+    assert f"says {ME}" in (await act(page, cluster, word="unpause", reason="done"))["answer"]
+    begun = await act(page, cluster, word="fence", node="node-7", reason="drill")
+    assert (begun["node"], begun["joined"], begun["permit"]) == ("node-7", False, True)
+    assert (await mine.episode(cluster, "node-7").status()).reason == "drill"
+    ended = await act(page, cluster, word="abort", node="node-7", reason="enough", powerOn=True)
+    assert ended["workflowId"].endswith("node-7")
+    assert "power on" in (await mine.episode(cluster, "node-7").result()).message
+    refused = await act(page, cluster, word="fence", node="refused-1", reason="drill", expected=409)
+    assert refused["error"] == "no permit was to be had"
+    await mine.stop_scanner(cluster, who="ann", reason="done")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"word": "abort", "node": "n", "reason": " "}, "reason: expected a name or a sentence"),
+        ({"word": "abort", "node": "n", "reason": "two\nlines"}, "reason: expected one line"),
+        ({"word": "abort", "reason": "x"}, "node: expected a node with abort"),
+        ({"word": "pause", "node": "n", "reason": "x"}, "node: expected none with pause"),
+        ({"word": "extend", "node": "n", "reason": "x"}, "for: expected a duration such as 24h with extend"),
+        ({"word": "abort", "node": "n", "reason": "x", "for": "2h"}, "for: expected nothing with abort"),
+        ({"word": "pause", "reason": "x", "for": "soon"}, "for: expected a duration above 0"),
+        ({"word": "stop-scan", "reason": "x"}, "on the command line"),
+        ({"word": "shout", "reason": "x"}, "word: "),
+        ({"word": "pause", "reason": "x", "who": "somebody else"}, "who: "),
+    ],
+)
+async def test_what_can_not_be_said_is_refused_by_its_field(
+    page: aiohttp.ClientSession, cluster: str, said: dict[str, str], why: str
+) -> None:
+    assert why in (await act(page, cluster, expected=422, **said))["error"]
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example.com"}]
+)
+async def test_another_page_says_nothing(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str, headers: dict[str, str]
+) -> None:
+    """S42: a browser carries what it has to whatever page it is told to; that page can't read ours, and may still send."""
+    episode = await mine.fence(cluster, "node-1", reason="drill")
+    form = {"word": "abort", "node": "node-1", "reason": "x", "form_token": await form_token(page, cluster, "abort", "node-1")}
+    await sent(page, cluster, form, expected=403, **headers)
+    async with page.post(f"/api/v1/clusters/{cluster}/acts", json=form | {}, headers=headers) as answer:
+        assert answer.status == 403
+    assert await episode.is_open()
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_a_form_of_another_page_and_a_link_say_nothing(page: aiohttp.ClientSession, mine: Nodewarden, cluster: str) -> None:
+    """S42."""
+    episode = await mine.fence(cluster, "node-1", reason="drill")
+    form = {"word": "abort", "node": "node-1", "reason": "x"}
+    await sent(page, cluster, form, expected=403)
+    await sent(page, cluster, form | {"form_token": "0" * 64}, expected=403)
+    async with page.get(f"/c/{cluster}/acts", params=form) as answer:
+        assert answer.status == 405
+    text = '{"word": "abort", "node": "node-1", "reason": "x"}'
+    async with page.post(f"/api/v1/clusters/{cluster}/acts", data=text, headers={"Content-Type": "text/plain"}) as answer:
+        assert answer.status == 422
+    assert await episode.is_open()
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_done(mine: Nodewarden, cluster: str) -> None:
+    async with (
+        ApiServer(tokens={"anns": "admin"}) as server,
+        ApiClient(ApiAddress(url=server.url, token="anns"), user_agent="test") as api,
+    ):
+        await api.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        spec = {"nodeName": "node-1", "volumes": [claim], "containers": [{"name": "c", "image": "i"}]}
+        await api.create("/api/v1/namespaces/default/pods", {"metadata": {"name": "db-0"}, "spec": spec})
+
+        @asynccontextmanager
+        async def opening(_: str) -> AsyncIterator[ClusterConnection]:
+            async with ClusterConnection.to(server.url, token="anns") as connection:
+                yield connection
+
+        views = Views(mine, (cluster,), source=PolicySource())
+        keeper = OwnHouse(mine, opening, name=ME)
+        async with serving(views, host="127.0.0.1", port=0, keeper=keeper) as url, aiohttp.ClientSession(url) as page:
+            async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
+                found = await answer.json()
+            conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
+            assert found["known"][-1] == "1 pod on it, with 1 volume of their claims"
+            assert found["plan"]["node"] == "node-1"
+            assert found["plan"]["errors"]
+            async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:
+                assert found["plan"]["errors"][0][:20] in await answer.text()
+    with pytest.raises(MissingError):
+        await mine.episode(cluster, "node-1").status()

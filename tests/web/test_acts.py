@@ -1,0 +1,91 @@
+"""A person says a word with a browser: as it sends forms, at the width of a phone, with nothing that our own policy refuses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page
+from temporalio.client import Client
+
+from starter.client import Nodewarden
+from starter.handles.speaking import Speaker
+from starter.web.app import serving
+from starter.web.views import Views
+from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
+from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
+from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
+from tests.web.test_pages import accessibility
+
+
+@asynccontextmanager
+async def nowhere(_: str) -> AsyncIterator[None]:
+    yield None
+
+
+@pytest.fixture
+async def mine(client: Client) -> Nodewarden:
+    return Nodewarden(client, speaker=Speaker(nowhere, otherwise="ann@laptop", complain=lambda _: None))
+
+
+@pytest.fixture
+async def served(mine: Nodewarden, cluster: str) -> AsyncIterator[str]:
+    async with serving(Views(mine, (cluster,)), host="127.0.0.1", port=0) as address:
+        yield f"{address}c/{cluster}"
+
+
+async def whole(page: Page) -> None:
+    assert await page.evaluate("complaints") == []
+    assert await page.evaluate(OVERFLOW) == []
+    assert await accessibility(page) == []
+
+
+async def test_a_word_goes_from_the_node_by_its_preview_to_its_answer(
+    browser: Browser, mine: Nodewarden, served: str, cluster: str
+) -> None:
+    episode = await mine.fence(cluster, "sick-1", reason="drill")
+    async with opened(browser, f"{served}/nodes/sick-1", width=PHONE) as (page, said):
+        await whole(page)
+        await page.get_by_role("link", name="resume sick-1").click()
+        await whole(page)
+        await page.get_by_role("button", name="resume sick-1").click()
+        assert "/acts/resume" in page.url  # the reason is required: nothing was sent
+        await page.get_by_label("Why, for the record").fill("the cable is in")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("status").wait_for()
+        assert "goes on for ann@laptop" in await page.get_by_role("status").inner_text()
+        await whole(page)
+        assert said == []
+    assert (await episode.status()).problem == ""
+    await episode.abort(who="ann", reason="enough")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_pausing_and_its_refusal_are_whole(browser: Browser, served: str, scheme: Scheme) -> None:
+    """No scanner runs there, so that nobody hears it."""
+    async with opened(browser, f"{served}/acts/pause", width=PHONE, scheme=scheme) as (page, _):
+        await whole(page)
+        await page.get_by_label("Why, for the record").fill("storage")
+        await page.get_by_role("button", name="pause").click()
+        await page.get_by_role("alert").filter(has_text="Refused").wait_for()
+        await whole(page)
+        assert await page.get_by_label("Why, for the record").input_value() == "storage"
+
+
+async def test_another_pages_form_is_refused(
+    browser: Browser, mine: Nodewarden, served: str, cluster: str, tmp_path: Path
+) -> None:
+    """S42: as a browser sends it, from a file that somebody was made to open."""
+    episode = await mine.fence(cluster, "node-1", reason="drill")
+    fields = {"word": "abort", "node": "node-1", "reason": "x"}
+    inputs = "".join(f"<input name={name} value={value}>" for name, value in fields.items())
+    (tmp_path / "evil.html").write_text(f"<form method=post action={served}/acts>{inputs}<button>x</button></form>")
+    async with opened(browser, (tmp_path / "evil.html").as_uri()) as (page, _):
+        async with page.expect_response(lambda answer: answer.request.method == "POST") as sent:
+            await page.get_by_role("button").click()
+        assert (await sent.value).status == 403
+    assert await episode.is_open()
+    await episode.abort(who="ann", reason="enough")
