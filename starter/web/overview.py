@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from policy.episode.messages import EpisodeStatus, Phase
+from policy.episode.advice import until_well_or_asked
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import CheckReport, NodeAtRisk, TargetRow
@@ -14,14 +15,38 @@ from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
 from workflows.kit.messages import ScannerStatus
 
+MOVES = {
+    AdmissionRefusal.CAP: "an episode that ends gives its permit back",
+    AdmissionRefusal.SCOPE_CAP: "an episode in the same group has to end",
+    AdmissionRefusal.IN_FLIGHT: "a repair under the same check has to end",
+    AdmissionRefusal.REPLACEMENT: "the replacement under way has to be done",
+    AdmissionRefusal.NODE_HELD: "whoever holds the node has to give it back",
+    AdmissionRefusal.STALE_VIEW: "the view of the cluster has to be live again",
+    AdmissionRefusal.NO_CLUSTER_LEASE: "the cluster Lease has to be ours",
+    AdmissionRefusal.SHORT_CIRCUIT: "enough targets of its check have to be healthy again",
+    AdmissionRefusal.THRESHOLD: "enough nodes have to be responsive again",
+    AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
+    AdmissionRefusal.BAD_POLICIES: "the fence policies have to be mended",
+    AdmissionRefusal.SWITCHED_OFF: "fencing has to be switched on again",
+    AdmissionRefusal.PAUSED: "the pause has to end: `nodewarden unpause`",
+    AdmissionRefusal.STORAGE_DOWN: "the storage has to be back",
+    AdmissionRefusal.SCOPE_STORM: "enough nodes of the same group have to be responsive again",
+    AdmissionRefusal.QUIET_TIME: "the quiet time has to pass",
+    AdmissionRefusal.RETRY_LATER: "time alone, or a person who has it remediated",
+}
+"""What ends each of the guards that keep a node waiting."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingNode:
-    """A node for which something would be done, and what holds it. until: when that is over by itself, where it is."""
+    """A node for which something would be done, and what holds it: the guard, as the scanner calls it, and why. until: when that
+    is over by itself, where it is. moves: what else would move it, in a sentence."""
 
     node: str
     why: str
     until: datetime | None = None
+    guard: str = ""
+    moves: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +62,7 @@ class Overview:
     permits_of: int = 0
     persons: tuple[EpisodeStatus, ...] = ()
     under_way: tuple[EpisodeStatus, ...] = ()
+    ended: tuple[EpisodeResult, ...] = ()
     silent: tuple[SilentEpisode, ...] = ()
     left_out: int = 0
     waiting: tuple[WaitingNode, ...] = ()
@@ -62,6 +88,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         permits_of=scanner.concurrency if scanner is not None else 0,
         persons=persons,
         under_way=tuple(each for each in status.episodes if each.phase is not Phase.NEEDS_HUMAN),
+        ended=status.ended,
         silent=status.silent,
         left_out=status.left_out,
         waiting=tuple(_waiting(scanner, status)) if scanner is not None else (),
@@ -107,10 +134,16 @@ def _stops(status: ClusterStatus) -> Iterator[str]:
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:
     queued = {episode.node: episode.queued for episode in status.episodes}
     for request in scanner.queue:
-        yield WaitingNode(node=request.node, why=queued.get(request.node) or "waits for a permit")
+        why = queued.get(request.node) or "others have all permits"
+        yield WaitingNode(node=request.node, why=why, guard=AdmissionRefusal.CAP, moves=MOVES[AdmissionRefusal.CAP])
     for held in scanner.held_off:
-        yield WaitingNode(node=held.node, why=held.reason, until=held.until)
+        moves = "" if held.until is not None else until_well_or_asked(held.node)
+        yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)
+    told = {held.node for held in scanner.held_off}
     due = {each.node: each.not_before for each in scanner.report.candidates} if scanner.report is not None else {}
     for refused in scanner.refused:
+        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in told:
+            continue
         later = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
-        yield WaitingNode(node=refused.node, why=f"{refused.reason}: {refused.message}", until=later)
+        moves = MOVES.get(AdmissionRefusal(refused.reason), "") if refused.reason in set(AdmissionRefusal) else ""
+        yield WaitingNode(node=refused.node, why=refused.message, until=later, guard=refused.reason, moves=moves)

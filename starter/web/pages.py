@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
 from policy.episode.messages import Outcome
@@ -22,6 +23,7 @@ from starter.handles.history import OUTCOMES
 from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
+from starter.web.progress import progress
 from starter.web.views import Views, WatchedCluster
 
 HERE = Path(__file__).parent
@@ -42,6 +44,12 @@ def _colour(row: TargetRow) -> str:
     return COLOUR[wording.HEALTH_STYLE[row.health]]
 
 
+def _with_commands(text: str) -> Markup:
+    """What stands between backticks is code. Everything else is text, whatever it looks like (S40)."""
+    code = Markup("<code>{}</code>")
+    return Markup().join(code.format(each) if index % 2 else each for index, each in enumerate(text.split("`")))
+
+
 templates.env.filters |= {
     "rfc3339": written,
     "span": wording.span,
@@ -50,7 +58,9 @@ templates.env.filters |= {
     "verdict": _now(wording.verdict),
     "colour": _colour,
     "at_risk": _now(wording.at_risk),
+    "commands": _with_commands,
 }
+templates.env.globals |= {"progress": progress}
 
 
 def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:

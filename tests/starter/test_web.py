@@ -14,6 +14,7 @@ import pytest
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import PermitRequest
+from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause
 from policy.scan.report import ClusterLease, ViewState
 from starter.client import Nodewarden
@@ -21,7 +22,7 @@ from starter.errors import SilentError
 from starter.handles.status import ClusterStatus, NodeEpisodes
 from starter.web import views
 from starter.web.app import serving
-from starter.web.overview import overview_of
+from starter.web.overview import MOVES, overview_of
 from starter.web.views import Views
 from tests.starter.builders import check, episode, report, result, row, scanner, status
 from workflows.kit.messages import Backoff
@@ -118,7 +119,7 @@ async def test_an_episode_that_needs_a_person_says_what_to_do(page: aiohttp.Clie
     scripted.answer = dataclasses.replace(status(), episodes=(waits,))
     body = await text(page, f"/c/{CLUSTER}")
     assert "the BMC is silent" in body
-    assert advice in body
+    assert "mend it, then <code>nodewarden resume node-2</code>" in body
     scripted.episodes = NodeEpisodes(episode=waits, ended=(result("node-2"),))
     assert "the BMC is silent" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
 
@@ -131,6 +132,22 @@ async def test_whoever_does_not_answer_is_named_and_the_page_stays(page: aiohttp
     body = await text(page, f"/c/{CLUSTER}")
     assert "No: Temporal does not answer" in body
     assert "node-2" in body
+
+
+async def test_whoever_waits_is_told_what_would_move_him(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """S44: also where somebody has to do something before anything moves."""
+    seen = scanner(
+        report(), held_off=(Backoff(node="node-4", reason="aborted"), Backoff(node="node-5", reason="tried", until=NOW))
+    )
+    scripted.answer = dataclasses.replace(status(), scanner=seen)
+    body = await text(page, f"/c/{CLUSTER}")
+    assert "until it is healthy once, or somebody asks: <code>nodewarden fence node-4" in body
+    assert "nodewarden fence node-5" not in body
+
+
+def test_each_guard_that_people_are_told_of_has_an_end() -> None:
+    shown = set(AdmissionRefusal) - {AdmissionRefusal.IN_HAND, AdmissionRefusal.HELD_OFF, AdmissionRefusal.NOT_CARRIED_OUT}
+    assert set(MOVES) == shown
 
 
 # Nothing but itself ----------------------------------------------------------------------------------------------------

@@ -132,6 +132,9 @@ def night() -> ClusterStatus:
             refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.RETRY_LATER, message="its last repair failed 3m ago"),),
         ),
         episodes=(FENCED, REBOOTED, SILENT, QUEUED),
+        ended=tuple(
+            result(f"node-{number}", started=ago(hours=number, minutes=7), ended=ago(hours=number)) for number in range(1, 5)
+        ),
     )
 
 
