@@ -1,4 +1,4 @@
-"""Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have kubectl and nothing else.
+"""Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have only kubectl.
 
 The word names the object, as the command line's does, and the workflow has it verified (`activities/cluster/acts/words.py`). It
 counts once however often this is tried: an update bears the object's uid as its id, and only one use is made of an object.

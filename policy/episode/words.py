@@ -179,7 +179,7 @@ def name_problem(who: str) -> str:
 def reason_problem(reason: str) -> str:
     """Why nothing can be said for that reason, "" where it can."""
     if not reason.strip():
-        return "expected a name, got nothing; it goes into the decision record"
+        return "expected a name or a sentence, got nothing; it goes into the decision record"
     if len(reason) > LONGEST_REASON:
         return f"expected at most {LONGEST_REASON} characters, got {len(reason)}"
     return "" if reason.isprintable() else "expected one line"
