@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,22 @@ async def test_where_nobody_can_be_asked_nothing_is_completed_and_nothing_said(
     assert await completed("explain", "node-") == []
     (keyboard / "nodewarden.yaml").write_text("clusters: [", encoding="utf-8")
     assert await completed("explain", "node-") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [(("nodewarden", "version"), [f"nodewarden {version('nodewarden')}"]), (("__complete", "nodewarden", "fe"), ["fence", ":4"])],
+    ids=["command", "completion"],
+)
+async def test_kubectl_itself_finds_the_plugin(words: tuple[str, ...], printed: list[str]) -> None:
+    """By the names of the programs that an installation brings; kubectl is the development environment's."""
+    programs = Path(sys.executable).parent
+    process = await asyncio.create_subprocess_exec(
+        *(str(programs / "kubectl"), *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    assert (process.returncode, out.decode().splitlines()[: len(printed)]) == (0, printed)
