@@ -105,7 +105,7 @@ async def test_what_only_the_scanner_knows_is_told_to_people_elsewhere(person: A
     await scanned(scan, halted=WHY, halted_is_new=True, remind=(waiting,))
     await scanned(scan, halted=WHY)
     assert [(each.when, each.cluster, each.node, each.subject) for each in told] == [
-        (When.HALTED, "prod", "", WHY),
+        (When.HALTED, "prod", "", "halted"),
         (When.NEEDS_HUMAN, "prod", "node-1", "i-1"),
     ]
     assert [each.waited for each in told] == [timedelta(0), timedelta(hours=1)], "by which is escalated"

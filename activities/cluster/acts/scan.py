@@ -149,7 +149,7 @@ class ClusterScan(ScanActivities):
         """What only the scanner knows, and whoever does not look at it should."""
         self._levels.hear(request, activity.info().started_time)
         if request.halted_is_new:
-            self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject=request.halted, text=request.halted))
+            self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject="halted", text=request.halted))
         for each in request.remind:
             text = f"incident {each.incident}: still waits for a person: {ASK_STATUS}"
             began, since = activity.info().started_time, moment_of(each.since)
