@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import logging.config
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -244,7 +245,9 @@ async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver
 async def test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere(
     receiver: Receiver, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """S12: neither in our words nor in Apprise's, nor in what the service answers."""
+    """S12: neither in our words nor in Apprise's, nor in what the service answers; also once a library such as uvicorn has
+    configured logging."""
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
     caplog.set_level(logging.DEBUG)
     logging.getLogger("urllib3").setLevel(logging.WARNING)  # as workers have it
     receiver.statuses = [500, 200, 500, 500, 500]

@@ -125,6 +125,7 @@ async def serving(
     """Serve until the context ends; its value is the page's address. Raises OSError where nothing can be bound there."""
     config = uvicorn.Config(
         application(views, keeper),
+        log_config=None,  # logging is the process's own affair
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=1,
