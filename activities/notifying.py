@@ -29,7 +29,7 @@ from policy.episode.notices import FIELDS, Notice, NoticeRule, Severity
 
 _log = logging.getLogger(__name__)
 # It names addresses, and with them tokens. Merely disabled it would speak again once any library configures logging.
-logging.getLogger("apprise").addFilter(lambda record: False)
+logging.getLogger("apprise").addFilter(lambda _: False)
 
 SINGLY = 5
 """Messages in a minute to one address; the rest of that minute is one more."""
