@@ -61,7 +61,7 @@ def brake(check: CheckReport) -> str:
         return f"paused: {check.paused}"
     if not check.allowed:
         return f"may not act: {check.message or check.reason or 'no reason given'}"
-    return check.no_targets or check.message or f"may act on {check.remaining} more"
+    return check.no_targets or (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
 
 
 def at_risk(row: NodeAtRisk, now: datetime) -> str:

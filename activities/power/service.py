@@ -216,13 +216,14 @@ class PowerService(PowerActivities):
         if act not in RESTORING and self._own_node and _node(request) == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
         self._guard.require_licence(request, act)
-        asked = f"{what} for Node/{target.pinned.node} of {target.cluster}, incident {target.incident}"
+        about = f"Node/{target.pinned.node} of {target.cluster}, incident {target.incident}"
+        asked = f"{what} for {about}, asked for by workflow {activity.info().workflow_id}"
         try:
             yield _by_our_clock(request)
         except BaseException as error:
-            log.warning("%s, asked for by workflow %s: %s", asked, activity.info().workflow_id, error_message(error) or "ended")
+            log.warning("%s: %s", asked, error_message(error) or "cancelled")
             raise
-        log.info("%s, asked for by workflow %s: ended", asked, activity.info().workflow_id)
+        log.info("%s: done", asked)
 
     async def _driver(self, request: DeviceRequest) -> PowerDriver:
         device = request.device

@@ -6,7 +6,8 @@ The cluster is read once, as `nodewarden explain` reads it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from temporalio.exceptions import ApplicationError
@@ -70,16 +71,22 @@ class _Named:
     unusable: dict[str, str] = field(default_factory=dict)
 
 
+def _some(nodes: Sequence[str]) -> str:
+    more = len(nodes) - MOST_NAMED
+    return ", ".join(nodes[:MOST_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
+
+
 async def credentials(connection: ClusterConnection, machines: ClusterConnection | None, source: PolicySource) -> list[Finding]:
     """Whether the Secrets that nodes would be fenced with exist, and have the keys that are named. Only names stay."""
     nodes = await read_views(connection, NODES, NODE_DECODING)
     named = await _named(connection, machines, nodes[:MOST_NODES], source)
+    without = defaultdict[str, list[str]](list)
+    for node, why in named.unusable.items():
+        without[why.replace(f"node-{node}", "node-NODE")].append(node)
     found = [
-        warning(f"{node} has no fence configuration that can be used: {why}", PLAN)
-        for node, why in list(named.unusable.items())[:MOST_NAMED]
+        warning(f"no fence configuration can be used for {_some(affected)}: {why}", PLAN)
+        for why, affected in sorted(without.items(), key=lambda each: -len(each[1]))[:MOST_NAMED]
     ]
-    if (more := len(named.unusable) - len(found)) > 0:
-        found.append(warning(f"neither have {counted(more, 'more node')}", PLAN))
     objects: dict[str, frozenset[str] | Finding] = {}
     for device in named.devices.values():
         for reference in device.credentials:

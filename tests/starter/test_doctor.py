@@ -140,6 +140,14 @@ async def secrets(worker: ClusterConnection) -> list[Finding]:
     return await credentials(worker, None, DEFAULT_SOURCE)
 
 
+async def test_nodes_that_lack_a_configuration_for_the_same_reason_are_one_finding(
+    person: ApiClient, worker: ClusterConnection
+) -> None:
+    await person.delete(f"{CHECKS}/workers")
+    await person.delete(f"{TEMPLATES}/bmc")
+    only(await secrets(worker), Level.WARNING, "no fence configuration can be used for node-1, node-2: ")
+
+
 async def operators(worker: ClusterConnection) -> list[Finding]:
     return await surroundings.operators(worker, takeover=False)
 
