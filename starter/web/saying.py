@@ -26,7 +26,8 @@ api.KINDS[f"{api.OF_CLUSTER}/acts/{{word}}"] = ActPreview
 @router.get(f"{api.OF_CLUSTER}/acts/{{word}}", response_class=Response, response_model=None)
 async def previewed(request: Request, cluster: str, word: Verb, node: str = "") -> object:
     """What would come of a word. Nothing is said."""
-    return api.answer(await preview(_views(request), _caller(request), _views(request).known(cluster).cluster, word, node))
+    known, caller = _views(request).known(cluster).cluster, _caller(request)
+    return api.answer(await preview(_views(request), caller, known, word, node))
 
 
 @router.post(f"{api.OF_CLUSTER}/acts", response_class=Response, response_model=None)
@@ -34,7 +35,8 @@ async def acted(request: Request, cluster: str, act: WordToSay) -> object:
     """Say a word, as who asks: the answer is Told, and Begun of `fence`, `remediate` and `preserve`."""
     if request.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
         raise UnreadableError("Content-Type: expected application/json")
-    return api.answer(await said(_caller(request), _views(request).known(cluster).cluster, act))
+    known = _views(request).known(cluster).cluster
+    return api.answer(await said(_caller(request), known, act))
 
 
 @router.get("/c/{cluster}/acts/{word}", include_in_schema=False)
@@ -60,7 +62,8 @@ async def sent(
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     try:
         act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), power_on=power_on)
-        answer: Told | Begun = await said(_caller(request), _views(request).known(cluster).cluster, act)
+        known = _views(request).known(cluster).cluster
+        answer: Told | Begun = await said(_caller(request), known, act)
     except (RequestError, UnreadableError, ValidationError) as error:
         code = 409 if isinstance(error, RefusedError) else api.status_of(error)
         return await _form(request, cluster, word, node, refused=str(error), reason=reason, code=code)
@@ -72,7 +75,8 @@ async def sent(
 async def _form(
     request: Request, cluster: str, word: Verb, node: str, *, refused: str = "", reason: str = "", code: int = 200
 ) -> Response:
-    found = await preview(_views(request), _caller(request), _views(request).known(cluster).cluster, word, node)
+    known = _views(request).known(cluster).cluster
+    found = await preview(_views(request), _caller(request), known, word, node)
     return render(
         request,
         "act.html",
@@ -91,6 +95,7 @@ async def _form(
 
 
 def _caller(request: Request) -> Caller:
+    """Of a cluster that is known here: of others nobody has been asked."""
     caller: Caller = request.state.caller
     return caller
 

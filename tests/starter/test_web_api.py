@@ -87,6 +87,7 @@ async def test_clusters_are_named(page: aiohttp.ClientSession) -> None:
     [
         ("/api/v1/clusters/staging", 404, "there is no cluster 'staging' among those known here: prod"),
         ("/api/v1/clusters/staging/events", 404, "there is no cluster 'staging'"),
+        ("/api/v1/clusters/staging/acts/pause", 404, "there is no cluster 'staging'"),
         (f"{OF}/history?since=soon", 422, "since: expected a duration such as 24h"),
         (f"{OF}/history?outcome=fine", 422, "outcome: expected some of recovered"),
         (f"{OF}/history?limit=0", 422, "limit: "),
