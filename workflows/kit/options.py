@@ -1,8 +1,8 @@
 """The one place for activity time-outs and retries, by what the activity does to the world.
 
-Whether an error is final is decided at the client boundary (`activities/errors.py`); whether to try a *command* again is
-the workflow's decision after it has read the state, so everything that commands is tried exactly once here. The code's word is
-"try"; Temporal calls it an attempt (`maximum_attempts`).
+Whether an error is final is decided at the client boundary and said by the error (`activities/errors.py`), so no policy lists
+those that are. Whether to try a *command* again is the workflow's decision after it has read the state, so everything that
+commands is tried exactly once here. The code's word is "try"; Temporal calls it an attempt (`maximum_attempts`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from datetime import timedelta
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
-from activities.errors import FINAL
 from policy.fence.plan import FencingPlan
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
-_FINAL_NAMES = sorted(kind.value for kind in FINAL)
 URGENT = Priority(priority_key=1)
 """Also of a scanner among workflows: in a storm all episodes wait for what it says, and none of them goes before it."""
 _PATIENT = Priority(priority_key=5)
@@ -77,7 +75,7 @@ def report(cluster: str) -> ActivityConfig:
         start_to_close_timeout=timedelta(seconds=10),
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=TOLD_WITHIN,
-        retry_policy=RetryPolicy(maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES),
+        retry_policy=RetryPolicy(maximum_attempts=2),
     )
 
 
@@ -88,9 +86,7 @@ def temporal_call() -> ActivityConfig:
         start_to_close_timeout=timedelta(seconds=20),
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(seconds=60),
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(milliseconds=500), maximum_attempts=5, non_retryable_error_types=_FINAL_NAMES
-        ),
+        retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_attempts=5),
         priority=URGENT,
     )
 
@@ -113,7 +109,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
         start_to_close_timeout=timedelta(seconds=10),
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(minutes=1) + LONGEST_RETRY_PAUSE,
-        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
         priority=URGENT,
     )
 
@@ -164,9 +160,7 @@ def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
         task_queue=power_queue(site),
         start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
         schedule_to_start_timeout=ACT_WINDOW,
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(milliseconds=500), maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES
-        ),
+        retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_attempts=2),
         priority=URGENT,
     )
 
@@ -191,7 +185,7 @@ def check_listing(cluster: str) -> ActivityConfig:
         heartbeat_timeout=LOST_WORKER,
         schedule_to_start_timeout=CHECK_PATIENCE,
         schedule_to_close_timeout=timedelta(minutes=3),
-        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
         priority=_PATIENT,
     )
 
