@@ -166,18 +166,6 @@ async def test_a_node_under_somebody_else_s_lease_gets_no_new_episode_while_that
         assert "node-maintenance" in status.refused[0].message
 
 
-async def test_who_was_asked_for_and_is_not_there_is_not_held_off(env: WorkflowEnvironment) -> None:
-    """A mistyped name would stand among those that wait for a minute."""
-    world = ScriptedCluster(report())
-    async with scanning(env, world) as scan:
-        for node, missing in (("nosuch", True), ("vetoed", False)):
-            why = f"{node}: there is no such Node"
-            release = Release(node=node, incident="i", outcome="refused", problem=why, missing=missing)
-            await scan.client_handle().signal(HealthScanner.release, release)
-        status = await scan.until(lambda status: bool(status.held_off))
-        assert [held.node for held in status.held_off] == ["vetoed"]
-
-
 async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_cleaned_up(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
