@@ -19,7 +19,6 @@ from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
 from policy.remediation.strategies import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode, detaching
-from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
@@ -166,14 +165,6 @@ def test_words_that_name_no_volume_leave_everything_as_it_is_to_the_next_step() 
     assert touched(world) == []
     assert world.remembered[-1] == ("detach-volumes",)
     assert any("names no volume attached" in entry.detail for entry in result.record if entry.outcome == "failed")
-
-
-@pytest.mark.parametrize(("kind", "counts"), [("VolumeDetachmentTemplate", True), ("FencingTemplate", False)])
-def test_only_a_template_of_its_own_says_which_volumes_have_failed(kind: str, *, counts: bool) -> None:
-    template = ObjectRef(api_version="nodewarden.io/v1alpha1", kind=kind, name="volumes", namespace="nodewarden")
-    world = Remediated(ladder=(replace(DETACH, template=template), DELETE), node=instance(), found=failed())
-    remediated(world, Outcome.RECOVERED)
-    assert world.sought_by == [template if counts else None]
 
 
 def test_a_worker_that_is_lost_after_it_has_detached_detaches_once() -> None:

@@ -326,18 +326,6 @@ async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_
     assert devices.told == []
 
 
-async def test_a_node_without_a_usable_configuration_is_a_line_with_its_error(env: WorkflowEnvironment) -> None:
-    devices = Devices()
-    devices.put("node-1")
-    devices.put("node-2", devices=1, problem="Node/node-2 has no providerID")
-    async with checking(env, devices) as check:
-        report = await check.asked()
-        unknown = await check.asked("node-9")
-    assert lines(report)[0] == ("node-2", "", "Node/node-2 has no providerID")
-    assert (report.problems, report.devices, report.answering) == (1, 1, 1)
-    assert lines(unknown) == [("node-9", "", "Node/node-9: there is no such Node")]
-
-
 async def test_a_site_that_no_worker_serves_is_said_and_is_no_silence(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

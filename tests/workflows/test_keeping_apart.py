@@ -269,19 +269,3 @@ async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_befo
         world.devices.gates["cut-path"].set()
         await run.timeout(Outcome.REPLACED)
     assert cuts(world) == ["note cut", "cut-path"]
-
-
-async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leaves_no_mark(env: WorkflowEnvironment) -> None:
-    """S35: its own mark goes with it, though it had nothing to drain."""
-    world = failed(switched(), **NOT_WANTED)
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
-    world.acts.clear()
-    async with preserving(env, world) as run:
-        await run.skip(timedelta(minutes=1))  # what the first may have had in flight is waited out (S34)
-        await run.says(Preservation.isolate)
-        await until(run, "cut")
-        await run.abort()
-        await run.result()
-    assert "evict" not in world.acts
-    assert world.acts[-1] == "unmark Preservation"

@@ -16,7 +16,6 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile
 from activities.contracts.target import DrainResult
-from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
@@ -204,16 +203,6 @@ async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: 
         assert any(event.startswith("PreservedNotFenced") and "db-0" in event for event in world.events)
 
 
-async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
-    world = machine("now")
-    world.errors = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3
-    async with preserving(env, world) as run:
-        await run.skip(timedelta(hours=1))
-        await run.is_in(Phase.RUNNING_PRESERVED)
-        result = await run.timeout(Outcome.RELEASED)
-    assert sum(entry.outcome == "failed" for entry in result.record) == 3
-
-
 def file(name: str, size: int = 7) -> EvidenceFile:
     return EvidenceFile(name=name, of=name, size=size, sha256="ab", at=datetime(2026, 11, 21, tzinfo=UTC))
 
@@ -287,17 +276,6 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
         result = await run.result()
     assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
     assert world.collected == len(world.sealed) == 1
-
-
-async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(env: WorkflowEnvironment) -> None:
-    """The record is what people judge by afterwards."""
-    world = machine("now", fails=True)
-    world.devices.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
-    async with preserving(env, world) as run:
-        await run.until(lambda status: "disruption budget" in status.doing)
-        await run.says(Preservation.release)
-        result = await run.timeout()
-    assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["stopped"]
 
 
 async def test_a_name_that_nobody_has_is_missing_and_preserves_nothing(env: WorkflowEnvironment) -> None:

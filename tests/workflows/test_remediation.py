@@ -307,17 +307,6 @@ def test_a_persons_wish_is_fulfilled_once_its_controller_says_so_or_the_node_has
     assert (world.objects, world.annotated) == ({}, False)
 
 
-def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
-    """`several`: as medik8s names them."""
-    first = step(Strategy.EXTERNAL, MINUTE)
-    assert first.template is not None
-    second = replace(first, name="another", template=replace(first.template, name="other"))
-    world = Remediated(ladder=(first, second), has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        assert world.objects[OBJECT].several
-
-
 # annotate-external ----------------------------------------------------------------------------------------------------
 
 

@@ -88,13 +88,6 @@ def test_self_node_remediation_then_fence_then_deletion() -> None:
     assert world.objects == {}
 
 
-def test_steps_that_failed_on_a_predecessor_are_left_out() -> None:
-    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
-    remediated(world, failed=(SELF.name,))
-    assert f"create {OBJECT}" not in world.acts
-    assert world.remembered == [(SELF.name,), (SELF.name, "fence")]
-
-
 def test_a_deletion_that_hangs_is_followed_by_a_fencing_that_lets_it_end() -> None:
     """The deletion stands: what the fencing brings back goes all the same, and only its end is the end."""
     world = Remediated(ladder=(DELETE, FENCE), goes_after=None)

@@ -93,21 +93,6 @@ def test_an_abort_with_power_on_switches_the_machine_on(when: str) -> None:
     assert world.objects == {}
 
 
-@pytest.mark.parametrize("histories", [1, 3])
-def test_an_abort_without_power_on_leaves_the_machine_off_and_says_so(histories: int) -> None:
-    """S35: switching it on again is a person's decision, who has to know."""
-    world = stays_off(excused=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        go_on(play, histories)
-        world.node.on_errors.clear()
-        told = play.abort()
-        result = play.result(Outcome.ABORTED)
-    assert world.node.commands == [f"off {BMC}"]
-    assert "the machine may be off" in result.message
-    assert histories > 1 or "stays off" in told.answer
-
-
 # A new history --------------------------------------------------------------------------------------------------------
 
 

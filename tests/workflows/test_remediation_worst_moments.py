@@ -39,7 +39,7 @@ SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
 
 @pytest.mark.parametrize("lost", ["before", "after", "unclear"])
 @pytest.mark.parametrize("of_machines", [True, False], ids=["check of Machines", "check of Nodes"])
-@pytest.mark.parametrize("goes_after", [timedelta(0), timedelta(seconds=20), 10 * MINUTE])
+@pytest.mark.parametrize("goes_after", [timedelta(0), 10 * MINUTE])
 def test_a_worker_lost_between_the_request_and_its_answer_deletes_no_second_machine(
     lost: str, of_machines: bool, goes_after: timedelta
 ) -> None:
@@ -105,14 +105,13 @@ def test_what_was_asked_for_and_never_answered_is_taken_back(only: EscalationSte
 # An API that does not answer ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [ErrorType.UNREACHABLE, ErrorType.NOT_LICENSED, ErrorType.OWN_NODE, ErrorType.EXPIRED])
 @pytest.mark.parametrize(
-    ("step_", "name"),
+    ("step_", "name", "kind"),
     [
-        (DELETE, "preservation.give-up"),
-        (OWNER, "remediation.request-owner"),
-        (SELF, "remediation.create-object"),
-        (ANNOTATE, "remediation.annotate-external"),
+        (DELETE, "preservation.give-up", ErrorType.UNREACHABLE),
+        (OWNER, "remediation.request-owner", ErrorType.NOT_LICENSED),
+        (SELF, "remediation.create-object", ErrorType.OWN_NODE),
+        (ANNOTATE, "remediation.annotate-external", ErrorType.EXPIRED),
     ],
 )
 def test_what_may_pass_speaks_against_no_step(step_: object, name: str, kind: ErrorType) -> None:
@@ -209,9 +208,17 @@ def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None
 
 
 @pytest.mark.parametrize(
-    "ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)], ids=lambda ladder: str(ladder[0].strategy.value)
+    ("ladder", "word"),
+    [
+        ((DELETE,), "abort"),
+        ((OWNER,), "cancel"),
+        ((SELF,), "abort"),
+        ((ANNOTATE,), "cancel"),
+        ((FENCE,), "abort"),
+        ((FENCE,), "cancel"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value[0].strategy.value),
 )
-@pytest.mark.parametrize("word", ["abort", "cancel"])
 def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[object, ...], word: str) -> None:
     """S35: said right before each activity of the whole story, one run for each."""
     for moment in range(18):
@@ -342,7 +349,7 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
 # Everything at once ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_workers_that_die_at_any_task_change_nothing(seed: int) -> None:
     """S33: each task may be the last of its worker; the next one must say the same to the same history."""
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent(tries=1, restarts=0))

@@ -404,24 +404,6 @@ def in_hand(world: ScriptedCluster, **changes: object) -> ScanReport:
     return report("node-1", "node-2", observations=tuple(replace(each, **changes) for each in plain))  # type: ignore[arg-type]
 
 
-async def test_that_its_node_is_sick_is_no_news_to_an_episode_that_was_just_opened(env: WorkflowEnvironment) -> None:
-    """It looks for itself; whatever it can't see, and whatever becomes of the node, it is told."""
-    world = ScriptedCluster()
-    world.show(in_hand(world))
-    async with scanning(env, world, concurrency=2) as scan:
-        await scan.until(lambda status: status.opened == 2)
-        world.show(in_hand(world, incident="its-mark"))
-        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
-        assert world.told == []
-        assert [node for node, _ in world.requests[-1].told] == ["node-1", "node-2"]
-        world.show(in_hand(world, boot_id="b2"))
-        await eventually(env, lambda: [each.boot_id for call in world.told for each in call] == ["b2", "b2"])
-    asked = ScriptedCluster()
-    asked.show(in_hand(asked, asked_by=("uid-of-a-request",)))
-    async with scanning(env, asked, concurrency=2):
-        await eventually(env, lambda: [each.node for call in asked.told for each in call] == ["node-1", "node-2"])
-
-
 async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last(env: WorkflowEnvironment) -> None:
     """Nothing is lost, however long a call takes; that their own mark is seen is no news to them."""
     world = ScriptedCluster()
