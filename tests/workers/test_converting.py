@@ -18,7 +18,7 @@ import pytest
 from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
 
 from activities import contracts
-from workers.payloads.converting import DATA_CONVERTER, PayloadConverter
+from workers.payloads.converting import DATA_CONVERTER
 
 WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")
 ACTIVITY = ActivitySerializationContext(
@@ -143,9 +143,3 @@ def test_each_wire_type_is_read_as_what_was_sent(kind: type, *, full: bool) -> N
     meant = _value(kind, full=full)
     for converter in (BETWEEN, FOR_PEOPLE):
         assert _read(converter, _sent(converter, meant), kind) == meant
-
-
-def test_there_are_two_converters_whatever_is_converted() -> None:
-    """The SDK asks for one for each workflow and each activity."""
-    for context in (ACTIVITY, WORKFLOW):
-        assert PayloadConverter().with_context(context) is PayloadConverter().with_context(context)

@@ -109,15 +109,6 @@ async def test_a_site_reads_its_credentials_from_a_mount(tmp_path: Path) -> None
     assert (found.username, found.password) == ("admin", "hunter2")
 
 
-async def test_a_volume_that_kubernetes_mounts_is_read_through_its_links(tmp_path: Path) -> None:
-    mounted = tmp_path / "nodewarden" / "bmc"
-    (mounted / "..data").mkdir(parents=True)
-    for key in ("username", "password"):
-        (mounted / "..data" / key).write_text(key, encoding="utf-8")
-        (mounted / key).symlink_to(mounted / "..data" / key)
-    assert (await mounted_at(tmp_path).read("prod", bmc_with(BMC))).password == "password"
-
-
 @pytest.mark.parametrize("name", ["../outside", "missing", "/etc"])
 async def test_a_crafted_or_missing_name_leads_nowhere(tmp_path: Path, name: str) -> None:
     (tmp_path / "outside").mkdir()
@@ -141,11 +132,6 @@ async def test_what_is_no_objects_name_is_not_asked_for(name: str) -> None:
 
     with pytest.raises(ApplicationError, match="expected the name of a Secret"):
         await WorkerCredentials(Nobody()).read("prod", bmc_with(CredentialRef(name=name, namespace="nodewarden")))
-
-
-async def test_every_key_of_a_secret_is_a_parameter_where_none_is_named() -> None:
-    found = await secrets({"password": encoded("hunter2"), "snmp-priv-passwd": encoded("x=y")}).read("prod", bmc_with(WHOLE))
-    assert found.values == {"password": "hunter2", "snmp-priv-passwd": "x=y"}
 
 
 async def test_a_later_reference_wins_parameter_by_parameter() -> None:
@@ -193,10 +179,6 @@ async def test_only_variables_made_for_it_may_be_named(name: str) -> None:
     with pytest.raises(ApplicationError, match=f"env:{name}") as refusal:
         await source.read("prod", bmc_with(CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": name})))
     assert "hunter2" not in refusal.value.message
-
-
-async def test_a_device_without_references_has_no_credentials() -> None:
-    assert (await cluster(Api(None)).read("prod", bmc_with())).values == {}
 
 
 async def test_the_keys_of_the_deployment_are_sent_to_no_device(tmp_path: Path) -> None:

@@ -109,16 +109,6 @@ async def test_a_killed_server_comes_back_at_the_same_address_with_its_history(t
         assert await status_of(running.endpoint, "survives") is WorkflowExecutionStatus.RUNNING
 
 
-async def test_a_second_one_joins_and_leaves_the_server_alone_when_it_goes(tmp_path: Path) -> None:
-    async with server(tmp_path) as first:
-        pid = first.pid
-        async with server(tmp_path) as second:
-            assert second.endpoint == first.endpoint
-            assert not second.ours
-            assert second.pid == pid
-        assert first.pid == pid
-
-
 async def test_whoever_remains_looks_after_the_server_when_its_owner_goes(tmp_path: Path) -> None:
     async with server(tmp_path) as first:
         client = await client_of(first.endpoint)
@@ -175,14 +165,6 @@ async def test_files_that_a_crash_left_behind_are_recognised_as_stale(tmp_path: 
         assert running.pid != os.getpid()
 
 
-async def test_a_record_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
-    place = StateDirectory(tmp_path)
-    place.prepare()
-    (place.root / "endpoint.json").write_text("{", encoding="utf-8")
-    async with server(tmp_path) as running:
-        assert running_endpoint(tmp_path) == running.endpoint
-
-
 async def test_taken_ports_are_replaced_and_the_replacements_kept(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -194,14 +176,6 @@ async def test_taken_ports_are_replaced_and_the_replacements_kept(tmp_path: Path
             assert endpoint.ui_port == ui_port
     async with server(tmp_path) as second:
         assert second.endpoint == endpoint
-
-
-async def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "server_arguments", lambda **_given: ["server", "start-dev", "--no-such-flag"])
-    with pytest.raises(EmbeddedServerError, match=r"ended 5 times in a row; its log .* unknown flag"):
-        async with server(tmp_path):
-            pass
-    assert running_endpoint(tmp_path) is None
 
 
 async def test_a_server_that_does_not_get_ready_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

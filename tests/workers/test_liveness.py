@@ -61,10 +61,6 @@ def test_a_beat_may_be_late_on_a_busy_worker(timeout: timedelta) -> None:
     assert timeout - pause >= min(ROOM, timeout * 3 / 4)
 
 
-def test_the_long_poll_beats_no_oftener_than_that_needs() -> None:
-    assert pause_between_beats(options.LOST_SCAN) == options.LOST_SCAN - ROOM
-
-
 async def test_what_is_done_at_once_costs_no_heartbeat() -> None:
     assert await beats_of(0, timedelta(seconds=0.2)) == (0, "done")
 

@@ -82,11 +82,3 @@ def test_lines_go_to_the_stderr_of_the_moment(monkeypatch: pytest.MonkeyPatch) -
     logging.getLogger("a").warning("above the table")
     finish()
     assert "above the table" in replaced.getvalue()
-
-
-def test_configuring_again_replaces_the_former_set_up(capsys: pytest.CaptureFixture[str]) -> None:
-    configure(LogSettings())
-    configure(LogSettings(level="error"))
-    logging.getLogger("a").warning("too quiet")
-    logging.getLogger("a").error("once")
-    assert len(written(capsys)) == 1

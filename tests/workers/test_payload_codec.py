@@ -55,10 +55,6 @@ async def test_the_newest_key_encrypts_and_all_decrypt() -> None:
     assert await new.decode(after) == [plain()]
 
 
-async def test_what_was_written_without_keys_is_still_read() -> None:
-    assert await Encryption([OLD]).decode([plain()]) == [plain()]
-
-
 async def test_a_key_that_is_lost_is_told_by_its_setting() -> None:
     sealed = await Encryption([OLD]).encode([plain()])
     with pytest.raises(SettingsError, match=r"temporal\.payload_keys_file or .*payload_keys_secret: expected the key \w{16},"):
@@ -121,11 +117,6 @@ async def test_a_secret_is_read_in_the_cluster_we_run_in(monkeypatch: pytest.Mon
         await encryption_of(settings, lambda: clusters, patience=timedelta(seconds=1))
     with pytest.raises(SettingsError, match=r"set temporal\.payload_keys_file"):
         await encryption_of(settings)
-
-
-def test_there_is_one_source_of_keys() -> None:
-    with pytest.raises(ValueError, match="payload_keys_file or payload_keys_secret, not both"):
-        TemporalSettings(payload_keys_file=Path("/keys"), payload_keys_secret="a/b")
 
 
 # On a real server --------------------------------------------------------------------------------------------------------

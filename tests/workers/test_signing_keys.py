@@ -137,8 +137,3 @@ async def test_of_several_clusters_the_one_we_run_in_has_the_secret() -> None:
 def test_the_name_of_a_secret_has_its_namespace(worker: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="signing_keys_secret"):
         settings(Path("/nowhere"), **worker)
-
-
-def test_there_is_one_source_of_keys() -> None:
-    with pytest.raises(ValueError, match="not both"):
-        settings(Path("/nowhere"), signing_keys_secret=SECRET, signing_keys_file="/keys")

@@ -39,8 +39,3 @@ async def test_a_failing_main_thing_ends_the_companions_and_is_raised_itself() -
     with pytest.raises(LookupError, match="reason"):
         await alongside(fail(LookupError("reason")), forever(ended), forever(ended))
     assert ended == ["ended", "ended"]
-
-
-async def test_nested_companions_raise_the_innermost_reason() -> None:
-    with pytest.raises(ValueError, match="deep"):
-        await alongside(forever([]), alongside(forever([]), fail(ValueError("deep"))))

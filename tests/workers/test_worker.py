@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import logging
 import os
 import pkgutil
 import signal
@@ -30,7 +29,6 @@ from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
 from activities.contracts.news import News, RepetitionRequest, ToldEvent
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import Target, TellRequest
-from policy.checks.retries import RetryRules
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.objects.nodes import NodeView
@@ -40,7 +38,6 @@ from workers.configuration.clusters import ClusterSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import (
     NotificationSettings,
-    RemediationSettings,
     Settings,
     TemporalSettings,
     WorkerSettings,
@@ -93,28 +90,10 @@ async def test_a_role_serves_its_queues_and_no_others(settings: Settings, client
         assert [serving.queue for serving in servings] == queues
 
 
-async def test_that_no_evidence_is_kept_is_said_once_when_a_worker_begins(
-    settings: Settings, client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And not with each machine that is preserved."""
-    caplog.set_level(logging.INFO, "workers.composition")
-    async with compose(settings, client, clusters={"prod": NOWHERE}):
-        told = [record for record in caplog.records if "evidence.directory is not set" in record.message]
-        assert [record.levelname for record in told] == ["INFO"]
-
-
 async def test_everything_that_the_contracts_promise_is_served_exactly_once(settings: Settings, client: Client) -> None:
     async with compose(settings, client, clusters={"prod": NOWHERE}) as servings:
         served = [name(found) for serving in servings if serving.queue != "power.berlin" for found in serving.activities]
         assert sorted(served) == sorted(promised())
-
-
-async def test_the_retries_of_the_settings_are_those_that_a_scan_goes_by(settings: Settings, client: Client) -> None:
-    """The pause that keeps a failing set from being replaced in a loop."""
-    given = settings.model_copy(update={"remediation": RemediationSettings(max_retry=3)})
-    async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
-        (scan,) = {found.__self__ for found in serving.activities if name(found) == "scan.observe-cluster"}  # type: ignore[attr-defined]
-        assert scan.view.ledger.known(datetime.now(UTC)).retries == RetryRules(max_retry=3)
 
 
 async def test_who_is_to_be_notified_by_the_settings_is(
@@ -228,11 +207,6 @@ async def test_a_kubeconfig_that_leads_nowhere_is_a_mistake_in_the_settings(
             pass
 
 
-def test_only_activities_are_served() -> None:
-    slow = Slow()
-    assert activities_of(slow) == [slow.slow]
-
-
 async def test_a_stopping_worker_lets_a_running_activity_end_on_its_first_attempt(client: Client) -> None:
     """S33: a restart of the worker is no second attempt at what was in flight."""
     slow, stop, queue = Slow(), asyncio.Event(), f"q-{uuid.uuid4().hex}"
@@ -247,14 +221,6 @@ async def test_a_stopping_worker_lets_a_running_activity_end_on_its_first_attemp
         slow.may_end.set()
         assert await handle.result() == "attempt 1"
         await running
-
-
-async def test_slots_and_heartbeats_are_as_configured(client: Client) -> None:
-    worker = build(client, Serving(queue="q", activities=activities_of(Slow()), slots=3), WorkerSettings())
-    config = worker.config(active_config=True)
-    assert config["max_concurrent_activities"] == 3
-    assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=2)
-    assert config["graceful_shutdown_timeout"] == timedelta(seconds=30)
 
 
 async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) -> None:

@@ -117,23 +117,6 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_i
 # Paths ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_a_persons_word() -> None:
-    """S1, S35: what was freed behind it is not known, and no restart is proven."""
-    node = World(plan=switched(CUT, wait_before_power=10 * MINUTE), mark=left_by("old", paths=(PORT.endpoint,)), ready=False)
-    node.paths[PORT.endpoint] = PowerState.OFF
-    world = Remediated(ladder=(FENCE,), node=node)
-    with Play(world) as play:
-        play.did("event PathCut")
-        node.ready = True
-        play.tell(node.observation())
-        assert "left cut" in play.parked().problem
-        assert "restore-path" not in world.acts
-        node.word = True
-        play.resume()
-        play.result(Outcome.RECOVERED)
-    assert world.count("restore-path") == 1
-
-
 @pytest.mark.parametrize("freeing", ["first", "second"])
 def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_it(freeing: str) -> None:
     """S1, S35: the path is one, whichever step has cut it and whichever has freed."""
@@ -188,15 +171,6 @@ def test_what_was_added_is_known_though_the_answer_was_lost() -> None:
         assert written_again(play, world) == SAID
 
 
-def test_what_a_predecessor_had_added_is_known() -> None:
-    """Its own mark tells of it, until that is gone."""
-    world = Remediated(ladder=(FENCE,), node=isolated(isolation=()), has_machine=False)
-    world.node.mark = replace(left_by("i-0"), cordoned=True, taints=SAID[1])
-    removed(world)
-    with Play(world) as play:
-        assert written_again(play, world) == SAID
-
-
 def test_what_was_added_is_known_in_the_next_history() -> None:
     """The fencing has failed for a silent BMC; its cordon stands while others are waited for."""
     world = Remediated(ladder=(FENCE, SELF, REBOOT), node=isolated(), has_machine=False)
@@ -207,14 +181,3 @@ def test_what_was_added_is_known_in_the_next_history() -> None:
         play.goes_on_anew()
         world.node.mark = None
         assert written_again(play, world) == SAID
-
-
-def test_a_path_that_no_step_gives_back_is_told_also_in_the_next_history() -> None:
-    """S35: a predecessor had cut it, and the ladder has no step that knows of paths."""
-    world = Remediated(ladder=(SELF,), has_machine=False)
-    world.node.mark = left_by("i-0", paths=("snmp://10.0.0.9:1",))
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        play.goes_on_anew()
-        play.abort()
-        assert play.result().message.endswith("; left cut: snmp://10.0.0.9:1")

@@ -30,11 +30,9 @@ from activities.episodes import EpisodeService
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import (
     EpisodeResult,
-    EpisodeStatus,
     FencingInput,
     Kind,
     Outcome,
-    Phase,
     PreservationInput,
     PreservationNews,
 )
@@ -48,33 +46,6 @@ CLUSTER = "describing"
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 SINCE = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ENDED = SINCE + timedelta(minutes=5)
-
-
-@workflow.defn(name="Fencing")
-class AnsweringEpisode:
-    """Holds its node and answers like an episode."""
-
-    @workflow.run
-    async def run(self, request: FencingInput) -> None:
-        self._request = request
-        await asyncio.Future[None]()
-
-    @workflow.query
-    def status(self) -> EpisodeStatus:
-        return EpisodeStatus(
-            incident=self._request.incident,
-            cluster=CLUSTER,
-            node=self._request.node,
-            kind=Kind.FENCING,
-            phase=Phase.RUNNING,
-            step="",
-            doing="",
-            reason="",
-            started=SINCE,
-            control_plane=True,
-            node_uid="uid-1",
-            provider_id="sim:///1",
-        )
 
 
 @workflow.defn(name="Fencing")
@@ -101,15 +72,6 @@ class EndedEpisode:
             started=SINCE,
             ended=ENDED,
         )
-
-
-@workflow.defn(name="Backup")
-class Foreign:
-    """Somebody else's, and done."""
-
-    @workflow.run
-    async def run(self) -> str:
-        return "done"
 
 
 def service(client: Client) -> EpisodeService:
@@ -174,13 +136,6 @@ async def test_a_workflow_of_a_foreign_type_holds_its_node_and_hides_no_other(en
     assert (closed.known, closed.open, closed.permit) == (True, False, False)
 
 
-async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnvironment) -> None:
-    async with holding(env.client, "node-2", "Fencing", memo={"incident": "i-1"}, by=AnsweringEpisode):
-        found = await described(env.client, "node-2")
-    assert (found.incident, found.started, found.permit) == ("i-1", SINCE, False)
-    assert (found.control_plane, found.node_uid, found.provider_id) == (True, "uid-1", "sim:///1")
-
-
 async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(env: WorkflowEnvironment) -> None:
     """One that has closed, or never was, keeps nobody else from being told."""
     seen = tuple(Observation(node=node, boot_id="b2") for node in ("node-5", "node-6"))
@@ -202,17 +157,6 @@ async def test_an_episode_that_does_not_answer_keeps_its_permit(
         found = await described(env.client, "node-3")
     assert (found.open, found.permit, found.incident, found.node_uid) == (True, True, incident, "")
     assert found.control_plane is None, "S15: it may be a member of the control plane"
-
-
-async def test_the_end_of_a_foreign_workflow_is_no_abort(env: WorkflowEnvironment) -> None:
-    """Its result is not ours to read."""
-    queue = f"describing-{uuid4()}"
-    async with foreign_worker(env.client, queue, Foreign):
-        await env.client.execute_workflow("Backup", id=episode_id(CLUSTER, "node-4"), task_queue=queue)
-    need = Need(kind=NeedKind.CHECK, since=SINCE)
-    outcome = await opened(env.client, FencingInput(cluster=CLUSTER, node="node-4", incident="i-2", need=need))
-    await env.client.get_workflow_handle(outcome.workflow_id).terminate()
-    assert outcome.opened is Opened.STARTED
 
 
 @pytest.mark.parametrize(
@@ -301,15 +245,6 @@ class SpeechlessKeeper:
         """The scanner has something to say."""
 
 
-@workflow.defn(name="Remediation")
-class SpeechlessRemediation(SpeechlessKeeper):
-    """Has taken the machine over."""
-
-    @workflow.run
-    async def run(self, request: PreservationInput) -> None:
-        await super().run(request)
-
-
 async def asked(client: Client, node: str, *, going: bool) -> PreserveOutcome:
     need = PreservationNeed(victim=node, action="none", reason="it is gone, and was kept", stamp="one", going=going)
     request = PreserveRequest(cluster=CLUSTER, holder="us", needs=(need,))
@@ -343,12 +278,3 @@ async def test_where_nobody_keeps_it_nobody_begins_to(env: WorkflowEnvironment, 
     started = await asked(env.client, node, going=False)
     await env.client.get_workflow_handle(episode_id(CLUSTER, node)).terminate()
     assert started.opened is Opened.STARTED, "nothing was begun before"
-
-
-async def test_another_kind_of_episode_is_not_told(env: WorkflowEnvironment) -> None:
-    """S13: it may be the one that deletes the machine."""
-    node = f"node-{uuid4().hex[:6]}"
-    async with holding(env.client, node, "Remediation", memo={"incident": "i-1"}, by=SpeechlessRemediation):
-        outcome = await asked(env.client, node, going=True)
-        assert (outcome.opened, outcome.holder) == (Opened.REFUSED, "Remediation i-1")
-        assert await signals(env.client, node) == []

@@ -19,7 +19,6 @@ from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
 from policy.remediation.strategies import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode, detaching
-from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
@@ -63,10 +62,6 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "S9: a volume that moves just then is left to its new machine, says the cloud": (
         story(**ALIVE, detach_errors=[ELSEWHERE], at="detach vol-1", then={"volumes": {"vol-1": UNKNOWN, "vol-2": ATTACHED}}),
         ["cordon", "drain", "detach vol-1", "off", "on"],
-    ),
-    "S9: a machine that is another one keeps its volumes; it still lists what it says is not attached to it": (
-        story(**ALIVE, detach_errors=[ELSEWHERE], ends=None, says="vol-1 is not attached here", leaves={"commands": []}),
-        ["cordon", "drain", "detach vol-1"],
     ),
     "what the machine boots from is never detached, and nothing at all is touched for its sake": (
         story(plan=restart(AttachedVolume(name="pvc-0", handle="vol-root")), ends=None, says="vol-root is what the machine"),
@@ -172,38 +167,8 @@ def test_words_that_name_no_volume_leave_everything_as_it_is_to_the_next_step() 
     assert any("names no volume attached" in entry.detail for entry in result.record if entry.outcome == "failed")
 
 
-def test_a_machine_whose_volumes_nobody_knows_is_the_next_step_s() -> None:
-    world = Remediated(ladder=(DETACH, DELETE), found=failed())
-    result = remediated(world, Outcome.REPLACED)
-    assert touched(world) == []
-    assert any("a cloud whose volumes are known" in entry.detail for entry in result.record if entry.outcome == "failed")
-
-
-@pytest.mark.parametrize(("kind", "counts"), [("VolumeDetachmentTemplate", True), ("FencingTemplate", False)])
-def test_only_a_template_of_its_own_says_which_volumes_have_failed(kind: str, *, counts: bool) -> None:
-    template = ObjectRef(api_version="nodewarden.io/v1alpha1", kind=kind, name="volumes", namespace="nodewarden")
-    world = Remediated(ladder=(replace(DETACH, template=template), DELETE), node=instance(), found=failed())
-    remediated(world, Outcome.RECOVERED)
-    assert world.sought_by == [template if counts else None]
-
-
-def test_a_template_that_is_not_there_is_the_next_step_s() -> None:
-    missing = failure(ErrorType.INVALID_CONFIG, "VolumeDetachmentTemplate/nodewarden/volumes does not exist")
-    world = Remediated(ladder=(DETACH, DELETE), node=instance(), errors={"remediation.find-volumes": [missing]})
-    remediated(world, Outcome.REPLACED)
-    assert touched(world) == []
-
-
 def test_a_worker_that_is_lost_after_it_has_detached_detaches_once() -> None:
     """S33, S34: what it may have done is waited out, and read."""
     world = Remediated(ladder=(DETACH, DELETE), node=instance(), found=failed(), errors={DETACHING: ["after"]})
     remediated(world, Outcome.RECOVERED)
     assert (world.count("detach vol-1"), world.count("detach vol-2")) == (1, 0)
-
-
-def test_a_worker_that_is_lost_before_it_has_detached_is_followed_by_one_more_try() -> None:
-    node = instance()
-    node.plan = replace(node.plan, tries=2)
-    world = Remediated(ladder=(DETACH, DELETE), node=node, found=failed(), errors={DETACHING: ["before"]})
-    remediated(world, Outcome.RECOVERED)
-    assert touched(world) == ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"]

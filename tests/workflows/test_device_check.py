@@ -293,15 +293,6 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(en
     assert [row.node for row in report.rows if row.problem] == ["node-00", last]
 
 
-async def test_what_could_not_be_told_is_told_by_the_next_check(env: WorkflowEnvironment) -> None:
-    devices = Devices(rounds=[{BMC}], telling_errors=2)  # both attempts of the first check
-    devices.put("node-1")
-    async with checking(env, devices) as check:
-        await check.start()
-        await check.rounds(3)
-    assert [each.since for each in devices.told] == [None]
-
-
 async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowEnvironment) -> None:
     """So that fencing never waits: one request per site at once, whoever else asks, each with a few devices side by side."""
     devices = Devices()
@@ -315,30 +306,6 @@ async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowE
     assert max(count for _, count in devices.batches) <= BATCH
     assert READ_AT_ONCE <= 4
     assert sum(count for _, count in devices.batches) == 2 * PAGE + 10 + 6
-
-
-async def test_whoever_asks_while_all_are_being_read_gets_that_answer(env: WorkflowEnvironment) -> None:
-    devices = Devices(gate=asyncio.Event())
-    devices.put("node-1")
-    async with checking(env, devices) as check:
-        asking = [asyncio.create_task(check.asked()) for _ in range(3)]
-        async with asyncio.timeout(10):
-            while not await _accepted(check, 3):
-                await asyncio.sleep(0.01)
-        assert devices.gate is not None
-        devices.gate.set()
-        reports = await asyncio.gather(*asking)
-    assert devices.checked == 1
-    assert len({report.began for report in reports}) == 1
-
-
-async def _accepted(check: Check, number: int) -> bool:
-    try:
-        history = await check.handle.fetch_history()
-    except RPCError:
-        return False  # not begun yet
-    accepted = [event for event in history.events if event.HasField("workflow_execution_update_accepted_event_attributes")]
-    return len(accepted) >= number
 
 
 async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_it(env: WorkflowEnvironment) -> None:
@@ -357,18 +324,6 @@ async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_
         alone = await check.asked("node-1")
     assert (row_of(alone, "node-1").answer, alone.problems) == (Reachability.SILENT, 1)
     assert devices.told == []
-
-
-async def test_a_node_without_a_usable_configuration_is_a_line_with_its_error(env: WorkflowEnvironment) -> None:
-    devices = Devices()
-    devices.put("node-1")
-    devices.put("node-2", devices=1, problem="Node/node-2 has no providerID")
-    async with checking(env, devices) as check:
-        report = await check.asked()
-        unknown = await check.asked("node-9")
-    assert lines(report)[0] == ("node-2", "", "Node/node-2 has no providerID")
-    assert (report.problems, report.devices, report.answering) == (1, 1, 1)
-    assert lines(unknown) == [("node-9", "", "Node/node-9: there is no such Node")]
 
 
 async def test_a_site_that_no_worker_serves_is_said_and_is_no_silence(
@@ -405,18 +360,6 @@ async def test_a_cluster_that_cant_be_read_fails_the_question_and_is_tried_again
     assert report.began - started < timedelta(minutes=20)
 
 
-async def test_one_that_is_only_asked_ends_by_itself_and_one_by_the_clock_goes_on_when_told(env: WorkflowEnvironment) -> None:
-    devices = Devices()
-    devices.put("node-1")
-    async with checking(env, devices) as check:
-        await check.asked()
-        ended = await check.handle.result()
-        assert list(ended.memory.answered) == ["node-1"]
-        await check.start(every=None, repeat=HOUR)
-        await check.rounds(4)
-        await check.stopped()
-
-
 async def test_a_long_history_is_left_behind_with_nothing_forgotten(env: WorkflowEnvironment) -> None:
     """What was told is not told again, and the last success is known."""
     devices = Devices(rounds=[set(), {BMC}])
@@ -446,18 +389,6 @@ async def test_each_unanswered_reading_is_counted_by_a_metric_that_is_there_befo
     assert [update.value for update in counted][:4] == [0, 1, 1, 0]
     labels = {key: counted[0].attributes[key] for key in ("cluster", "node", "endpoint")}
     assert labels == {"cluster": check.cluster, "node": "node-1", "endpoint": BMC}
-
-
-async def test_a_device_where_others_could_listen_is_told_in_its_row_and_counted(
-    env: WorkflowEnvironment, measured: Measured
-) -> None:
-    devices = Devices(insecurity="plain HTTP (scheme)")
-    devices.put("node-1")
-    async with checking(env, devices, client=measured.client) as check:
-        await check.start()
-        report = await check.rounds(1)
-    assert (report.problems, row_of(report, "node-1").warning) == (0, "insecure: plain HTTP (scheme)")
-    assert measured.updates(metrics.DEVICE_INSECURE)[0].value == 1
 
 
 @pytest.mark.parametrize("cluster", ["", "another"])

@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
+from policy.episode.messages import Outcome
 from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import Freeing, PowerDevice
 from policy.fence.power import PowerState
@@ -59,16 +59,10 @@ STORIES: dict[str, dict[str, Any]] = {
         did={"off": 0},
         freed=[],
     ),
-    "S35: nobody may call given up before power-off what may be off": story(
-        ignores_off=True, looks=[GO, GO, VETO], ends=None, says="vetoed", did={"uncordon": 0}
-    ),
     "S20: the second supply of a machine is not switched off on the look before the first": story(
         plan=plan(levels=(TWO_SUPPLIES,)), looks=[GO, GO, VETO], ends=None, says="vetoed", did={"off": 1}, freed=[]
     ),
     # What the devices say
-    "S3: no answer is never off": story(
-        off_errors=[SILENT] * 10, read_errors=[SILENT] * 40, ends=None, says="no answer from the BMC", did={"off": 0}, freed=[]
-    ),
     "more tries of a password that is refused would lock the account": story(
         off_errors=[WRONG_PASSWORD] * 9,
         ends=None,
@@ -88,19 +82,6 @@ STORIES: dict[str, dict[str, Any]] = {
     "S2: what a device said a moment ago is no reading right before a taint": story(
         plan=plan(tries=1, restarts=0), at="event NodePoweredOff", then={"silent": set(ON)}, ends=None, freed=[]
     ),
-    "S2: nor right before a deletion": story(
-        plan=plan(tries=1, restarts=0, taint_honoured=False),
-        at="event NodePoweredOff",
-        then={"silent": set(ON)},
-        ends=None,
-        freed=[],
-    ),
-    "S2, S4: only an off of ours that was sent makes a reading a proof; this one was refused, and others have it off": story(
-        others=[PowerState.ON, PowerState.OFF], off_errors=[SILENT], did={"off": 1}, order="off > taint"
-    ),
-    "S5: an on that fails is tried again, read first, and no second off is sent": story(
-        on_errors=[SILENT, UNCLEAR], did={"off": 1, "on": 1}
-    ),
     "S9, S10: a node that stays Ready although its devices say off is a person's case": story(
         need=BY_HAND, ready=True, lingers=10_000, ends=None, says="right machine", freed=[]
     ),
@@ -108,21 +89,8 @@ STORIES: dict[str, dict[str, Any]] = {
     "S32: our taint goes before power-on, even when its time is over; a person is told": story(
         pods_stay=True, says="still standing against the node", order="taint > untaint > event WorkloadsLeft > on"
     ),
-    "S38, S35: a lost cluster Lease at a consequence uses up no try; a refusal after it has a patience of its own": story(
-        plan=plan(tries=1, restarts=0),
-        free_errors=[*[LEASELESS] * 12, FORBIDDEN],
-        did={"off": 1, "event NeedsHuman": 0},
-        leaves={"pods": 0},
-    ),
     "S6: what a worker declined has not begun; the need is gone before the next try, and nothing is freed any more": story(
         plan=plan(power_on=False), free_errors=[DECLINED], glances=[GO, GONE], ends=Outcome.FENCED_OFF, freed=[]
-    ),
-    "S6: nor a deletion": story(
-        plan=plan(power_on=False, taint_honoured=False),
-        free_errors=[DECLINED],
-        glances=[GO, GONE],
-        ends=Outcome.FENCED_OFF,
-        freed=[],
     ),
     "S6, S35: a deletion that may have begun is finished, though the need is gone before the next try": story(
         plan=plan(power_on=False, taint_honoured=False),
@@ -137,23 +105,8 @@ STORIES: dict[str, dict[str, Any]] = {
         says="can't be finished: the out-of-service taint can't be set: held by another episode",
         did={"off": 1, "event PartlySwitchedOn": 0},
     ),
-    "S32: a taint of ours goes before power-on though our mark was removed by hand": story(
-        at="taint", then={"mark": None}, order="untaint > on", leaves={"tainted": False}
-    ),
-    "S32, S35: nor does it stay on a machine that is left off; whoever switches it on must not lose its pods again": story(
-        plan=plan(power_on=False), at="taint", then={"mark": None}, ends=Outcome.FENCED_OFF, leaves={"tainted": False}
-    ),
     "S32: a taint that another episode has come to call its own keeps the machine off, and a person is asked": story(
         untaint_errors=[HELD], ends=None, says="held by another episode", did={"off": 1, "on": 0}
-    ),
-    "S18: what no worker began in time says nothing of the node, and uses up no try": story(
-        plan=plan(tries=1, restarts=0),
-        mark_errors=[LATE],
-        off_errors=[LATE] * 2,
-        free_errors=[LATE] * 2,
-        on_errors=[LATE],
-        did={"event NeedsHuman": 0, "off": 1, "on": 1},
-        leaves={"pods": 0},
     ),
     "S35: marks of an episode that was terminated are adopted and cleaned, and its lease on the node is given back": story(
         ready=True, mark=left_by("old"), need=LEFT_OVER, did={"off": 0, "cordon": 0, "uncordon": 1}, leaves={"released": ["old"]}
@@ -169,7 +122,6 @@ STORIES: dict[str, dict[str, Any]] = {
         did={"uncordon": 0},
         leaves={"cordoned": True},
     ),
-    "S35: a lost answer to the first mark is tried again": story(mark_errors=[UNCLEAR]),
     "S35: where the first mark can't be had at all, refused means that nothing is left": story(
         mark_errors=[UNCLEAR] * 9, ends=Outcome.REFUSED, leaves={"marked": ""}
     ),
@@ -295,27 +247,6 @@ async def test_a_reboot_between_pin_and_off_is_neither_a_proof_nor_in_the_way(en
     """S5: the boot that counts as old is the one seen at the last look before off."""
     _, result = await told(env, at="cordon", then={"boot_id": "boot-1b"})
     assert (result.restart_proof.previous_boot_id, result.restart_proof.boot_id) == ("boot-1b", "boot-2")
-
-
-async def test_a_node_that_is_back_before_the_lost_answer_to_on_is_known_of_needs_nobody(env: WorkflowEnvironment) -> None:
-    """S34: the answer is waited out for longer than the node needs to boot; what counts is when it was asked to."""
-    slow = plan(act_deadline=timedelta(seconds=5))
-    _, result = await told(env, plan=slow, on_lost=True, did={"event NeedsHuman": 0, "on": 1})
-    assert result.restart_proof is not None
-
-
-async def test_a_parked_node_that_is_back_but_cannot_be_switched_on_waits_for_a_person_once(env: WorkflowEnvironment) -> None:
-    """S35: no second parking inside the first one, and a word that comes while power-on is tried is heard."""
-    world = World(ignores_off=True, on_errors=[SILENT] * 50)
-    async with fencing(env, world, parks=True) as run:
-        await run.sees(ready=True)
-        await run.until(lambda status: "came back by itself; but" in status.problem)
-        assert (await run.status()).phase is Phase.NEEDS_HUMAN
-        assert world.count("event NeedsHuman") == 1
-        await run.tell(world.observation())
-        await run.abort()
-        await run.result(Outcome.ABORTED)
-    assert world.count("event NeedsHuman") == 1
 
 
 async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserved(env: WorkflowEnvironment) -> None:

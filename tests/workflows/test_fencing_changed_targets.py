@@ -12,9 +12,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
+from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
-from policy.objects.marks import Mark
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fenced, fencing, story, told
 from tests.workflows.surroundings import eventually
@@ -28,29 +27,8 @@ SUPPLIES = (RIGHT.endpoint, WRONG.endpoint, CUT.endpoint)
 ANEW = {"uid": "uid-2", "mark": None}
 
 STORIES: dict[str, dict[str, Any]] = {
-    "S35: a mark that is gone after the off, as by a backup, is written again: the node is ours while we are open": story(
-        at="event NodePoweredOff",
-        then={"mark": None},
-        did={"off": 1, "event PartlySwitchedOn": 0},
-        leaves={"pods": 0, "marked": ""},
-    ),
     "S9: restoring compares the machine, not the Node object that was made anew; what needs the old one is dropped": story(
         at="event NodePoweredOff", then=ANEW, did={"off": 1, "on": 1}, order="event WorkloadsLeft", freed=[]
-    ),
-    "S9, S35: a machine whose Node was made anew is not given up, as each look before that would say no, and comes back": story(
-        plan=plan(terminate_instance=True),
-        at="event NodePoweredOff",
-        then=ANEW,
-        did={"off": 1, "on": 1, "terminate": 0},
-        order="event MachineKept",
-    ),
-    "S9, S35: a machine whose Node is gone can't be given up, and a person is told what his word does": story(
-        plan=plan(terminate_instance=True),
-        at="event NodePoweredOff",
-        then={"present": False},
-        ends=None,
-        says="the machine is off and is not given up: `resume` switches it on, `abort` leaves it off",
-        did={"off": 1, "on": 0, "terminate": 0},
     ),
     "S9: the same machine by its providerID is marked and cordoned anew under its new uid, and nobody is asked": story(
         at="event NodeIsolated", then=ANEW | {"cordoned": False}, did={"cordon": 2, "off": 1, "on": 1}, leaves={"pods": 0}
@@ -103,35 +81,6 @@ async def test_a_word_acts_by_the_configuration_that_was_mended(env: WorkflowEnv
     assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
 
 
-async def test_a_resume_under_a_configuration_that_is_still_wrong_asks_again(env: WorkflowEnvironment) -> None:
-    """S9: what can't be looked up is told, and an abort still ends it."""
-    world = World(plan=plan(levels=((WRONG,),)))
-    world.read_errors.append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
-    async with fencing(env, world, parks=True) as run:
-        world.pin_errors.append(failure(ErrorType.INVALID_CONFIG, "there is no such template"))
-        await run.resume()
-        await run.until(lambda status: "there is no such template" in status.problem)
-        await run.abort()
-        await run.result(Outcome.ABORTED)
-    assert world.commands == []
-    assert not world.marked
-
-
-async def test_a_mark_that_is_written_again_says_what_we_have_added(env: WorkflowEnvironment) -> None:
-    """S35, S28: else our cordon would stay for ever, and nobody would know of the path that an abort leaves cut."""
-    switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
-    taint = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick"})
-    cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
-    world = World(plan=plan(isolation=(CORDON, taint, cut)))
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        world.mark = None
-        run.go_on()
-        await run.did("on")
-        mark: Mark | None = world.mark
-        await run.result()
-    assert (mark.cordoned, mark.taints, mark.paths) == (True, ("example.com/sick:NoSchedule",), (switch.endpoint,))
-
-
 # What was switched off, and a configuration that names another device by then -----------------------------------------
 
 
@@ -156,37 +105,6 @@ async def test_a_word_for_off_holds_for_a_mended_device_unless_that_says_on(env:
     assert world.commands == [*([] if off else [f"off {RIGHT.endpoint}"]), f"on {RIGHT.endpoint}"]
 
 
-async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: WorkflowEnvironment) -> None:
-    """S9: its Node is gone, so that nobody can tell which device is configured for it; the pinned one was never switched off by
-    us. A person hears what to do."""
-    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint})
-    async with fencing(env, world, parks=True) as run:
-        _rewired(world)
-        world.present, world.mark = False, None
-        world.pin_errors.append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
-        await run.acknowledge("pulled the plug")
-        await run.until(lambda status: "switch the machine on by hand" in status.problem)
-        assert "delete-workload" in world.acts  # the word stands for what is to be freed
-        await run.abort(power_on=True)
-        result = await run.result(Outcome.ABORTED)
-    assert "switch the machine on by hand" in result.message
-    assert world.commands == []
-
-
-async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: WorkflowEnvironment) -> None:
-    """S9: what is cut can only be given back as it was pinned, and the plug of then is not the node's any more."""
-    isolation = (CORDON, PlannedMethod(name="cut", act=Act.CUT_PATH, device=CUT))
-    world = World(plan=plan(levels=((WRONG,),), isolation=isolation, tries=1, restarts=0), silent={WRONG.endpoint})
-    async with fencing(env, world, parks=True) as run:
-        _rewired(world)
-        await run.acknowledge("pulled the plug")
-        await run.until(lambda status: "target-changed" in status.problem)
-        await run.abort(power_on=True)
-        result = await run.result()
-    assert f"{WRONG.endpoint} is not configured for the node any more" in result.message
-    assert world.commands == []
-
-
 async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_device_is_configured(
     env: WorkflowEnvironment,
 ) -> None:
@@ -205,24 +123,6 @@ async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_dev
 
 
 # The worst moment: a machine switched on, a word about another boot, a BMC that falls silent ---------------------------
-
-
-async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnvironment) -> None:
-    """S6, S35: somebody switches it on after its pods were freed, right before it is given up."""
-    world = World(plan=plan(terminate_instance=True, power_on=False))
-    async with fencing(env, world, at="taint") as run:
-        real = world.act
-
-        async def switched_on_before_the_last_look(name: str) -> None:
-            if name == "look" and "taint" in world.acts:
-                world.power = dict.fromkeys(world.power, PowerState.ON)
-            await real(name)
-
-        world.act = switched_on_before_the_last_look  # type: ignore[method-assign]
-        status = await run.parked()
-    assert world.broken == []
-    assert "terminate" not in world.acts
-    assert "switched it on" in status.problem
 
 
 async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: WorkflowEnvironment) -> None:
@@ -262,28 +162,6 @@ async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
     assert len(looks) >= 4, "two that were lost, one that came too late, one that holds"
 
 
-async def test_a_node_that_is_preserved_once_it_is_off_is_not_deleted_and_a_person_is_asked(env: WorkflowEnvironment) -> None:
-    """S20, S21: it is off and freed, so that nothing was given up; what is to become of its Node is for a person to say."""
-    world = World(plan=plan(delete_node=True, power_on=False))
-    real, refusals = world.act, [failure(ErrorType.VETOED, "Node/node-7 is not deleted: somebody preserves it")]
-
-    async def refuse(name: str) -> None:
-        if name == "delete-node" and refusals:
-            raise refusals.pop(0)
-        await real(name)
-
-    world.act = refuse  # type: ignore[method-assign]
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert "somebody preserves it" in status.problem
-        assert "before power-off" not in status.problem
-        assert "delete-node" not in world.acts
-        assert not world.tainted, "S1: nobody reads the proof while a person is waited for"
-        await run.resume("seen enough")
-        await run.result(Outcome.FENCED_OFF)
-    assert world.count("delete-node") == 1
-
-
 # What stands between a reading and a consequence --------------------------------------------------------------------
 
 
@@ -301,24 +179,6 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: Work
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
         assert world.consequences == []
         assert "void" in {entry.outcome for entry in await run.record()}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [({"boot_id": "boot-2"}, {"boot_id": "boot-2"}), ({"present": False}, {"present": True})],
-    ids=["it had booted before the word", "its Node is there again"],
-)
-async def test_a_word_for_off_is_of_the_boot_that_was_there_when_it_was_given(
-    env: WorkflowEnvironment, before: dict[str, object], after: dict[str, object]
-) -> None:
-    """S8: of a Node that was gone, the boot that was pinned."""
-    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
-    async with fencing(env, world, parks=True) as run:
-        await run.sees(**before)
-        world.gates["ask-permit"] = asyncio.Event()
-        await run.acknowledge("pulled the plug")
-        await run.sees(**after)
-        assert "void" not in {entry.outcome for entry in await run.record()}
 
 
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:

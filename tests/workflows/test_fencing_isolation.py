@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,20 +12,17 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpRule
-from policy.fence.plan import CORDON, UNCORDON, Chosen, CutStorage, FencingPlan
+from policy.fence.plan import CORDON, UNCORDON, CutStorage, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.plans import CLOUD, CUT, DETACH, DRAIN, FREE, LIFT, PORT, QUARANTINE, SAN, TAINT, switched
-from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
 
 FOR_YEARS = timedelta(days=3650)
 TRUSTED = KdumpRule(trusted=True)
 UNCLEAR = failure(ErrorType.AMBIGUOUS, "the answer was lost")
-BOOTED = failure(ErrorType.NOT_PROVEN, "it has booted")
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="one node at a time")
 ATTACHED, UNKNOWN = VolumeState.ATTACHED, VolumeState.UNKNOWN
 
@@ -51,42 +47,12 @@ STORIES: dict[str, dict[str, Any]] = {
     "a taint of the configuration is set in its place": story(
         plan=plan(isolation=(TAINT, CORDON)), order="taint example.com/sick > cordon"
     ),
-    "S2: a path is read again just before its pods are freed, and it is open again": story(
-        plan=fabric_only(tries=1, restarts=0),
-        at="event PathCut",
-        then={"paths": {PORT.endpoint: PowerState.ON}},
-        ends=None,
-        says="not proven cut",
-        did={"free-cut-pods": 0},
-    ),
-    "S3: a volume that the cloud does not know any more is not detached": story(
-        plan=volumes_only(tries=1, restarts=0),
-        volumes={"vol-1": ATTACHED},
-        after_detaching=UNKNOWN,
-        ends=None,
-        says="vol-1 is unknown",
-        freed=[],
-    ),
-    "S33, S34: a lost answer to a detachment is read and not repeated": story(
-        plan=volumes_only(),
-        volumes={"vol-1": ATTACHED},
-        off_lost=1,
-        at="free-cut-pods",
-        sees={"ready": True, "boot_id": "boot-2"},
-        did={"detach vol-1": 1},
-    ),
     "S29: a pod that a filter refuses fails the step before anything is evicted": story(
         plan=plan(isolation=(DRAIN,), tries=1, restarts=0),
         drains=[DrainResult(errors=("default/bare: nothing manages it",))],
         ends=None,
         says="default/bare: nothing manages it",
         leaves={"commands": []},
-    ),
-    "S6: a node that has booted after its trusted dump is refused by whoever writes; the proof of off frees the rest": story(
-        plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5), dumping_errors=[BOOTED] * 9, only="off > taint", leaves={"pods": 0}
-    ),
-    "S9: a message from another address is no word of the node": story(
-        plan=plan(kdump=TRUSTED, tries=1), kdump=timedelta(seconds=20), kdump_address="10.0.0.8", did={"free-while-dumping": 0}
     ),
     "S35: an abort after the workload was freed leaves the port cut, and says so": story(
         plan=switched(), at="taint", abort="off", ends=Outcome.ABORTED, says=f"left cut: {PORT.endpoint}", did={"restore-path": 0}
@@ -132,18 +98,6 @@ async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(en
         await run.abort()
         await run.result(Outcome.ABORTED)
     assert world.count("restore-path") == 1  # it may have been cut after all: what we commanded is given back
-
-
-async def test_a_switch_that_is_away_keeps_the_node_fenced_until_it_is_back(env: WorkflowEnvironment) -> None:
-    world = World(plan=switched())
-    async with fencing(env, world) as run:
-        await run.did("on")
-        world.silent.add(PORT.endpoint)
-        status = await run.parked()
-        assert "can't be given back" in status.problem
-        assert world.count("uncordon") == 0
-        world.silent.clear()
-        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env: WorkflowEnvironment) -> None:
@@ -211,14 +165,6 @@ async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boo
         await run.sees(ready=True)
         assert "left cut" in (await run.parked()).problem  # it is on the boot whose pods were freed
     assert world.count("restore-path") == 0
-
-
-async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env: WorkflowEnvironment) -> None:
-    """S9."""
-    another = {"boot_id": "boot-2", "uid": "uid-2", "provider_id": "sim://8"}
-    queue = {"given": {"permit_granted": False}, "answers": [QUEUED], "at": "ask-permit", "then": another}
-    _, result = await told(env, plan=fabric_only(), **queue, ends=Outcome.REPLACED, freed=[])
-    assert [entry for entry in result.record if entry.outcome == "boot id"] == []
 
 
 async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(env: WorkflowEnvironment) -> None:
@@ -349,75 +295,6 @@ async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: Workflow
     await told(env, plan=plan(terminate_instance=True), ends=Outcome.FENCED_OFF, says=said, only=only, did={"on": 0})
 
 
-async def test_a_machine_that_is_still_there_is_nowhere_called_given_up(env: WorkflowEnvironment) -> None:
-    """S2: whatever was accepted."""
-    world = World(plan=plan(terminate_instance=True, tries=1, restarts=0), stays=10_000)
-    async with fencing(env, world) as run:
-        assert (
-            "whether the machine is given up is not known: ipmi://10.0.0.7:623: number-1 is there" in (await run.parked()).problem
-        )
-        await run.abort()
-        result = await run.result()
-    assert (result.outcome, result.left_off, "for good" in result.message) == (Outcome.ABORTED, True, False)
-
-
-async def test_a_machine_that_nobody_wants_given_up_any_more_is_switched_on_by_a_word(env: WorkflowEnvironment) -> None:
-    """S17, S20, S35: its check is gone before it is given up. Whoever has it go on gets it back, and no brake holds that up."""
-    refusal = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
-    world = World(plan=plan(terminate_instance=True, power_on=False), answers=[refusal] * 50)
-    async with fencing(env, world, at="off") as run:
-        world.excused = True
-        assert "given up" in (await run.parked()).problem
-        await run.resume("we keep it")
-        result = await run.result()
-    assert (result.outcome, world.count("on"), world.count("terminate")) == (Outcome.RECOVERED, 1, 0)
-
-
-async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: WorkflowEnvironment) -> None:
-    """S1: what counts is a word about this path, after its pods were freed."""
-    world = World(plan=fabric_only(tries=1, restarts=0), silent={PORT.endpoint})
-    async with fencing(env, world, parks=True) as run:
-        world.silent.clear()
-        await run.resume("the switch answers again")
-        await run.did("free-cut-pods")
-        await run.sees(ready=True)
-        assert "left cut" in (await run.parked()).problem
-    assert world.count("restore-path") == 0
-
-
-@pytest.mark.parametrize("gives_up", [True, False], ids=["to be given up", "to be switched on"])
-async def test_an_abort_during_a_hold_neither_gives_a_machine_up_nor_switches_it_on(
-    env: WorkflowEnvironment, *, gives_up: bool
-) -> None:
-    """S20, S35: the wait ends, and what it waited for is not done."""
-    world = World(plan=plan(terminate_instance=gives_up))
-    async with fencing(env, world, at="taint") as run:
-        await run.hold("we look first")
-        run.go_on()
-        await run.until(lambda status: status.doing.startswith("held by"))
-        await run.abort()
-        result = await run.result(Outcome.ABORTED)
-    assert (result.left_off, world.count("terminate"), world.count("on")) == (True, 0, 0)
-
-
-async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEnvironment) -> None:
-    """S1: pods were freed behind the cut; the old machine still runs. Its replacement is no restart of it."""
-    world = World(plan=fabric_only())
-    async with fencing(env, world) as run:
-        await run.did("free-cut-pods")
-        await run.sees(ready=True)
-        await run.parked()
-        real = world.observation
-
-        def replaced() -> Observation:
-            return replace(real(), uid="uid-new", boot_id="boot-of-another", provider_id="", system_uuid="sys-99")
-
-        world.observation = replaced  # type: ignore[method-assign,assignment]
-        await run.sees(word=True)
-        await let_pass(env, run.handle, timedelta(hours=1))
-        assert world.count("restore-path") == 0
-
-
 @pytest.mark.parametrize("ahead", [timedelta(minutes=-2), timedelta(0), timedelta(minutes=2)], ids=["behind", "right", "ahead"])
 async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_crash(
     env: WorkflowEnvironment, ahead: timedelta
@@ -426,31 +303,3 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
     dump, old = {"plan": plan(kdump=TRUSTED), "ahead": ahead}, {"kdump": timedelta(seconds=2), "heard_ago": timedelta(seconds=6)}
     await told(env, **dump, **old, did={"free-while-dumping": 0})
     await told(env, **dump, kdump=timedelta(minutes=1), did={"free-while-dumping": 1})
-
-
-async def test_volumes_that_were_detached_before_a_person_was_asked_are_freed_after_his_word(env: WorkflowEnvironment) -> None:
-    """S35: a machine without its volumes is not one that nothing was done to; it is not looked up anew."""
-    world = World(plan=plan(levels=((CLOUD,),), isolation=(DETACH, FREE), tries=1, restarts=0), volumes={"vol-1": ATTACHED})
-    async with fencing(env, world, at="event VolumesDetached") as run:
-        world.volumes["vol-1"] = VolumeState.UNKNOWN
-        assert "not proven detached" in (await run.parked()).problem
-        world.volumes["vol-1"] = VolumeState.AVAILABLE
-        await run.resume("the cloud answers again")
-        await run.result(Outcome.RECOVERED)
-    assert world.count("free-cut-pods") == 1
-    assert world.storage == CutStorage(handles=("vol-1",))
-
-
-async def test_what_is_left_behind_the_cut_is_freed_under_an_abort_that_asks_for_power_on(env: WorkflowEnvironment) -> None:
-    """S35: what was begun is finished before the machine is switched on, and nothing goes round without a pause meanwhile."""
-    chosen = Chosen(handles=("vol-1",), volumes=("pv-1",))
-    later = replace(FREE, only=chosen)
-    world = World(plan=switched(isolation=(CORDON, CUT, later)), ready=True, lingers=1)
-    world.need = Need(kind=NeedKind.PERSON, reason="drill")
-    async with fencing(env, world, at="event NodePoweredOff") as run:
-        await run.abort(power_on=True)
-        await run.result(Outcome.ABORTED)
-    assert world.count("free-cut-pods") == 1
-    assert world.count("read-path") < 10
-    assert "event WorkloadsLeft" not in world.acts
-    assert world.count("on") == 1

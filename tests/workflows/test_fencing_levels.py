@@ -9,17 +9,13 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome
 from policy.fence.plan import FencingPlan, PowerDevice
-from policy.fence.power import PowerState
-from tests.workflows.fencing_run import fencing, story, told
+from tests.workflows.fencing_run import story, told
 from tests.workflows.plans import BMC, PDUS
-from tests.workflows.world import World, plan
+from tests.workflows.world import plan
 
 PDU_A, PDU_B, _ = PDUS
 LEVELS, ONE_SUPPLY, SUPPLIES_FIRST = ((BMC,), (PDU_A, PDU_B)), ((BMC,), (PDU_A,)), ((PDU_A, PDU_B), (BMC,))
-READ_ONLY = failure(ErrorType.UNAUTHORIZED, "this user may only read")
 
 
 def commands(*told: str) -> list[str]:
@@ -66,15 +62,6 @@ STORIES: dict[str, dict[str, Any]] = {
         did={"off": 2},
         order="off > off > on > event PartlySwitchedOn",
     ),
-    "a person is asked where no supply can be switched on": story(
-        plan=plan(levels=((PDU_A, PDU_B),), tries=1),
-        enough=1,
-        at="note-on",
-        then={"silent": {PDU_A.endpoint, PDU_B.endpoint}},
-        ends=None,
-        says="no answer",
-        leaves={"commands": commands("off a", "off b")},
-    ),
     "S1, S2: a silent BMC that comes back saying on takes the proof of the supplies away, and is switched off itself": story(
         plan=plan(levels=ONE_SUPPLY),
         silent={BMC.endpoint},
@@ -86,14 +73,6 @@ STORIES: dict[str, dict[str, Any]] = {
     ),
     "S1, S4: what feeds the machine beside a dead device is off as well, not to speak against the level that proves off": story(
         plan=once(SUPPLIES_FIRST), silent={PDU_A.endpoint}, leaves={"commands": OFF_AND_BACK}
-    ),
-    "S5, S35: a supply of a level that failed and does not come on again is told": story(
-        plan=plan(levels=SUPPLIES_FIRST),
-        silent={PDU_A.endpoint},
-        enough=2,
-        at="note-on",
-        then={"silent": {PDU_A.endpoint, PDU_B.endpoint}},
-        order="event PartlySwitchedOn",
     ),
 }
 
@@ -108,44 +87,3 @@ async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_fi
     both = commands("off a", "off b", "on a", "on b")
     _, result = await told(env, plan=plan(levels=LEVELS), silent={BMC.endpoint}, freed=["taint"], leaves={"commands": both})
     assert {reading.endpoint for reading in result.off_proof.readings} == {PDU_A.endpoint, PDU_B.endpoint}
-
-
-async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_recovered(env: WorkflowEnvironment) -> None:
-    """S8, S35: the word is what the restart is counted from, where no off was ever carried out."""
-    world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})
-    async with fencing(env, world, parks=True) as run:
-        world.power[BMC.endpoint] = PowerState.OFF
-        await run.acknowledge("pulled both plugs")
-        await run.did("taint")
-        await run.parked()  # its device can't switch it on again either
-        world.power[BMC.endpoint], world.boot_id, world.ready = PowerState.ON, "boot-2", True
-        await run.tell(world.observation())
-        await run.result(Outcome.RECOVERED)
-    assert not world.cordoned
-
-
-async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_level(env: WorkflowEnvironment) -> None:
-    """S1: one contradiction less is not none. Nothing is freed while a supply says that it feeds the machine."""
-    world = World(plan=once(SUPPLIES_FIRST))
-    world.off_errors.append(READ_ONLY)
-    async with fencing(env, world) as run:
-        status = await run.parked()
-        assert f"{PDU_A.endpoint} says on" in status.problem
-        assert f"{PDU_B.endpoint} says off" in status.problem
-        assert world.consequences == []
-        await run.abort(power_on=True)
-        await run.result(Outcome.ABORTED)
-    assert world.commands == OFF_AND_BACK
-
-
-async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_switched_off(env: WorkflowEnvironment) -> None:
-    """S5, S20: the need is gone before the next level; only the supply that was switched off is owed to the machine."""
-    delayed = replace(BMC, delay=timedelta(minutes=10))
-    world = World(plan=plan(levels=((PDU_A, PDU_B), (delayed,))), silent={PDU_A.endpoint}, enough=1)
-    async with fencing(env, world) as run:
-        await run.until(lambda status: f"waits its delay before {BMC.endpoint}" in status.doing)
-        await run.sees(ready=True)
-        await run.result(Outcome.RECOVERED)
-    assert world.commands[0] == f"off {PDU_B.endpoint}"
-    assert set(world.commands[1:]) == {f"on {PDU_B.endpoint}"}
-    assert world.consequences == []

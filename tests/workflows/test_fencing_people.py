@@ -78,21 +78,6 @@ async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironme
             await run.acknowledge("sure")
 
 
-async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_be_removed(env: WorkflowEnvironment) -> None:
-    """S8: a word that nothing would be done with is refused; the person would believe that it had been of use."""
-    world = World(ignores_off=True)
-    async with fencing(env, world, parks=True) as run:
-        world.unmark_errors.extend(failure(ErrorType.FORBIDDEN, "may not patch nodes") for _ in range(500))
-        await run.abort()
-        await run.until(lambda status: "our marks can't be removed" in status.problem and status.phase is Phase.NEEDS_HUMAN)
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.acknowledge("I pulled the plug")
-        assert "needs a person because off is not proven" in str(refused.value.cause)
-        world.unmark_errors.clear()
-        await run.result(Outcome.ABORTED)
-    assert (world.count("event NeedsHuman"), world.marked) == (2, "")
-
-
 async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvironment) -> None:
     """S14, S20: it is obeyed before the next destructive act, and nobody waits for a permit that is not used."""
     world = World()
@@ -173,11 +158,6 @@ async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnv
     assert set(world.acts) == {"pin", "ask-permit"}
 
 
-async def test_the_end_is_the_last_line_of_the_record(env: WorkflowEnvironment) -> None:
-    _, result = await told(env, ends=Outcome.RECOVERED)
-    assert [entry.act for entry in result.record][-2:] == ["phase", "end"]
-
-
 async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_anything_is_disrupted(
     env: WorkflowEnvironment,
 ) -> None:
@@ -189,19 +169,6 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
         assert (status.permit, "cordon" in world.acts, world.count("off")) == (False, False, 0)
         await run.result(Outcome.RECOVERED)
     assert world.acts.index("ask-permit") < world.acts.index("cordon")
-
-
-async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_lost(env: WorkflowEnvironment) -> None:
-    """S17, S20: the way back needs no permit, and no brake holds it up."""
-    queued = [QUEUED] * 100
-    world = World(permitted=False, answers=queued)
-    async with fencing(env, world, permit_granted=True) as run:
-        await run.until(lambda status: bool(status.queued))
-        asked = world.count("ask-permit")
-        await run.sees(ready=True)
-        await run.result(Outcome.RECOVERED)
-    assert world.count("ask-permit") <= asked + 1
-    assert world.commands == []
 
 
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
@@ -257,18 +224,6 @@ async def test_an_episode_whose_key_was_lost_is_resumed_with_the_key_that_there_
     assert (world.count("off"), world.count("on")) == (1, 1 if mended else 0)
 
 
-async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: WorkflowEnvironment) -> None:
-    """S14: freed, but what is left destroys the machine."""
-    given_up = plan(terminate_instance=True, power_on=False)
-    world = World(plan=given_up, terminate_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500)
-    async with fencing(env, world, parks=True) as run:
-        assert world.pods == 0
-        world.terminate_errors.clear()
-        await run.resume("the cloud answers again")
-        await run.result(Outcome.FENCED_OFF)
-    assert world.count("ask-permit") == 1
-
-
 async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:
     """Search attributes, details and the record are there for whoever looks."""
     world = World(ignores_off=True)
@@ -281,21 +236,6 @@ async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvi
         assert found["Zone"] == "a"
         record = await run.record()
         assert [entry.act for entry in record][:3] == ["pin", "phase", "mark-unschedulable"] or record[0].act == "pin"
-
-
-@pytest.mark.parametrize("heard", [False, True], ids=["silent from the first", "it had said on before any off"])
-async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment, *, heard: bool) -> None:
-    """S6, S8: a word stands against a silent device, not against one that says on since. The first reading of all is older than
-    everything that the word is about."""
-    silent = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(off_errors=[silent] * 9, read_errors=[] if heard else [silent] * 400)
-    async with fencing(env, world, at="cordon" if heard else "") as run:
-        world.read_errors = [silent] * 400
-        await run.parked()
-        world.read_errors.clear()  # it answers again, and the machine is on
-        await run.acknowledge("I think so")
-        await run.until(lambda status: "did not when a person said off" in status.problem)
-        assert world.consequences == []
 
 
 async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) -> None:
@@ -331,22 +271,6 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
         assert world.consequences == []
         record = await run.record()
     assert any((entry.act, entry.outcome) == ("acknowledge-off", "taken back") for entry in record)
-
-
-async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env: WorkflowEnvironment) -> None:
-    """S35: also where no off was ever sent, and freeing fails."""
-    silent = failure(ErrorType.UNREACHABLE, "no answer")
-    away = failure(ErrorType.UNREACHABLE, "the API server is away")
-    world = World(off_errors=[silent] * 9, read_errors=[silent] * 400, free_errors=[away] * 99)
-    async with fencing(env, world, parks=True) as run:
-        world.power = dict.fromkeys(world.power, PowerState.OFF)
-        world.read_errors.clear()
-        await run.acknowledge("pulled the plug")
-        await run.until(lambda status: "API server is away" in status.problem and status.phase is Phase.NEEDS_HUMAN)
-        await run.abort(power_on=True)
-        result = await run.result(Outcome.ABORTED)
-    assert world.count("on") == 1
-    assert "not all is freed" in result.message
 
 
 async def test_a_cancellation_takes_nothing_back_of_a_persons_abort(env: WorkflowEnvironment) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
@@ -44,9 +43,6 @@ STORIES: dict[str, dict[str, Any]] = {
         did={"off": 0},
         leaves={"answers_given": [STARTED, HELD_BACK]},
     ),
-    "S20: a wish that is withdrawn at the last look stops the power-off": story(
-        looks=[LookVerdict.NEED_GONE], did={"off": 0, "uncordon": 1}
-    ),
     "S6, S35: a wish that is withdrawn after off frees nothing; its object may be gone, and the machine comes back": story(
         at=f"answer {FENCED}", then={"withdrawn": "was deleted"}, did={"off": 1, "on": 1, "uncordon": 1}, freed=[]
     ),
@@ -61,13 +57,6 @@ STORIES: dict[str, dict[str, Any]] = {
         ends=Outcome.REFUSED,
         says="may not patch its status",
         did={"cordon": 0, "off": 0},
-        leaves={"marked": ""},
-    ),
-    "S20: a wish that is withdrawn during the wait is the way back, and nothing is switched off": story(
-        plan=plan(wait_before_power=timedelta(days=3650)),
-        at="event NodeIsolated",
-        sees={"withdrawn": "has timed out"},
-        did={"off": 0, "uncordon": 1},
         leaves={"marked": ""},
     ),
     "a wish that is gone before the beginning begins nothing": story(
@@ -111,18 +100,6 @@ async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_wi
         await run.result(Outcome.RECOVERED)
     assert there.answers_given == [STARTED, FAILED]
     assert there.consequences == []
-
-
-async def test_a_success_that_is_told_after_a_resume_is_the_last_word(env: WorkflowEnvironment) -> None:
-    """S35: the node is pinned anew by a person's word; the failure that was told before is not taken up again at the end."""
-    there = world(boots=False, read_errors=[failure(ErrorType.UNAUTHORIZED, "wrong password")])
-    async with fencing(env, there, parks=True) as run:
-        await run.resume("the password is mended")
-        await run.did(f"answer {FINISHED}")
-        await run.abort()
-        await run.sees(boot_id="boot-2", ready=True)
-        await run.result()
-    assert there.answers_given == [STARTED, FAILED, FENCED, FINISHED, FINISHED]
 
 
 async def test_words_in_between_hold_nothing_up_and_the_last_one_is_tried_until_it_is_written(env: WorkflowEnvironment) -> None:

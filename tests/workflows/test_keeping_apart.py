@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from temporalio import workflow
-from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
-from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.held import ISOLATION_ANNOTATION, MachinePhase
+from policy.preservation.held import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
 from tests.workflows.world import World, left_by, plan
 from workflows.definitions.preservation import Preservation
 from workflows.kit import handing_over
-from workflows.kit.messages import ExtendRequest
 
 CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}
 NOT_WANTED = {ISOLATE_ANNOTATION: "false"}
@@ -74,31 +69,12 @@ async def is_released_well(run: Run) -> None:
     await run.news()
 
 
-@asynccontextmanager
-async def waits_for_a_restart(env: WorkflowEnvironment, world: KeptMachine) -> AsyncIterator[Run]:
-    """It was cut off and freed, and is released well again: its path is given back after a restart, or on a person's word."""
-    async with preserving(env, world) as run:
-        await until(run, "cut")
-        await is_released_well(run)
-        status = await run.is_in(Phase.NEEDS_HUMAN)
-        assert "no restart is proven" in status.problem
-        assert "restore-path" not in cuts(world)
-        yield run
-
-
 @pytest.fixture
 def grown(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Once it is set, the first history is left at its next rest."""
     grown = asyncio.Event()
     monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
     return grown
-
-
-async def goes_on_in_a_new_history(run: Run, grown: asyncio.Event) -> None:
-    first = (await run.handle.describe()).run_id
-    grown.set()
-    await run.news()
-    await run.goes_on_after(first)
 
 
 async def test_a_failed_machine_that_is_kept_is_cut_off_and_what_lies_behind_the_cut_is_freed(env: WorkflowEnvironment) -> None:
@@ -160,48 +136,6 @@ async def test_or_on_a_persons_word_which_lifts_the_quarantine_as_well(env: Work
     assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
 
 
-async def test_nobody_is_told_that_it_is_kept_while_it_ends(env: WorkflowEnvironment) -> None:
-    """A preservation that is over waits for a restart; whoever extends it then would find it gone."""
-    async with waits_for_a_restart(env, failed(switched())) as run:
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1)))
-        assert "this one ends" in str(refused.value.cause)
-        with pytest.raises(WorkflowUpdateFailedError):
-            await run.says(Preservation.isolate)
-
-
-async def test_a_restart_is_looked_for_more_and_more_seldom(env: WorkflowEnvironment) -> None:
-    """S35: it waits for a person for as long as that takes; a look a minute would fill its history within days."""
-    async with waits_for_a_restart(env, failed(switched())) as run:
-        before = run.world.devices.count("glance")
-        await run.skip(timedelta(hours=10))
-        assert run.world.devices.count("glance") - before < 30
-
-
-async def test_where_no_pod_was_freed_the_path_comes_back_at_once(env: WorkflowEnvironment) -> None:
-    world = uncuttable()
-    async with preserving(env, world) as run:
-        await until(run, "incomplete")
-        world.devices.stuck.clear()
-        await is_released_well(run)
-        await run.result(Outcome.RELEASED)
-    assert "free-cut-pods" not in cuts(world)
-    assert cuts(world)[-2:] == ["restore-path", "note back"]
-
-
-async def test_a_machine_given_up_while_it_is_cut_off_stays_cut_and_that_is_said(
-    env: WorkflowEnvironment, grown: asyncio.Event
-) -> None:
-    """S35: whoever reads the record of the deletion learns of it, also after a new history."""
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until(run, "cut")
-        await goes_on_in_a_new_history(run, grown)
-        result = await run.timeout(Outcome.REPLACED)
-    assert "restore-path" not in cuts(world)
-    assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
-
-
 @pytest.mark.parametrize("ends", ["its time is over", "aborted"])
 async def test_what_has_failed_and_stays_is_left_cut_though_no_pod_was_freed(env: WorkflowEnvironment, ends: str) -> None:
     """S35: un-isolated only where the machine is well again: it may be cut although it was never read so. A Node without a
@@ -233,18 +167,6 @@ async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: Work
         await until(run, "cut")
     assert "free-cut-pods" in cuts(world)
     assert sum(event.startswith("PreservedNotIsolated") for event in world.events) == 1
-
-
-async def test_pods_that_stay_behind_the_cut_are_told_and_tried_again(env: WorkflowEnvironment) -> None:
-    """A pod with a finalizer runs nowhere else: the machine is not called cut off before it is gone."""
-    world = failed(switched(tries=1, free_timeout=timedelta(seconds=2)))
-    world.devices.cut_pods_stay = 1
-    async with preserving(env, world) as run:
-        status = await until(run, "incomplete")
-        assert "1 pods behind the cut are still there" in status.problem
-        world.devices.cut_pods_stay = 0
-        await run.skip(timedelta(minutes=5))
-        await until(run, "cut")
 
 
 def queueing() -> KeptMachine:
@@ -294,21 +216,6 @@ async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: Workfl
     assert cuts(world) == []
 
 
-async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_back_from_its_deletion(
-    env: WorkflowEnvironment,
-) -> None:
-    """S27: whoever asks for it at the last moment keeps it as it was, cut off, though no controller calls it failed."""
-    world = uncuttable(**{PRESERVE_ANNOTATION: "when-failed"})  # nothing is freed: given back it would be at once
-    world.held = replace(world.held, phase=MachinePhase.RUNNING, failed="")
-    async with preserving(env, world, unhealthy="workers calls it unhealthy") as run:
-        await until(run, "incomplete")
-        world.devices.stuck.clear()
-        world.late = "when-failed"
-        await run.says(Preservation.release)
-        await run.until(lambda status: world.acts.count("preserve") == 2 and status.phase is Phase.FAILED_PRESERVED)
-    assert "restore-path" not in cuts(world)
-
-
 async def test_volumes_that_are_detached_are_known_to_a_new_history(env: WorkflowEnvironment, grown: asyncio.Event) -> None:
     """S1: the cloud lists them no more, and what used them is freed behind them all the same, once they are read again."""
     world = failed(plan(levels=((CLOUD,),)))
@@ -322,23 +229,6 @@ async def test_volumes_that_are_detached_are_known_to_a_new_history(env: Workflo
         await until(run, "cut")
     assert world.devices.cut_pods == 0
     assert world.devices.count("detach vol-1") == 1
-
-
-async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, grown: asyncio.Event) -> None:
-    """Continue-as-new: nothing is cut twice, and that pods were freed is not forgotten."""
-    world = failed(switched())
-    async with preserving(env, world) as run:
-        await until(run, "cut")
-        await goes_on_in_a_new_history(run, grown)
-        await run.is_in(Phase.FAILED_PRESERVED)
-        world.devices.ready = True
-        await is_released_well(run)
-        assert "no restart is proven" in (await run.is_in(Phase.NEEDS_HUMAN)).problem
-        assert world.devices.count("cut-path") == 1
-        world.devices.boot_id = "boot-2"
-        await run.skip(timedelta(minutes=2))
-        await run.result()
-    assert cuts(world)[-2:] == ["restore-path", "note back"]
 
 
 async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_person(env: WorkflowEnvironment) -> None:
@@ -369,23 +259,6 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env
         await until(run, "cut")
 
 
-@pytest.mark.usefixtures("rolls_once")
-async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(env: WorkflowEnvironment) -> None:
-    """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
-    world = machine()
-    world.devices = devices = World(plan=switched(), mark=left_by("older"))
-    devices.mark_errors = [failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500
-    world.annotate("now")
-    async with preserving(env, world) as run:
-        await run.until(lambda status: "does not exist" in status.problem)
-        first = (await run.handle.describe()).run_id
-        devices.mark = None
-        await run.news()
-        await run.skip(timedelta(minutes=10))  # what the predecessor may have had in flight (S34)
-        await run.goes_on_after(first)
-    assert world.acts.count("mark Preservation") == 1
-
-
 async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_before_the_freeing(env: WorkflowEnvironment) -> None:
     """S20: what was decided a moment ago may hold no longer."""
     world = failed(switched())
@@ -396,30 +269,3 @@ async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_befo
         world.devices.gates["cut-path"].set()
         await run.timeout(Outcome.REPLACED)
     assert cuts(world) == ["note cut", "cut-path"]
-
-
-async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leaves_no_mark(env: WorkflowEnvironment) -> None:
-    """S35: its own mark goes with it, though it had nothing to drain."""
-    world = failed(switched(), **NOT_WANTED)
-    async with preserving(env, world) as run:
-        await run.is_in(Phase.FAILED_PRESERVED)
-    world.acts.clear()
-    async with preserving(env, world) as run:
-        await run.skip(timedelta(minutes=1))  # what the first may have had in flight is waited out (S34)
-        await run.says(Preservation.isolate)
-        await until(run, "cut")
-        await run.abort()
-        await run.result()
-    assert "evict" not in world.acts
-    assert world.acts[-1] == "unmark Preservation"
-
-
-async def test_a_person_who_has_mended_what_was_in_the_way_says_so(env: WorkflowEnvironment) -> None:
-    world = failed(plan())
-    async with preserving(env, world) as run:
-        assert "names no path to cut" in (await until(run, "incomplete")).problem
-        world.devices.plan = switched()
-        world.devices.paths[PORT.endpoint] = PowerState.ON
-        await run.says(Preservation.isolate)
-        await until(run, "cut")
-    assert "free-cut-pods" in cuts(world)

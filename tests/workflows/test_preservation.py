@@ -14,9 +14,8 @@ from temporalio import activity
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile, NotFetched
+from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile
 from activities.contracts.target import DrainResult
-from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
@@ -143,16 +142,6 @@ async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnv
     assert result.ended - result.started >= timedelta(hours=172)
 
 
-async def test_an_end_is_moved_to_an_earlier_moment_only_where_that_is_said(env: WorkflowEnvironment) -> None:
-    """S22: who wants a day more of the three that there are does not get one."""
-    world = machine("now")
-    async with kept(env, world) as run:
-        until = world.held.expiry - timedelta(hours=70)
-        await run.says(Preservation.extend, ExtendRequest(who="ada", reason="seen enough", until=until, shorten=True))
-        result = await run.timeout()
-    assert timedelta(0) <= result.ended - until < timedelta(seconds=2)
-
-
 @pytest.mark.parametrize("hours", [10, 100])
 async def test_an_expiry_that_is_edited_on_the_object_is_the_one_that_counts(env: WorkflowEnvironment, hours: int) -> None:
     """Point 7 of the proposal, S22: sooner or later than the 72 h with which it began."""
@@ -214,26 +203,6 @@ async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: 
         assert any(event.startswith("PreservedNotFenced") and "db-0" in event for event in world.events)
 
 
-async def test_a_machine_that_is_deleted_ends_its_preservation(env: WorkflowEnvironment) -> None:
-    """S26: an explicit deletion beats preservation."""
-    world = machine("now")
-    async with kept(env, world) as run:
-        world.present = False
-        await run.news()
-        result = await run.result()
-    assert (result.outcome, result.message) == (Outcome.RELEASED, "the Machine is gone")
-
-
-async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
-    world = machine("now")
-    world.errors = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3
-    async with preserving(env, world) as run:
-        await run.skip(timedelta(hours=1))
-        await run.is_in(Phase.RUNNING_PRESERVED)
-        result = await run.timeout(Outcome.RELEASED)
-    assert sum(entry.outcome == "failed" for entry in result.record) == 3
-
-
 def file(name: str, size: int = 7) -> EvidenceFile:
     return EvidenceFile(name=name, of=name, size=size, sha256="ab", at=datetime(2026, 11, 21, tzinfo=UTC))
 
@@ -277,30 +246,6 @@ async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: W
     assert world.collected == len(world.sealed) == 1
 
 
-async def test_without_a_directory_the_record_says_so_once(env: WorkflowEnvironment) -> None:
-    async with preserving(env, machine("now")) as run:
-        await noted(run)
-        await run.timeout()
-        assert await noted(run) == [("not kept", "evidence.directory is not set: no evidence is kept")]
-
-
-async def test_a_device_that_does_not_answer_is_named_as_missing_and_the_rest_is_kept(env: WorkflowEnvironment) -> None:
-    def silent(request: DeviceEvidenceRequest) -> EvidenceFile:
-        raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer from the BMC")
-
-    world = machine("now")
-    async with at_a_site(env, silent) as site:
-        missing, device = NotFetched(of="machine", why="slow"), PowerDevice(driver="ipmi", endpoint="bmc-7", site=site)
-        world.evidence = Collected(files=(file("node.json"),), missing=(missing,), devices=(device,))
-        async with preserving(env, world) as run:
-            ((outcome, detail),) = await noted(run)
-            assert outcome == "kept"
-            assert detail.endswith("; not fetched: machine (slow); bmc-7 (bmc-7: no answer from the BMC)")
-            await run.says(Preservation.release)
-            await run.result(Outcome.RELEASED)
-    assert [each.name for sealed in world.sealed for each in sealed.files] == ["node.json"]
-
-
 async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env: WorkflowEnvironment) -> None:
     """S21, S22: evidence is beside the story."""
     world = machine(fails=True)
@@ -314,17 +259,6 @@ async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env
         assert [outcome for outcome, _ in await noted(run)] == ["incomplete"]
         world.hanging.set()
         await run.timeout(Outcome.REPLACED)
-
-
-async def test_evidence_that_fails_ends_nothing(env: WorkflowEnvironment) -> None:
-    world = machine(fails=True)
-    world.evidence = Collected(files=(file("node.json"),))
-    world.seal_error = failure(ErrorType.INVALID_CONFIG, "evidence.directory: /evidence: No space left on device")
-    async with preserving(env, world, automatic=True) as run:
-        assert await noted(run) == [("failed", "evidence.directory: /evidence: No space left on device")]
-        await run.is_in(Phase.FAILED_PRESERVED)
-        await run.timeout(Outcome.REPLACED)
-    assert world.collected == 1
 
 
 @pytest.mark.usefixtures("rolls_once")
@@ -342,17 +276,6 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
         result = await run.result()
     assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
     assert world.collected == len(world.sealed) == 1
-
-
-async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(env: WorkflowEnvironment) -> None:
-    """The record is what people judge by afterwards."""
-    world = machine("now", fails=True)
-    world.devices.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
-    async with preserving(env, world) as run:
-        await run.until(lambda status: "disruption budget" in status.doing)
-        await run.says(Preservation.release)
-        result = await run.timeout()
-    assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["stopped"]
 
 
 async def test_a_name_that_nobody_has_is_missing_and_preserves_nothing(env: WorkflowEnvironment) -> None:

@@ -21,16 +21,8 @@ from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preservin
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
-from workflows.kit import handing_over, options
+from workflows.kit import handing_over
 from workflows.kit.messages import ExtendRequest
-
-
-@pytest.mark.usefixtures("rolls_once")
-async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(env: WorkflowEnvironment) -> None:
-    world = machine("now")
-    async with kept(env, world) as run:
-        await run.says(Preservation.release)
-        await eventually(env, lambda: world.held.expiry is None, within=5)
 
 
 async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
@@ -63,19 +55,6 @@ async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironm
             await run.handle.result()
     assert "from its own earlier history" in str(refused.value.cause)
     assert world.acts == []
-
-
-async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment) -> None:
-    """S34: it may have been asked for; "before its deletion was asked for" is not known to be true."""
-    world = machine(fails=True)
-    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, "the answer was lost")] * 99)
-    async with kept(env, world) as run:
-        await run.says(Preservation.release)
-        await run.until(lambda _: bool(world.tried_at))
-        await run.abort()
-        await run.skip(options.DELETION_DEADLINE)  # for so long the request may still be on its way
-        result = await run.result(Outcome.ABORTED)
-    assert "before its deletion was asked for" not in result.message
 
 
 async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,18 +104,6 @@ async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, e
         await run.timeout(Outcome.REPLACED)
 
 
-async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
-    """S20: the person was answered that its deletion was not asked for, and the permit comes all the same."""
-    world = machine("false", fails=True)
-    world.scanner = asyncio.Event()
-    async with preserving(env, world) as run:
-        await run.until(lambda _: "permit" in world.acts)
-        await run.abort()
-        world.scanner.set()
-        result = await run.result()
-    assert (result.outcome, "delete" in world.acts) == (Outcome.ABORTED, False)
-
-
 async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_at_once_a_second(env: WorkflowEnvironment) -> None:
     """A hold never ends early, and the wait for a clock that is behind fills no history."""
     world = machine("now")
@@ -154,28 +121,13 @@ def roll_at(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= length)
 
 
-async def test_a_deletion_that_hangs_for_days_goes_on_in_a_new_history(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S14, S33: it is asked for once, and its permit is not asked for again."""
-    roll_at(monkeypatch, 100)
-    world = machine("false", fails=True)
-    world.lingers = 30
-    async with preserving(env, world) as run:
-        result = await run.timeout(Outcome.REPLACED)
-        assert await run.histories() > 2
-    assert (world.acts.count("delete"), world.acts.count("permit")) == (1, 1)
-    assert sum(entry.act == "delete-machine" for entry in result.record) == 1
-
-
-@pytest.mark.parametrize("problem", [ErrorType.AMBIGUOUS, ErrorType.UNREACHABLE], ids=["unclear", "unreachable"])
 async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_history(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, problem: ErrorType
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""
     roll_at(monkeypatch, 200)
     world = machine("false", fails=True)
-    world.deletion_errors.extend([failure(problem, WEBHOOK)] * 60)
+    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, WEBHOOK)] * 60)
     async with preserving(env, world) as run:
         await run.timeout(Outcome.REPLACED)
         assert await run.histories() > 3
@@ -185,21 +137,6 @@ async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_histor
     assert all(WEBHOOK in event for event in told)
     assert world.acts.count("delete") == 1
     assert 1 < world.acts.count("permit") <= 1 + len(told)
-
-
-async def test_a_deletion_that_nobody_answers_can_be_aborted_in_its_next_history(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S20: a new history does not take for asked what was only tried."""
-    roll_at(monkeypatch, 100)
-    world = machine("false", fails=True)
-    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, WEBHOOK)] * 500)
-    async with preserving(env, world) as run:
-        await run.skip(timedelta(hours=6))
-        await run.abort()
-        await run.timeout(Outcome.ABORTED)
-        assert await run.histories() > 3
-    assert len(world.tried_at) > 20
 
 
 # A machine that is kept and that others delete -----------------------------------------------------------------------

@@ -7,13 +7,12 @@ from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
+from policy.episode.messages import Phase
 from policy.episode.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
-from tests.workflows.world import NODE, World, plan
+from tests.workflows.world import World, plan
 
 
 def states(world: World) -> list[tuple[str, str, int]]:
@@ -91,15 +90,6 @@ async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: Wo
     assert retried.message.startswith("power-management: try 2 after try 1 of 2: off is not proven within 4 s")
 
 
-async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(env: WorkflowEnvironment) -> None:
-    world = World(looks=[LookVerdict.GO, LookVerdict.VETOED])
-    await fenced(env, world, Outcome.RELEASED)
-    [skipped] = [event for event in world.events if event.reason == "StepSkipped"]
-    assert skipped.message == "power-management: given up before power-off: scripted vetoed"
-    assert states(world)[-1] == ("Recovery", "Final", 0)
-    assert not any(job.startswith("power-off") for job in world.shown[-1].jobs)
-
-
 async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment) -> None:
     """The node is off, freed, on and restored while the first of it hangs; the acts take along what is told of them."""
     world = World(plan=plan(wait_before_power=timedelta(minutes=1)))
@@ -115,10 +105,3 @@ async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env
     await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
-
-
-async def test_an_episode_that_never_pinned_its_node_is_not_shown(env: WorkflowEnvironment) -> None:
-    """Whose NodeFence would that be?"""
-    world = World(pin_errors=[failure(ErrorType.INVALID_CONFIG, f"no template for {NODE}")])
-    await fenced(env, world, Outcome.REFUSED)
-    assert world.shown == []

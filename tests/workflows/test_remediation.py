@@ -25,7 +25,6 @@ from tests.workflows.remediated import (
     SELF,
     Made,
     Remediated,
-    Sibling,
     step,
     succeeds,
 )
@@ -49,17 +48,6 @@ def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> N
     assert [release.outcome for release in world.releases] == ["replaced"]
     assert "EpisodeEnded" not in world.node.warnings, "it came as it was to come"
     assert world.acts.index("mark") < world.acts.index("remember") < world.acts.index("give-up") < world.acts.index("uncordon")
-
-
-def test_a_machine_that_is_older_than_the_deletion_is_no_successor() -> None:
-    world = Remediated(ladder=(DELETE,))
-    with Play(world) as play:
-        play.until(lambda status: status.phase is Phase.RUNNING)
-        older = Sibling(name="w-3", created=play.clockwork.now - MINUTE, ready_at=play.clockwork.now)
-        world.siblings.append(older)
-        result = play.result()
-    assert "w-8 has taken its place" in result.message
-    assert older.memory == ""
 
 
 @pytest.mark.parametrize(
@@ -116,21 +104,6 @@ def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(only: Es
         play.until(lambda _: bool(world.removing))
         play.abort()
     assert set(world.removing) == {removes}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "outcome"),
-    [("looks", [LookVerdict.VETOED], Outcome.RELEASED), ("ready", True, Outcome.RECOVERED), ("uid", "uid-2", Outcome.REPLACED)],
-    ids=["somebody keeps it", "it is well", "it is another one"],
-)
-def test_what_the_last_look_sees_keeps_a_machine_from_its_deletion(name: str, value: object, outcome: Outcome) -> None:
-    """S9, S20, S27: nothing was done, and the marks go."""
-    world = Remediated(ladder=(DELETE,))
-    world.before["isolation.mark"] = lambda: setattr(world.node, name, value)
-    result = remediated(world, outcome)
-    assert world.deletions == []
-    assert "before anything was done" in result.message or outcome is not Outcome.RELEASED
-    assert "uncordon" in world.acts
 
 
 def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> None:
@@ -254,15 +227,6 @@ def test_the_time_of_an_object_counts_from_its_creation_strictly() -> None:
         play.result()
 
 
-def test_an_object_that_has_succeeded_is_not_told_so() -> None:
-    """Only the node's recovery is waited for then."""
-    world = Remediated(ladder=(SELF, DELETE))
-    world.on_create = lambda made: setattr(made, "succeeded", "True")
-    remediated(world)
-    assert world.count(f"time-out {OBJECT}") == 0
-    assert len(world.deletions) == 1
-
-
 def test_a_healthy_delay_begins_anew_when_the_node_falls_sick_again() -> None:
     world = Remediated(ladder=(step(Strategy.EXTERNAL),), has_machine=False, healthy_delay=5 * MINUTE)
     with Play(world) as play:
@@ -311,16 +275,6 @@ def test_what_was_to_go_is_not_given_up_when_it_goes(*, has_machine: bool) -> No
     assert world.objects == {}
 
 
-@pytest.mark.parametrize("has_machine", [True, False])
-def test_a_node_that_goes_unannounced_ends_it(has_machine: bool) -> None:
-    world = Remediated(ladder=(SELF,), has_machine=has_machine)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.present = world.node.present = False
-        play.result(Outcome.REPLACED)
-    assert world.objects == {}
-
-
 def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
     """Metal3: it hands the Machine to its owner, and is collected with it. Nobody is asked for anything."""
     world = Remediated(ladder=(SELF,))
@@ -332,15 +286,6 @@ def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
         world.objects.clear()
         play.result(Outcome.REPLACED)
     assert not {"event NeedsHuman", "event RemediationStepFailed"} & set(world.acts)
-
-
-def test_an_object_that_somebody_else_deletes_has_failed() -> None:
-    world = Remediated(ladder=(SELF, DELETE))
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.objects.clear()
-        result = play.result(Outcome.REPLACED)
-    assert any(f"{OBJECT} was deleted by somebody else" in entry.detail for entry in result.record)
 
 
 @pytest.mark.parametrize("by", ["its controller", "an object", "an annotation"])
@@ -360,17 +305,6 @@ def test_a_persons_wish_is_fulfilled_once_its_controller_says_so_or_the_node_has
             world.node.boot_id = "boot-2"
         play.result(Outcome.RECOVERED)
     assert (world.objects, world.annotated) == ({}, False)
-
-
-def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
-    """`several`: as medik8s names them."""
-    first = step(Strategy.EXTERNAL, MINUTE)
-    assert first.template is not None
-    second = replace(first, name="another", template=replace(first.template, name="other"))
-    world = Remediated(ladder=(first, second), has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        assert world.objects[OBJECT].several
 
 
 # annotate-external ----------------------------------------------------------------------------------------------------
@@ -402,25 +336,7 @@ def test_an_abort_takes_the_annotations_back_however_often_it_takes(times: int) 
     assert world.annotated is ("the annotations of the Machine can't be taken back" in result.message) is (times > 2)
 
 
-def test_a_node_without_a_machine_can_not_be_annotated() -> None:
-    """It may have lost its Machine since the scan: the workflow must not be wedged by that."""
-    world = Remediated(ladder=(ANNOTATE,), has_machine=False)
-    with Play(world) as play:
-        assert "belongs to no Machine" in play.parked().problem
-
-
 # Permits --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
-    """S14."""
-    world = Remediated(ladder=(DELETE,))
-    world.node.answers = [PermitAnswer(decision=PermitDecision.QUEUED, reason="one at a time", holder="us")]
-    with Play(world, permit_granted=False, holder="", need=None) as play:
-        play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
-        assert "mark" not in world.acts
-        play.result(Outcome.REPLACED)
-    assert world.acts[:3] == ["pin-target", "ask-permit", "ask-permit"]
 
 
 NOBODY = failure(ErrorType.NOT_FOUND, "there is no such Node or Machine")

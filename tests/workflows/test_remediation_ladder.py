@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.messages import Outcome
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
-from policy.values.object_refs import ObjectRef
-from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, silent, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, plan
@@ -42,14 +38,6 @@ def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:
     assert "no power device" in next(entry.detail for entry in result.record if entry.outcome == "failed")
     assert "cordon" not in world.acts
     assert world.remembered[-1] == ("reboot",)
-
-
-@pytest.mark.parametrize("kind", ["RebootTemplate", "FencingTemplate"])
-def test_a_template_says_how_a_node_is_fenced_only_where_it_is_fenced(kind: str) -> None:
-    """A RebootTemplate has nothing to say of devices: those are the node's own."""
-    template = ObjectRef(api_version="nodewarden.io/v1alpha1", kind=kind, name="a", namespace="nodewarden")
-    first = replace(FENCE if kind == "FencingTemplate" else REBOOT, template=template)
-    remediated(Remediated(ladder=(first,)), Outcome.RECOVERED)
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["before off", "after off"])
@@ -84,13 +72,6 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     assert "the machine may be off" in result.message
 
 
-def test_each_fencing_of_a_ladder_has_its_own_restarts() -> None:
-    """What the first has used up is not the second's."""
-    with Play(Remediated(ladder=(FENCE, REBOOT), node=silent())) as play:
-        play.parked()
-        assert sum(entry.act == "restart" for entry in play.record()) == 2
-
-
 # The ladder -----------------------------------------------------------------------------------------------------------
 
 
@@ -105,13 +86,6 @@ def test_self_node_remediation_then_fence_then_deletion() -> None:
     order = [world.acts.index(act) for act in (f"create {OBJECT}", f"time-out {OBJECT}", "read", "give-up", f"delete {OBJECT}")]
     assert order == sorted(order)
     assert world.objects == {}
-
-
-def test_steps_that_failed_on_a_predecessor_are_left_out() -> None:
-    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
-    remediated(world, failed=(SELF.name,))
-    assert f"create {OBJECT}" not in world.acts
-    assert world.remembered == [(SELF.name,), (SELF.name, "fence")]
 
 
 def test_a_deletion_that_hangs_is_followed_by_a_fencing_that_lets_it_end() -> None:
@@ -171,43 +145,6 @@ def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
     assert world.objects == {}
 
 
-def test_a_ladder_that_has_rebooted_is_not_called_given_up_before_power_off() -> None:
-    """S35: its second round has not switched anything off, its first one has."""
-    world = Remediated(ladder=(REBOOT,), node=World(boots=False))
-    with Play(world) as play:
-        play.parked()
-        world.node.looks = [LookVerdict.VETOED] * 2
-        play.resume()
-        result = play.result(Outcome.RELEASED)
-    assert (world.count("off"), world.count("on")) == (1, 1)
-    assert "power-off" not in result.message
-
-
-def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:
-    """S14."""
-    world = Remediated(ladder=(FENCE,), node=silent())
-    with Play(world) as play:
-        play.parked()
-        world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
-        play.resume()
-        status = play.until(lambda status: "too many are unhealthy" in status.problem and status.phase is Phase.NEEDS_HUMAN)
-        assert not status.permit
-        play.abort()
-        play.result(Outcome.ABORTED)
-
-
-def test_a_word_whose_mark_cannot_be_left_gives_the_permit_back() -> None:
-    """S14: who is parked holds none."""
-    world = Remediated(ladder=(FENCE,), node=silent())
-    with Play(world) as play:
-        play.parked()
-        world.errors["isolation.mark"] = [failure(ErrorType.VETOED, "another incident has marked it")]
-        play.resume()
-        play.until(lambda status: "another incident" in status.problem and status.phase is Phase.NEEDS_HUMAN)
-        play.skip(MINUTE)
-        assert not world.permit
-
-
 @pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.REPLACED])
 def test_a_patient_that_is_well_or_gone_while_parked_needs_nobody(outcome: Outcome) -> None:
     world = Remediated(ladder=(FENCE,), node=silent())
@@ -231,19 +168,6 @@ def test_a_deletion_that_ends_while_parked_tells_the_successor_what_to_remember(
     assert "w-8 has taken its place" in result.message
     remembered = read_memory(world.successor().memory)
     assert (remembered.of, remembered.failed) == ("w-7", ("delete-machine",))
-
-
-def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> None:
-    with Play(Remediated(ladder=(DELETE,), goes_after=40 * MINUTE, ready_after=None)) as play:
-        play.parked()
-        play.until(lambda status: "waits for its replacement" in status.doing)
-        play.abort()
-        play.result(Outcome.ABORTED)
-
-
-def test_a_ladder_all_of_whose_steps_failed_before_names_them() -> None:
-    with Play(Remediated(ladder=(FENCE, DELETE)), failed=("fence", "delete-machine")) as play:
-        assert play.parked().problem == "every step has failed: fence, delete-machine"
 
 
 def test_an_owner_is_asked_anew_once_a_person_has_it_go_on() -> None:
@@ -271,17 +195,6 @@ def test_an_exhausted_lineage_asks_a_person_before_anything_is_done() -> None:
         play.resume()
         play.result(Outcome.REPLACED)
     assert world.acts.index("ask-permit") < world.acts.index("mark") < world.acts.index("give-up")
-
-
-def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:
-    """S20: released, and the object of the earlier step goes."""
-    world = Remediated(ladder=(SELF, DELETE))
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        world.node.looks = [LookVerdict.VETOED]
-        result = play.result(Outcome.RELEASED)
-    assert "before anything was done" not in result.message
-    assert world.objects == {}
 
 
 # What people see ------------------------------------------------------------------------------------------------------

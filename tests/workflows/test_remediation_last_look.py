@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
-from tests.workflows.plans import BACK, CUT, FREE, PORT
 from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, SELF, Made, Remediated, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, plan
@@ -59,27 +56,6 @@ def test_what_happens_before_a_step_begins_is_heard(first: EscalationStep, act: 
         play.result(outcome)
     assert (world.count(act), world.count("remember")) == (0, 0)
     assert world.stands == ("before", "before, on the Node")
-
-
-def nobody_works(play: Play) -> Callable[[], None]:
-    """An answer lies about, since for a minute no worker goes on with the workflow; the node recovers meanwhile."""
-
-    def happens() -> None:
-        play.lost(MINUTE)
-        play.clockwork.after(timedelta(seconds=1), gets_well(play.world))
-
-    return happens
-
-
-def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
-    """S20, S45: to read that the path is cut may take long, and the node has recovered meanwhile."""
-    node = World(plan=plan(isolation=(CUT, FREE), recovery=(BACK,)))
-    world = Remediated(ladder=(FENCE,), node=node)
-    with Play(world) as play:
-        play.did("event PathCut")
-        world.after["isolation.read-path"] = nobody_works(play)
-        play.result(Outcome.RECOVERED)
-    assert (node.consequences, node.paths) == ([], {PORT.endpoint: PowerState.ON})
 
 
 # What is remembered ---------------------------------------------------------------------------------------------------

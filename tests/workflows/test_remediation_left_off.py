@@ -12,7 +12,6 @@ from policy.episode.messages import Outcome
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
-from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, plan
@@ -92,57 +91,6 @@ def test_an_abort_with_power_on_switches_the_machine_on(when: str) -> None:
     assert when == "parked" or "the node is back" in result.message
     assert when == "in a later history" or "switched on" in told.answer
     assert world.objects == {}
-
-
-@pytest.mark.parametrize("histories", [1, 3])
-def test_an_abort_without_power_on_leaves_the_machine_off_and_says_so(histories: int) -> None:
-    """S35: switching it on again is a person's decision, who has to know."""
-    world = stays_off(excused=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        go_on(play, histories)
-        world.node.on_errors.clear()
-        told = play.abort()
-        result = play.result(Outcome.ABORTED)
-    assert world.node.commands == [f"off {BMC}"]
-    assert "the machine may be off" in result.message
-    assert histories > 1 or "stays off" in told.answer
-
-
-def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
-    """S35: once, and with the reason."""
-    world = stays_off(excused=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        play.abort(power_on=True)
-        result = play.result(Outcome.ABORTED)
-    assert result.message.count("power on: ") == 1
-    assert "the machine may be off" in result.message
-
-
-def test_paths_that_were_cut_are_given_back_once_the_machine_is_on_again() -> None:
-    """S1, S35: pods were freed behind them, so that it takes the restart."""
-    world = stays_off(isolation=(CUT,), recovery=(BACK,))
-    with Play(world) as play:
-        play.parked()
-        world.node.on_errors.clear()
-        play.resume()
-        result = play.result()
-    assert world.node.paths == {PORT.endpoint: PowerState.ON}
-    assert "left cut" not in result.message
-
-
-def test_a_machine_whose_on_was_accepted_and_never_read_is_not_called_recovered() -> None:
-    """S35: a 2xx is no reading, and the next step finds nobody who asks for the node."""
-    world = stays_off()
-    world.node.on_errors.clear()
-    world.node.ignores_on = True
-    with Play(world) as play:
-        assert "has left the machine off" in play.parked().problem
-        world.node.ignores_on = False
-        play.resume()
-        play.result(Outcome.RECOVERED)
-    assert world.node.commands[-1] == f"on {BMC}"
 
 
 # A new history --------------------------------------------------------------------------------------------------------

@@ -9,12 +9,10 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from tests.workflows.clockwork import Perils
-from tests.workflows.plans import BACK, CUT, PORT
 from tests.workflows.remediated import (
     ANNOTATE,
     DELETE,
@@ -41,7 +39,7 @@ SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
 
 @pytest.mark.parametrize("lost", ["before", "after", "unclear"])
 @pytest.mark.parametrize("of_machines", [True, False], ids=["check of Machines", "check of Nodes"])
-@pytest.mark.parametrize("goes_after", [timedelta(0), timedelta(seconds=20), 10 * MINUTE])
+@pytest.mark.parametrize("goes_after", [timedelta(0), 10 * MINUTE])
 def test_a_worker_lost_between_the_request_and_its_answer_deletes_no_second_machine(
     lost: str, of_machines: bool, goes_after: timedelta
 ) -> None:
@@ -107,14 +105,13 @@ def test_what_was_asked_for_and_never_answered_is_taken_back(only: EscalationSte
 # An API that does not answer ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [ErrorType.UNREACHABLE, ErrorType.NOT_LICENSED, ErrorType.OWN_NODE, ErrorType.EXPIRED])
 @pytest.mark.parametrize(
-    ("step_", "name"),
+    ("step_", "name", "kind"),
     [
-        (DELETE, "preservation.give-up"),
-        (OWNER, "remediation.request-owner"),
-        (SELF, "remediation.create-object"),
-        (ANNOTATE, "remediation.annotate-external"),
+        (DELETE, "preservation.give-up", ErrorType.UNREACHABLE),
+        (OWNER, "remediation.request-owner", ErrorType.NOT_LICENSED),
+        (SELF, "remediation.create-object", ErrorType.OWN_NODE),
+        (ANNOTATE, "remediation.annotate-external", ErrorType.EXPIRED),
     ],
 )
 def test_what_may_pass_speaks_against_no_step(step_: object, name: str, kind: ErrorType) -> None:
@@ -136,15 +133,6 @@ def test_an_api_that_is_away_for_minutes_fails_no_deletion() -> None:
         play.until(lambda status: "can be looked at" in status.doing)
         play.result(Outcome.REPLACED)
     assert world.node.commands == []
-
-
-def test_an_api_that_is_away_while_the_successor_is_awaited_fails_nothing() -> None:
-    world = Remediated(ladder=(DELETE, FENCE), ready_after=15 * MINUTE)
-    with Play(world) as play:
-        play.until(lambda status: "waits for its replacement" in status.doing)
-        world.errors["remediation.follow-machine"] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
-        result = play.result()
-    assert "w-8 has taken its place" in result.message
 
 
 def slow_to_look() -> Remediated:
@@ -171,33 +159,6 @@ def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_per
     assert "the node is back" in result.message
 
 
-def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:
-    """S35, S45: workers decline one after the other because of their clocks, and the last one answers."""
-    world = Remediated(ladder=(FENCE,), has_machine=False)
-    declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind", retry_after=timedelta(seconds=10))
-    late = {"power-management.read-power": [*[declined] * 4, None] * 500}
-    world.after["power-management.power-off"] = lambda: world.errors.update(late)
-    with Play(world) as play:
-        play.until(lambda status: "read in time" in status.doing)
-        assert world.node.pods == 3
-        world.errors.clear()
-        play.result(Outcome.RECOVERED)
-    assert world.node.pods == 0
-
-
-def test_an_object_that_cannot_be_read_has_not_failed() -> None:
-    """S3: not being able to look is no answer."""
-    world = Remediated(ladder=(SLOW, FENCE), has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        for name in ("remediation.read-object", "target.last-look"):
-            world.errors[name] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 60
-        play.skip(10 * MINUTE)
-        world.objects[OBJECT].succeeded, world.node.ready = "True", True
-        play.result(Outcome.RECOVERED)
-    assert world.node.commands == []
-
-
 def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> None:
     """S34, S35: each request is waited out and read; then a person is asked, with no history that grows for ever."""
     world = Remediated(ladder=(DELETE,))
@@ -218,15 +179,6 @@ def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> N
     world.errors["preservation.give-up"] = [failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed]
     remediated(world, Outcome.RELEASED)
     assert (world.deletions, world.count("withdraw")) == ([], 1)
-
-
-def test_a_silent_api_does_not_make_a_machine_that_goes_one_that_stays() -> None:
-    """S18: not being able to look is no answer. The fencing after a deletion that hung has brought its node back."""
-    world = Remediated(ladder=(DELETE, FENCE), goes_after=60 * MINUTE)
-    away = [failure(ErrorType.UNREACHABLE, "the API is away")] * 40
-    world.after["power-management.power-on"] = lambda: world.errors.update({"remediation.follow-machine": away})
-    result = remediated(world, Outcome.REPLACED)
-    assert "w-8 has taken its place" in result.message
 
 
 def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
@@ -256,9 +208,17 @@ def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None
 
 
 @pytest.mark.parametrize(
-    "ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)], ids=lambda ladder: str(ladder[0].strategy.value)
+    ("ladder", "word"),
+    [
+        ((DELETE,), "abort"),
+        ((OWNER,), "cancel"),
+        ((SELF,), "abort"),
+        ((ANNOTATE,), "cancel"),
+        ((FENCE,), "abort"),
+        ((FENCE,), "cancel"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value[0].strategy.value),
 )
-@pytest.mark.parametrize("word", ["abort", "cancel"])
 def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[object, ...], word: str) -> None:
     """S35: said right before each activity of the whole story, one run for each."""
     for moment in range(18):
@@ -336,44 +296,6 @@ def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ..
     assert sum(entry.act == "pin" for entry in result.record) == 1
 
 
-def test_what_earlier_steps_made_is_deleted_after_a_new_history() -> None:
-    """S35: the object of the first step, the request of the second."""
-    world = Remediated(ladder=(SELF, OWNER, DELETE), goes_after=None, of_machines=True)
-    world.owner_says = ("CannotBeRemediated", "no")
-    with Play(world) as play:
-        play.did("give-up")
-        assert OBJECT in world.objects
-        play.goes_on_anew()
-    assert world.objects == {}
-
-
-def test_a_path_that_an_earlier_history_has_cut_is_given_back_where_nothing_was_freed_behind_it() -> None:
-    """S1, S35: what was cut and freed is known throughout."""
-    node = silent(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,))
-    world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
-    with Play(world) as play:
-        play.did(f"create {OBJECT}")
-        assert node.paths == {PORT.endpoint: PowerState.OFF}
-        play.goes_on_anew()
-        world.node.ready = True
-        result = play.result(Outcome.RECOVERED)
-    assert node.paths == {PORT.endpoint: PowerState.ON}
-    assert "left cut" not in result.message
-
-
-def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> None:
-    """S35, S44: a predecessor had cut it; the reboot knows of it and has no way to give it back, the fencing after it has."""
-    node = World(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
-    node.mark, node.paths[PORT.endpoint] = left_by("i-0", paths=(PORT.endpoint,)), PowerState.OFF
-    node.off_errors = [failure(ErrorType.UNREACHABLE, "no answer")]
-    world = Remediated(ladder=(step(Strategy.REBOOT, 20 * MINUTE), FENCE), node=node, has_machine=False)
-    result = remediated(world, Outcome.RECOVERED)
-    assert node.paths == {PORT.endpoint: PowerState.ON}
-    assert world.remembered[-1] == ("reboot",)
-    assert "left cut" not in result.message
-    assert world.count("restore-path") == 1
-
-
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) -> None:
     """S34: nothing was under way when the history ended; of another incident's nobody knows, and its last act is waited out."""
@@ -427,7 +349,7 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
 # Everything at once ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_workers_that_die_at_any_task_change_nothing(seed: int) -> None:
     """S33: each task may be the last of its worker; the next one must say the same to the same history."""
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent(tries=1, restarts=0))

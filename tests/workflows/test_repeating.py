@@ -100,11 +100,6 @@ async def test_an_episode_says_at_its_end_what_ailed_the_node_and_what_stood_the
     assert release.workloads == ("pod-0", "pod-1", "pod-2")
 
 
-async def test_what_a_person_asked_for_has_no_cause(env: WorkflowEnvironment) -> None:
-    release = await heard_from(env, World(need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada")))
-    assert (release.outcome, release.cause) == ("recovered", "")
-
-
 async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment, measured: Measured) -> None:
     """Also where no Event can be written."""
     world = ScriptedCluster(report("node-1"), fails={"tell": 1})

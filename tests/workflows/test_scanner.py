@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
+from activities.contracts.episodes import EpisodeDescription, FoundOpen
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
 from policy.episode.messages import FencingInput
@@ -20,8 +20,7 @@ from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
 from policy.scan.repeats import RepeatAlarm
-from policy.scan.report import ClusterLease, ScanReport, SeenVersion, ViewState
-from policy.values.object_refs import Dialect
+from policy.scan.report import ClusterLease, ScanReport, ViewState
 from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner
@@ -148,25 +147,6 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         await scan.until(lambda status: not status.held_off)
         world.show(report("node-1"))
         await scan.has_opened(2)
-
-
-async def test_only_a_persons_request_ends_a_hold_off(env: WorkflowEnvironment) -> None:
-    """S19: a preservation that gives its machine up, or cuts it off, is a program: it is refused, and the node stays held off."""
-    async with after_an_abort(env, ScriptedCluster()) as scan:
-        await scan.until(lambda status: bool(status.held_off))
-        refused = await scan.ask("node-1", "of-a-program", by_person=False)
-        assert (refused.decision, "aborted by ada" in refused.reason) == (PermitDecision.REFUSED, True)
-        assert (await scan.until(lambda status: True)).held_off
-        assert (await scan.ask("node-1", "of-a-person")).decision is PermitDecision.GRANTED
-        assert not (await scan.until(lambda status: True)).held_off
-
-
-async def test_who_holds_the_node_is_not_held_off_because_it_kept_others_from_it(env: WorkflowEnvironment) -> None:
-    """S13, S19: that its workflow id is taken keeps candidates away, not the episode that has taken it."""
-    world = ScriptedCluster(report("node-1"), outcomes={"node-1": Opened.REFUSED})
-    async with scanning(env, world) as scan:
-        await scan.until(lambda status: bool(status.held_off))
-        assert (await scan.ask("node-1", "of-a-program", by_person=False)).decision is PermitDecision.GRANTED
 
 
 @pytest.mark.parametrize(
@@ -314,25 +294,6 @@ async def test_a_scanner_started_with_a_cluster_alone_learns_its_name_before_it_
         assert world.named == 2
 
 
-async def test_what_one_worker_has_seen_is_told_to_the_next(env: WorkflowEnvironment) -> None:
-    """S18: a view that has not come so far knows that it is behind."""
-    world = ScriptedCluster(restless=1)
-    seen = (SeenVersion(dialect=Dialect.MEDIK8S, version="77"),)
-    world.show(report(check_versions=seen))
-    async with scanning(env, world) as scan:
-        await scan.until(lambda status: status.scans >= 1 and len(world.requests) > 1)
-        assert (world.requests[0].resource_version, world.requests[0].check_versions) == ("", ())
-        assert (world.requests[-1].resource_version, world.requests[-1].check_versions) == ("100", seen)
-
-
-async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnvironment) -> None:
-    """S18: no view, no episodes."""
-    world = ScriptedCluster(report("node-1"), fails={"scan": 2})
-    async with scanning(env, world) as scan:
-        await scan.has_opened(1)
-        assert len(world.requests) >= 3
-
-
 async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
     """S38: whoever comes next need not wait for it to lapse."""
     world = ScriptedCluster(report())
@@ -399,16 +360,6 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
         assert world.opened == []
 
 
-async def test_cancelling_the_workflow_is_a_stop(env: WorkflowEnvironment) -> None:
-    """S38: the Lease is given back."""
-    world = ScriptedCluster(report())
-    async with scanning(env, world) as scan:
-        await scan.until(lambda status: status.scans >= 1)
-        await scan.handle.cancel()
-        assert (await scan.handle.result()).reason == "the workflow was cancelled"
-        assert world.released == 1
-
-
 async def test_a_deadline_does_not_wait_for_the_opening_of_others_whose_permits_count(env: WorkflowEnvironment) -> None:
     """S14: all of one moment are opened together, oldest first; what is being opened counts, whoever comes meanwhile."""
     first = (candidate("node-1", 5), candidate("node-2", 20), candidate("node-3", 10))
@@ -451,34 +402,6 @@ def in_hand(world: ScriptedCluster, **changes: object) -> ScanReport:
     world.there = {"node-1", "node-2"}
     plain = [Observation(node=node, uid=f"uid-{node}", unhealthy=True, boot_id="b1") for node in ("node-1", "node-2")]
     return report("node-1", "node-2", observations=tuple(replace(each, **changes) for each in plain))  # type: ignore[arg-type]
-
-
-async def test_that_its_node_is_sick_is_no_news_to_an_episode_that_was_just_opened(env: WorkflowEnvironment) -> None:
-    """It looks for itself; whatever it can't see, and whatever becomes of the node, it is told."""
-    world = ScriptedCluster()
-    world.show(in_hand(world))
-    async with scanning(env, world, concurrency=2) as scan:
-        await scan.until(lambda status: status.opened == 2)
-        world.show(in_hand(world, incident="its-mark"))
-        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
-        assert world.told == []
-        assert [node for node, _ in world.requests[-1].told] == ["node-1", "node-2"]
-        world.show(in_hand(world, boot_id="b2"))
-        await eventually(env, lambda: [each.boot_id for call in world.told for each in call] == ["b2", "b2"])
-    asked = ScriptedCluster()
-    asked.show(in_hand(asked, asked_by=("uid-of-a-request",)))
-    async with scanning(env, asked, concurrency=2):
-        await eventually(env, lambda: [each.node for call in asked.told for each in call] == ["node-1", "node-2"])
-
-
-async def test_an_episode_that_asks_for_itself_is_told_what_is_seen_of_its_node(env: WorkflowEnvironment) -> None:
-    """It may have waited for long, and what it knows may be older than its permit."""
-    world = ScriptedCluster()
-    world.show(replace(in_hand(world), candidates=()))
-    async with scanning(env, world) as scan:
-        assert (await scan.ask("node-1")).decision is PermitDecision.GRANTED
-        world.show(replace(in_hand(world, incident="its-mark"), candidates=()))
-        await eventually(env, lambda: [each.node for call in world.told for each in call] == ["node-1"])
 
 
 async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last(env: WorkflowEnvironment) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
-from policy.scan.report import ClusterLease
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
@@ -63,21 +61,6 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         answers = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert [(each.held, each.paused) for each in answers] == [(True, ""), (False, "")]
         await eventually(env, lambda: not world.requests[-1].halted)
-
-
-async def test_people_are_told_of_a_pause_however_often_a_scan_comes_to_nothing(env: WorkflowEnvironment) -> None:
-    """S44: while no worker serves the cluster a scan is given up before anybody has begun it."""
-    world = ScriptedCluster(report(lease=ClusterLease(held=False)))
-    async with scanning(env, world) as scan:
-        await scan.until(lambda status: status.report is not None)
-        await paused(scan)
-        await told(scan, WHY)
-        before = len(world.requests)
-        asking = asyncio.create_task(scan.ask("node-3"))  # it has the long poll begin anew
-        await eventually(env, lambda: len(world.requests) > before)
-        await asking
-        assert [each.halted_is_new for each in world.requests[before - 1 : before + 1]] == [True, True]
-        await eventually(env, lambda: not world.requests[-1].halted_is_new)
 
 
 async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnvironment) -> None:

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
-from policy.episode.ids import episode_id
+from activities.contracts.episodes import EpisodeDescription
 from policy.episode.messages import Kind
-from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision, PermitState, Release
 from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.scanner import holders, holding_off
 from workflows.scanner.permit_table import REMIND_EVERY
-
-
-@dataclass
-class SlowToDescribe(ScriptedCluster):
-    """Looks at once and answers when it is let. `holds`: whether the closing episode still says that it has its permit."""
-
-    holds: bool = True
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
-    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def describe(self, request: DescribeRequest) -> DescribeResult:
-        seen = tuple(
-            EpisodeDescription(
-                node=episode.node,
-                known=True,
-                open=True,
-                workflow_id=episode_id(episode.cluster, episode.node),
-                incident=episode.incident,
-                permit=self.holds,
-            )
-            for episode in self.opened
-        )
-        self.described.append(request.nodes)
-        self.looked.set()
-        await self.may_answer.wait()
-        self.answered.set()
-        return DescribeResult(episodes=seen)
 
 
 async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env: WorkflowEnvironment) -> None:
@@ -112,31 +81,6 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
     assert len(set(since)) == 1, "since when he waits, whenever people were told"
 
 
-@pytest.mark.parametrize("holds", [True, False], ids=["before its release", "between release and close"])
-async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: WorkflowEnvironment, *, holds: bool) -> None:
-    """S14: a line that came back would keep the next node waiting until the next description, a minute later."""
-    world = SlowToDescribe(holds=holds)
-    world.show(report("node-1", "node-2"))
-    async with scanning(env, world) as scan:
-        try:
-            await scan.has_opened(1)
-            # An episode that can't be told of its node is described with the next report.
-            seen = Observation(node="node-1", present=True, uid="uid-node-1", ready=False, boot_id="boot-1")
-            world.show(report("node-1", "node-2", observations=(seen,)))
-            await scan.until(lambda status: status.scans == 2)
-            world.show(report("node-1", "node-2", observations=(seen,)))
-            await eventually(env, world.looked.is_set)
-            await scan.release(world.opened[0])
-            await scan.has_opened(2)
-            assert world.opened[1].node == "node-2", "it is served while the description is still under way"
-        finally:
-            world.may_answer.set()
-        await eventually(env, world.answered.is_set)
-        world.show(report("node-1", "node-2", inventory=13))
-        status = await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
-        assert [permit.node for permit in status.permits] == ["node-2"]
-
-
 @pytest.mark.parametrize(
     ("lasts", "least", "most"),
     [
@@ -164,40 +108,6 @@ async def test_a_node_under_somebody_else_s_lease_gets_no_new_episode_while_that
         assert held.until is not None
         assert least <= held.until - now <= most + timedelta(seconds=5)
         assert "node-maintenance" in status.refused[0].message
-
-
-async def test_who_was_asked_for_and_is_not_there_is_not_held_off(env: WorkflowEnvironment) -> None:
-    """A mistyped name would stand among those that wait for a minute."""
-    world = ScriptedCluster(report())
-    async with scanning(env, world) as scan:
-        for node, missing in (("nosuch", True), ("vetoed", False)):
-            why = f"{node}: there is no such Node"
-            release = Release(node=node, incident="i", outcome="refused", problem=why, missing=missing)
-            await scan.client_handle().signal(HealthScanner.release, release)
-        status = await scan.until(lambda status: bool(status.held_off))
-        assert [held.node for held in status.held_off] == ["vetoed"]
-
-
-async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_cleaned_up(
-    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S35: the marks of an episode that ended by itself are its own to remove. A second episode of the node would only be in
-    people's way; marks that really stay are cleaned a while later."""
-    world = ScriptedCluster(report("node-1"))
-    async with scanning(env, world) as scan:
-        await scan.has_opened(1)
-        ended = world.opened[0].incident
-        await scan.release(world.opened[0])
-        await scan.until(lambda status: not status.permits)
-        marked = [Observation(node="node-1", uid="u1", ready=True, incident=ended)]
-        world.show(report(observations=(*marked, Observation(node="node-2", uid="u2", ready=True, incident="terminated"))))
-        await scan.has_opened(2)
-        assert [episode.node for episode in world.opened] == ["node-1", "node-2"], "what nobody owns is cleaned meanwhile"
-        monkeypatch.setattr(holding_off, "CLOSING", timedelta(0))
-        monkeypatch.setattr(holders, "CLOSING", timedelta(0))
-        world.show(report(observations=tuple(marked)))
-        await scan.has_opened(3)
-        assert world.opened[2].node == "node-1"
 
 
 async def test_a_held_episode_makes_room_and_has_not_failed(env: WorkflowEnvironment) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.scan import ScanRequest
@@ -68,24 +67,6 @@ async def test_a_rack_that_fails_as_a_whole_is_not_fenced(env: WorkflowEnvironme
         world.look()
         await scan.has_opened(CAP)
         assert world.opened[0].node == "r1-7"
-
-
-@pytest.mark.parametrize("by_hand", [False, True], ids=["from a check", "by hand"])
-async def test_a_node_that_was_just_switched_on_keeps_its_quiet_time(env: WorkflowEnvironment, *, by_hand: bool) -> None:
-    """O07, by the scanner's own memory, which it carries over."""
-    world = Racks(ledger=failing(1, 5, "r0-0"))
-    world.ledger.follow(FencePolicies(quiet_time=timedelta(days=7)))
-    world.look()
-    async with scanning(env, world) as scan:
-        await scan.has_opened(1)
-        await scan.release(world.opened[0], powered_on_at=await env.get_current_time(scan.handle))
-        world.look()
-        if by_hand:
-            answer = await scan.ask("r0-0")
-            assert (answer.decision, "it is left alone for another" in answer.reason) == (PermitDecision.REFUSED, True)
-        status = await scan.until(lambda status: any(refused.reason == "QuietTime" for refused in status.refused))
-        assert "was switched on at" in status.refused[0].message
-        assert len(world.opened) == 1
 
 
 async def test_after_so_many_failures_a_node_is_left_alone_until_the_pause_is_over_or_a_person_asks(

@@ -85,8 +85,6 @@ class World:
     """What the seals of devices are made with by now."""
     pods: int = 3
     cut_pods: int = 2
-    cut_pods_stay: int = 0
-    """So many pods behind the cut do not go."""
     drains: list[contract.DrainResult] = field(default_factory=list)
     """What rounds of a drain answer; then it is done."""
     kdump: timedelta | None = None
@@ -94,12 +92,9 @@ class World:
     kdump_began: datetime | None = None
     heard_ago: timedelta = timedelta(0)
     """How long before the first question the first message came."""
-    kdump_address: str = "10.0.0.7"
-    dumping_errors: list[ApplicationError] = field(default_factory=list)
     dumping_frees: int = 100
     """How many pods a round frees while the node dumps."""
     volumes: dict[str, VolumeState] = field(default_factory=dict)
-    after_detaching: VolumeState = VolumeState.AVAILABLE
     storage: CutStorage | None = None
     pods_stay: bool = False
     per_minute: int | None = None
@@ -116,8 +111,6 @@ class World:
     enough: int | None = None
     """How many of its devices are enough for the machine to run; None: all of them."""
     ignores_off: bool = False
-    ignores_on: bool = False
-    """An on is accepted, and nothing comes of it."""
     off_takes: timedelta = timedelta(0)
     """How long after its off a machine still says on."""
     off_due: dict[str, datetime] = field(default_factory=dict)
@@ -149,7 +142,6 @@ class World:
     glances: list[contract.LookVerdict] = field(default_factory=list)
     """The same for looks before what restores."""
     mark_errors: list[ApplicationError] = field(default_factory=list)
-    unmark_errors: list[ApplicationError] = field(default_factory=list)
     answers: list[PermitAnswer] = field(default_factory=list)
     look_errors: list[ApplicationError] = field(default_factory=list)
     lease_holder: str = ""
@@ -516,7 +508,6 @@ class ScriptedTarget:
 
     async def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
         await self.world.act("uncordon" if not request.keep_cordon else "unmark")
-        self.world.may_fail(self.world.unmark_errors)
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
         self.world.mark = self.world.mark if self.world.noted else None
@@ -573,7 +564,7 @@ class ScriptedTarget:
         world.storage = request.storage
         return contract.FreeResult(
             deleted_pods=deleted,
-            left=contract.Workload(pods=max(world.cut_pods, world.cut_pods_stay), attachments=0, per_minute=world.per_minute),
+            left=contract.Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute),
         )
 
     async def free_while_dumping(self, request: contract.FreeDumpingRequest) -> contract.FreeResult:
@@ -589,7 +580,6 @@ class ScriptedTarget:
         if world.boot_id != pinned.boot_id or world.ready:
             raise failure(ErrorType.NOT_PROVEN, "the node is up, or has booted")
         await world.act("free-while-dumping")
-        world.may_fail(world.dumping_errors)
         deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
         return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
 
@@ -661,8 +651,6 @@ class ScriptedTarget:
         await world.act("on")
         world.commands.append(f"on {endpoint}")
         before = world.power[endpoint]
-        if world.ignores_on:
-            return contract.CommandResult(sent=True, before=before)
         world.power[endpoint] = PowerState.ON
         fed = sum(state is PowerState.ON for state in world.power.values())
         if world.boots and before is PowerState.OFF and fed == (world.enough or len(world.power)):
@@ -685,7 +673,7 @@ class ScriptedTarget:
         return KdumpReading(
             at=clock() + world.ahead,
             listening=first - timedelta(hours=1) + world.ahead,
-            address=world.kdump_address,
+            address="10.0.0.7",
             first=first + world.ahead if last else None,
             last=last + world.ahead if last else None,
             messages=3 if last else 0,
@@ -747,7 +735,7 @@ class ScriptedTarget:
         await world.act(f"detach {request.volume}")
         world.may_fail(world.detach_errors)
         if request.volume not in world.stuck:
-            world.volumes[request.volume] = world.after_detaching
+            world.volumes[request.volume] = VolumeState.AVAILABLE
         world.may_lose_the_answer()
         return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
 
