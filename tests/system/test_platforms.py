@@ -66,9 +66,8 @@ STANDS = {
     "ec2": Stand(platform="aws", endpoint="ec2://us-east-1/i-", refused="SignatureDoesNotMatch"),
     "gce": Stand(platform="gce", endpoint="gce://nodewarden-simulation/us-central1-", refused="refused the credentials"),
     "fence_apc_snmp": Stand(platform="pdu", endpoint="fence_apc_snmp://", refused="Authentication", plan=AGENT_PLAN),
-    "fence_ipmilan": Stand(platform="ipmi", endpoint="fence_ipmilan://", plan=AGENT_PLAN, loses_answers=False),
 }
-PROGRAMS = {"fence_apc_snmp": needs("fence_apc_snmp", "snmpget"), "fence_ipmilan": needs("fence_ipmilan", "ipmitool")}
+PROGRAMS = {"fence_apc_snmp": needs("fence_apc_snmp", "snmpget")}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,8 +180,6 @@ async def _apply(driver: str, stand: Stand, system: System, refused: str) -> lis
     plan = {**PLAN, **stand.plan}
     device = power_device(describe(system.cluster)) | {"driver": driver, "secretRef": {"name": "power-{{ .NodeName }}"}}
     device["timeout"] = plan["offTimeout"]  # nothing here needs the minutes that Compute Engine may take
-    if driver == "fence_ipmilan":
-        device["parameters"] = {"lanplus": "1", "cipher": "3"}
     await system.apply_policy(plan={**plan, "power": [device]}, check={"minHealthy": 1})
     return [value for value in {*good.values(), *bad.values()} if len(value) > 8]
 
