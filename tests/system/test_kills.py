@@ -294,8 +294,8 @@ async def test_a_kill_at_any_boundary_changes_nothing_but_the_time(make_system: 
                 rows[table.index(kill)] = row = await lane.run(kill)
                 print(*row.cells(), flush=True)
 
-        shared = deque(sorted((kill for kill in table if kill not in of_server), key=lambda kill: not kill.takes_long))
-        its_own = deque(kill for kill in table if kill in of_server)
+        shared = deque[Kill](sorted((kill for kill in table if kill not in of_server), key=lambda kill: not kill.takes_long))
+        its_own = deque[Kill](kill for kill in table if kill in of_server)
         try:
             await asyncio.gather(work(with_mortal, its_own), *(work(lane, shared) for lane in lanes))
         finally:

@@ -24,7 +24,6 @@ from simulator.platforms.gce import Gce
 from simulator.platforms.pdu import PowerStrip
 from simulator.resources import SECRETS
 from simulator.storage import WriteInterval
-from tests import report
 from tests.power.agents.scripted import needs
 from tests.system.harness import TEMPLATE_NAMESPACE, System
 from tests.system.nursery import Nursery
@@ -40,9 +39,6 @@ PLAN = {"tries": TRIES, "restarts": 0, "retryInterval": "200ms", "offTimeout": "
 OBEYS, IGNORES, LOSES, REFUSES = "obeys", "ignores off", "loses answers", "wrong credentials"
 MEMBERS = {OBEYS: "database-0", IGNORES: "database-1", LOSES: "database-2"}
 """Whose volume is at stake on the node."""
-
-TITLE = "platforms"
-HEAD = ("driver", "case", "ended", "seconds", "reached the device", "told")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,17 +219,6 @@ def _handover(system: System, node: str) -> tuple[WriteInterval, WriteInterval]:
     return last, min((each for each in ours if each.begin > last.begin), key=lambda each: each.begin)
 
 
-def _tell(driver: str, what: str, case: Case) -> None:
-    ended = case.result.outcome.value if case.result is not None else "parked"
-    told = case.parked.problem if case.parked is not None else ""
-    seconds = f"{(case.result.ended - case.before.at).total_seconds():.1f}" if case.result is not None else "–"
-    ROWS[driver, what] = (driver, what, ended, seconds, " ".join(case.arrived) or "nothing", told)
-    report.table(TITLE, HEAD, list(ROWS.values()))
-
-
-ROWS: dict[tuple[str, str], tuple[str, ...]] = {}
-
-
 def for_each(wanted: Callable[[Stand], bool] = lambda _: True) -> pytest.MarkDecorator:
     """Every driver whose stand is wanted; skipped where what it starts is not installed."""
     chosen = [driver for driver, stand in STANDS.items() if wanted(stand)]
@@ -244,7 +229,6 @@ def for_each(wanted: Callable[[Stand], bool] = lambda _: True) -> pytest.MarkDec
 
 async def _case(playing: dict[str, asyncio.Task[Played]], driver: str, what: str) -> tuple[Played, Case]:
     played = await asyncio.shield(playing[driver])
-    _tell(driver, what, played.cases[what])
     return played, played.cases[what]
 
 

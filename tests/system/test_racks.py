@@ -11,7 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import accumulate
 
 import pytest
@@ -23,7 +23,6 @@ from policy.scan.admission import AdmissionRefusal
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, is_ready, name_of
 from simulator.resources import NODES, Resource
-from tests import report
 from tests.system.fixtures import Standing
 from tests.system.harness import TEMPLATE_NAMESPACE, TEMPLATES, Pace, System
 from tests.system.questions import commands, traces
@@ -54,8 +53,6 @@ rack is down is known of all its nodes before the first is due."""
 REPAIRED_WITHIN = 300.0 if ON_REAL_API else 150.0
 AT_ONCE = 20
 """Requests of the test itself; a real API server drops those that wait too long."""
-
-TITLE = "racks: 60 nodes of one fail, and 2 of 3 in five others"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +114,6 @@ async def accident(standing: Standing) -> AsyncIterator[Accident]:
             for entry in commands(system, name)
             if entry.command == "off"
         )
-        _tell(befores, outages)
         yield Accident(system=system, rack_of=rack_of, befores=befores, results=results, outages=outages)
 
 
@@ -231,13 +227,3 @@ async def _results(system: System) -> tuple[EpisodeResult, ...]:
     await system.until(are_listed, "all episodes have ended", seconds=20)
     handles = [system.warden.client.get_workflow_handle(run.id, run_id=run.run_id, result_type=EpisodeResult) for run in ended]
     return tuple(await asyncio.gather(*(handle.result() for handle in handles)))
-
-
-def _tell(befores: Mapping[str, Before], outages: tuple[Outage, ...]) -> None:
-    began, ended = min(each.at for each in befores.values()), max(each.ended for each in outages)
-    longest = max((each.ended - each.began for each in outages), default=timedelta(0)).total_seconds()
-    report.say(
-        TITLE,
-        f"{len(outages)} machines were off, at most {most_at_once(outages)} at once, the longest for {longest:.1f} s;"
-        f" {(ended - began).total_seconds():.1f} s from the accident until the last was Ready",
-    )
