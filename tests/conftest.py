@@ -40,16 +40,16 @@ CALM = (
     "tests/docs/test_start.py",
     "tests/benchmarks/test_whole_benchmarks.py",
     *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
-    *_files("remediation_ladder", "api_restarts", "temporal_cli", "preservation", "autoscaler", "opt_in", "handed_over"),
-    *_files("deployment_version", "docs_upgrade", "isolated", "fence_check", "detaching_volumes", "remediation_by_others"),
+    *_files("remediation_ladder", "api_restarts", "temporal_cli", "autoscaler", "opt_in", "handed_over"),
+    *_files("docs_upgrade", "isolated", "fence_check", "detaching_volumes", "remediation_by_others"),
     "tests/security/",
     *("tests/test_wheel.py", "tests/workers/test_embedded.py", "tests/starter/test_up.py"),
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others
 to remediate. The longest come first."""
 
-APART = (*_files("frozen", "worker_ends", "api_restarts", "wrong_clocks"), "tests/workflows/test_fencing_properties.py")
-"""Long files whose tests share no system: each test goes by itself, so that the run ends with no process alone."""
+APART = ("tests/workflows/test_fencing_properties.py",)
+"""Long files whose tests share nothing: each test goes by itself, so that the run ends with no process alone."""
 
 LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
 """The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, and a process has them all. So

@@ -171,18 +171,6 @@ def test_of_a_long_log_the_newest_entries_are_read() -> None:
     assert log.asked == 502
 
 
-def test_a_bmc_that_does_not_count_its_records_is_read_from_the_first() -> None:
-    lines = read(Log(600, counts=False))
-    assert lines[0].startswith("0x0001 | ")
-    assert lines[-1] == "(500 of 600 entries were read)"
-
-
-def test_reading_ends_before_its_time_is_over() -> None:
-    log = Log(100)
-    assert read(log, seconds=1) == ["(0 of 100 entries were read)"]
-    assert log.asked == 0
-
-
 @pytest.mark.parametrize(
     ("entry", "words"),
     [

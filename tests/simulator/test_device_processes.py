@@ -121,6 +121,7 @@ async def test_a_device_on_a_port_that_is_taken_does_not_start(chassis: Chassis,
         await first.stop()
 
 
+@pytest.mark.parametrize("kind", [IPMI_SIM, "redfish"])
 async def test_a_device_ends_with_the_process_that_started_it(kind: str, tmp_path: Path) -> None:
     starter = await asyncio.create_subprocess_exec(
         sys.executable, "-c", STARTER, kind, str(tmp_path), cwd=ROOT, stdout=asyncio.subprocess.PIPE

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
 
-from activities.power.agents.metadata import SEARCH_PATH
 from tests import report
 from tests.system.canary import RUN
 from tests.system.harness import System
@@ -27,15 +25,10 @@ MakeSystem = Callable[..., Awaitable[System]]
 Standing = Callable[..., AbstractAsyncContextManager[System]]
 
 
-TOOLS = ("ipmitool", "snmpget", "snmpset", "snmpwalk")
-"""What agents start, and what is over in no time."""
-
-
 @pytest.fixture(scope="session")
 def no_secret_gets_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """S12: no secret of these tests is in a history, a log, an object, a metric or what can be seen of a process."""
-    tools = [Path(found) for tool in TOOLS if (found := which(tool, path=SEARCH_PATH)) is not None]
-    with RUN.hearing(), ProcessWatch(RUN.look_at_process, tools=tools):
+    with RUN.hearing(), ProcessWatch(RUN.look_at_process):
         yield
     RUN.look_at_files(tmp_path_factory.getbasetemp())
     report.TABLES["searched for secrets"] = [RUN.told()]

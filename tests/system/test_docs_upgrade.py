@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior
 
 from policy.episode.messages import Outcome, Phase
 from simulator.resources import DEPLOYMENTS
@@ -19,7 +21,6 @@ from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.pods_of_chart import NAMESPACE, PodsOfChart
 from tests.system.questions import in_phase
-from tests.system.test_deployment_version import version_of
 from workers.embedded.server_process import find_binary, free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -87,6 +88,14 @@ class Shell:
         raise AssertionError(f"{command}\n{printed.decode()}")
 
 
+async def version_of(client: Client, workflow_id: str) -> tuple[str, str]:
+    """The version that a workflow runs, or ran, on, and how it is bound to it; "" for an unversioned one."""
+    described = await client.get_workflow_handle(workflow_id).describe()
+    info = described.raw_description.workflow_execution_info.versioning_info
+    build = info.deployment_version.build_id
+    return build, VersioningBehavior(info.behavior).name if info.behavior else ""
+
+
 async def _deployments(system: System) -> list[str]:
     found = (await system.client.list(DEPLOYMENTS.path(namespace=NAMESPACE)))["items"]
     return sorted(each["metadata"]["name"] for each in found)
@@ -124,7 +133,8 @@ async def test_the_page_is_followed_with_an_episode_open(make_system: MakeSystem
     result = await system.ended(before)
     assert (result.outcome, await version_of(client, episode)) == (Outcome.RECOVERED, (OLD, "PINNED"))
 
-    assert OLD in await shell.run(TAKE_OUT)
+    described = await shell.run(TAKE_OUT)
+    assert [queue for queue in (OLD, "nodewarden", "cluster.sim", "power.default") if queue not in described] == []
     await pods.follow()
     assert await _deployments(system) == ["nodewarden-0-2-0"]
 
@@ -155,6 +165,7 @@ async def test_a_worker_of_the_chart_does_the_main_job(make_system: MakeSystem) 
     await system.until(ready, "the worker is ready", seconds=30)
     await system.apply_policy()
     await system.start_scanner()
+    assert await version_of(system.warden.client, f"scanner/{system.cluster_name}") == ("", ""), "no deployment is made up"
     await system.settled()
     before = system.break_node(system.node_of_pod("demo/database-0"))
     result = await system.ended(before)

@@ -20,7 +20,6 @@ from simulator.objects import JsonObject, is_ready, is_terminating, name_of, nam
 from simulator.resources import EVENTS, LEASES, STATEFUL_SETS, Resource
 from simulator.storage import WriteInterval
 from starter.errors import RequestError
-from tests import report
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import CHECK, CHECKS, Pace, System
 from tests.system.witness import Before
@@ -29,7 +28,6 @@ from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
-TITLE = "main job"
 DATABASE, NAMESPACE = "database", "demo"
 NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
 STEPS = ("isolation", "power-management", "recovery")
@@ -116,7 +114,6 @@ async def test_a_node_dies_and_its_work_goes_on_without_a_human(system: System) 
         await _history_is_readable(showing)
         await _can_be_found(showing)
         await _events_tell(showing)
-        _report(showing, how)
         await system.settled()
         await _check_is_calm(system)
     assert system.cluster.storage.violations == []
@@ -213,19 +210,6 @@ async def _events_tell(showing: Showing) -> None:
     assert "recovered" in next(event["message"] for event in ours if event["reason"] == "EpisodeEnded")
 
 
-def _report(showing: Showing, how: str) -> None:
-    last, following = showing.handover()
-    assert last.end is not None
-    assert following.begin > last.end
-    without = following.begin - last.end
-    report.say(
-        TITLE,
-        f"{how}: {_seconds(following.begin - showing.before.at)} from the accident until {showing.pod} wrote again on "
-        f"{following.node}, {_seconds(without)} without a writer, never two; "
-        f"{showing.before.node} back after {_seconds(showing.result.ended - showing.before.at)}",
-    )
-
-
 async def _can_be_scaled(system: System) -> None:
     """Nothing of the old members is in the way of new ones, or of their going."""
     path = STATEFUL_SETS.path(DATABASE, namespace=NAMESPACE)
@@ -262,7 +246,3 @@ async def _lets_go_of_the_cluster(system: System) -> None:
         return False
 
     await system.until(gone, "the cluster Lease is given back")
-
-
-def _seconds(duration: timedelta) -> str:
-    return f"{duration.total_seconds():.1f} s"

@@ -16,7 +16,6 @@ from policy.episode.messages import Outcome
 from policy.scan.report import CheckReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from tests import report
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.system.canary import RUN
 from tests.system.fixtures import Standing
@@ -94,7 +93,6 @@ async def test_a_node_is_fenced_because_of_its_machines_health_check_in_another_
     assert (allowed["status"], allowed["reason"]) == ("True", "RemediationAllowed")
     machine = await world.person.get(CAPI.path("machines", machine_of("node-2")))
     assert "deletionTimestamp" not in machine["metadata"]
-    report.say("management cluster", f"{before.node} {result.outcome.value} by a MachineHealthCheck of another API server")
 
 
 async def test_what_belongs_to_another_cluster_is_left_alone(world: World) -> None:

@@ -19,7 +19,6 @@ from simulator.client import ApiError
 from simulator.objects import JsonObject, is_ready
 from simulator.resources import LEASES
 from starter import wording
-from tests import report
 from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.questions import commands, is_open, opened_at, our_writes, simulated_api
@@ -41,8 +40,6 @@ WRITTEN_IN_A_FENCING = {
     "update nodefences",
 }
 """All that one fencing of a node without workloads writes: its node, the check's status, two Leases, Events, its mirror."""
-
-TITLE = "opt-in: requests for a change that nodewarden made"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +93,6 @@ async def test_without_a_policy_nothing_is_ever_written(system: System) -> None:
     assert simulated_api(system).requests.total("list", user_agent="nodewarden/") > 0, "we did look"
     with pytest.raises(ApiError, match="404"):
         await system.client.get(LEASES.path("nodewarden", namespace="kube-system"))
-    report.say(TITLE, f"{len(our_writes(system))} in {scanner.scans} scans without a health check")
 
 
 async def test_a_policy_that_appears_is_acted_upon_and_takes_the_lease(system: System) -> None:
@@ -116,7 +112,6 @@ async def test_a_policy_that_appears_is_acted_upon_and_takes_the_lease(system: S
     assert system.namespace in scanner.holder
     written = {f"{write.verb} {write.resource}" for write in our_writes(system)}
     assert written - {"patch events", "create namespaces"} == WRITTEN_IN_A_FENCING
-    report.say(TITLE, f"{len(our_writes(system))} once there was one and a node was fenced")
 
 
 async def test_while_the_api_is_away_nothing_is_opened_and_afterwards_only_what_is_really_sick(system: System) -> None:
@@ -188,7 +183,6 @@ async def test_when_the_policy_is_gone_no_episode_is_opened_and_nothing_is_writt
     assert await _permits(system) == ()
     assert commands(system, "node-3") == []
     assert our_writes(system) == []
-    report.say(TITLE, f"{len(our_writes(system))} in {SCANS} scans after the last health check was deleted")
 
 
 def _not_ready_for_long(system: System, name: str) -> bool:

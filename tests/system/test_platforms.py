@@ -24,7 +24,6 @@ from simulator.platforms.gce import Gce
 from simulator.platforms.pdu import PowerStrip
 from simulator.resources import SECRETS
 from simulator.storage import WriteInterval
-from tests import report
 from tests.power.agents.scripted import needs
 from tests.system.harness import TEMPLATE_NAMESPACE, System
 from tests.system.nursery import Nursery
@@ -40,9 +39,6 @@ PLAN = {"tries": TRIES, "restarts": 0, "retryInterval": "200ms", "offTimeout": "
 OBEYS, IGNORES, LOSES, REFUSES = "obeys", "ignores off", "loses answers", "wrong credentials"
 MEMBERS = {OBEYS: "database-0", IGNORES: "database-1", LOSES: "database-2"}
 """Whose volume is at stake on the node."""
-
-TITLE = "platforms"
-HEAD = ("driver", "case", "ended", "seconds", "reached the device", "told")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +62,8 @@ STANDS = {
     "ec2": Stand(platform="aws", endpoint="ec2://us-east-1/i-", refused="SignatureDoesNotMatch"),
     "gce": Stand(platform="gce", endpoint="gce://nodewarden-simulation/us-central1-", refused="refused the credentials"),
     "fence_apc_snmp": Stand(platform="pdu", endpoint="fence_apc_snmp://", refused="Authentication", plan=AGENT_PLAN),
-    "fence_ipmilan": Stand(platform="ipmi", endpoint="fence_ipmilan://", plan=AGENT_PLAN, loses_answers=False),
 }
-PROGRAMS = {"fence_apc_snmp": needs("fence_apc_snmp", "snmpget"), "fence_ipmilan": needs("fence_ipmilan", "ipmitool")}
+PROGRAMS = {"fence_apc_snmp": needs("fence_apc_snmp", "snmpget")}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,8 +176,6 @@ async def _apply(driver: str, stand: Stand, system: System, refused: str) -> lis
     plan = {**PLAN, **stand.plan}
     device = power_device(describe(system.cluster)) | {"driver": driver, "secretRef": {"name": "power-{{ .NodeName }}"}}
     device["timeout"] = plan["offTimeout"]  # nothing here needs the minutes that Compute Engine may take
-    if driver == "fence_ipmilan":
-        device["parameters"] = {"lanplus": "1", "cipher": "3"}
     await system.apply_policy(plan={**plan, "power": [device]}, check={"minHealthy": 1})
     return [value for value in {*good.values(), *bad.values()} if len(value) > 8]
 
@@ -226,17 +219,6 @@ def _handover(system: System, node: str) -> tuple[WriteInterval, WriteInterval]:
     return last, min((each for each in ours if each.begin > last.begin), key=lambda each: each.begin)
 
 
-def _tell(driver: str, what: str, case: Case) -> None:
-    ended = case.result.outcome.value if case.result is not None else "parked"
-    told = case.parked.problem if case.parked is not None else ""
-    seconds = f"{(case.result.ended - case.before.at).total_seconds():.1f}" if case.result is not None else "–"
-    ROWS[driver, what] = (driver, what, ended, seconds, " ".join(case.arrived) or "nothing", told)
-    report.table(TITLE, HEAD, list(ROWS.values()))
-
-
-ROWS: dict[tuple[str, str], tuple[str, ...]] = {}
-
-
 def for_each(wanted: Callable[[Stand], bool] = lambda _: True) -> pytest.MarkDecorator:
     """Every driver whose stand is wanted; skipped where what it starts is not installed."""
     chosen = [driver for driver, stand in STANDS.items() if wanted(stand)]
@@ -247,7 +229,6 @@ def for_each(wanted: Callable[[Stand], bool] = lambda _: True) -> pytest.MarkDec
 
 async def _case(playing: dict[str, asyncio.Task[Played]], driver: str, what: str) -> tuple[Played, Case]:
     played = await asyncio.shield(playing[driver])
-    _tell(driver, what, played.cases[what])
     return played, played.cases[what]
 
 

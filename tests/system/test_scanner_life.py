@@ -23,7 +23,6 @@ from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
 from starter.client import Nodewarden
 from starter.commands.session import Exit
-from tests import report
 from tests.system import impatient_worker
 from tests.system.fixtures import Standing
 from tests.system.harness import System
@@ -40,8 +39,6 @@ PLAN = {"waitBeforePower": "12s", "retryInterval": "200ms", "bootTimeout": "20s"
 
 LAST = "node-8"
 """For the last test: nothing happens to it before."""
-
-TITLE = "ended from outside"
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +104,6 @@ async def test_a_stopped_scanner_pauses_an_episode_and_a_new_one_lets_it_go_on(s
     result = await system.ended(before)
     assert result.outcome is Outcome.RECOVERED
     assert result.incident == waiting.incident
-    report.say(TITLE, "scanner stopped in mid-episode: the episode waited for its licence, then recovered")
     assert await system.judge(before, result) == []
 
 
@@ -135,7 +131,6 @@ async def test_a_new_scanner_rebuilds_its_table_from_marks_before_it_admits_anyb
     results = [await system.ended(before), await system.ended(after)]
     assert [result.outcome for result in results] == [Outcome.RECOVERED] * 2
     assert results[0].ended <= results[1].started
-    report.say(TITLE, "scanner terminated with an episode open: its successor knew the permit and let nobody in beside it")
 
 
 # Episodes that are terminated ------------------------------------------------------------------------------------------
@@ -224,7 +219,6 @@ async def test_an_episode_terminated_before_off_is_taken_over(system: System, af
     assert any(entry.act == "adopt" and after.former in entry.detail for entry in after.result.record)
     assert judge(system.cluster, system.witness, after.before, after.result) == []
     assert after.left == []
-    report.say(TITLE, f"episode terminated before off: {after.result.message}")
 
 
 async def test_an_episode_terminated_after_off_is_taken_over(system: System, aftermaths: Aftermaths) -> None:
@@ -239,7 +233,6 @@ async def test_an_episode_terminated_after_off_is_taken_over(system: System, aft
     assert early(system.witness, after.before, proof_at) == []
     assert system.cluster.storage.violations == []
     assert after.left == []
-    report.say(TITLE, f"episode terminated after off: {after.result.message}")
 
 
 # Two deployments ---------------------------------------------------------------------------------------------------------
@@ -300,7 +293,6 @@ async def test_up_beside_a_running_deployment_names_it_refuses_and_leaves_nothin
     assert "is looked after by another deployment" in printed
     assert scanner.holder in printed
     assert not aftermaths.rival_scans
-    report.say(TITLE, f"second deployment, up: {printed.strip().splitlines()[-1]}")
 
 
 async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: System, rival: Rival, aftermaths: Aftermaths) -> None:

@@ -17,12 +17,10 @@ from typing import Any
 import pytest
 
 from policy.checks.verdicts import Health
-from policy.episode.messages import EpisodeResult, Outcome
+from policy.episode.messages import Outcome
 from policy.scan.admission import AdmissionRefusal
-from simulator.bmc.machine import PowerCommand
 from simulator.objects import is_ready
 from starter import wording
-from tests import report
 from tests.system.fixtures import Standing
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.questions import check_status, commands, condition, events_about, is_open
@@ -37,8 +35,6 @@ SICK_FOR = timedelta(seconds=4)
 """The check's duration: within it all twelve are known to be down, whichever was seen first and however busy this machine is."""
 LONG_ENOUGH = SICK_FOR + timedelta(seconds=4)
 """Every node has been unhealthy for so long before we say that nothing was done: timeout, wait, last look and off fit in."""
-
-TITLE = "storm: 12 of 12 nodes fail, 10 come back"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +99,6 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(storm:
     assert [(event["reason"], event.get("count", 1)) for event in events] == [("RemediationSkipped", 1)]
     assert events[0]["message"].startswith("no new remediation: ")
     assert "minHealthy 51% needs 7" in events[0]["message"]
-    report.say(TITLE, f"during: {wording.brake(check)}; 0 episodes, 0 power commands, 1 Event: {events[0]['message']}")
 
 
 async def test_explain_names_the_brake_the_numbers_and_what_would_unblock_it(storm: Storm) -> None:
@@ -139,7 +134,6 @@ async def test_when_ten_are_back_the_other_two_are_fenced_one_after_the_other(st
     assert first.ended <= second.started
     assert logs[first.node][-1].at < logs[second.node][0].at
     assert [name for name in system.cluster.nodes if name not in STAY_BROKEN and commands(system, name)] == []
-    _tell(results, logs)
 
     await system.until(lambda: all(is_ready(node) for node in system.cluster.view.nodes), "all twelve are Ready")
     events = [event for event in await events_about(system, CHECKS.kind, CHECK) if "no new remediation" in event["message"]]
@@ -161,13 +155,3 @@ async def explained(system: System, node: str) -> dict[str, Any]:
     assert process.returncode == 0, complaint.decode()
     answer: dict[str, Any] = json.loads(output)
     return answer
-
-
-def _tell(results: list[EpisodeResult], logs: dict[str, list[PowerCommand]]) -> None:
-    for result in sorted(results, key=lambda each: each.started):
-        off, on = logs[result.node]
-        report.say(
-            TITLE,
-            f"after: {result.node} {result.outcome.value}, episode {result.started:%H:%M:%S.%f} to {result.ended:%H:%M:%S.%f},"
-            f" off at {off.at:%H:%M:%S.%f}, on at {on.at:%H:%M:%S.%f}",
-        )

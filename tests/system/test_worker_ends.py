@@ -1,17 +1,19 @@
-"""Workers come and go in ordinary life too: one of two is lost, one is told to stop in the middle of a power-off."""
+"""Workers come and go in ordinary life too: one of two is lost, and then the other is told to stop in the middle of a power-off.
+
+One system for both, in this order.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from simulator.bmc.machine import Machine
-from tests import report
-from tests.system.fixtures import MakeSystem
+from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When
@@ -20,42 +22,39 @@ from workflows.kit.ids import episode_id
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 VICTIM = "demo/database-0"
-TITLE = "workers that end"
 DRAINING = "stopping: running activities get time to end"
 POWER_OFF = "power-management.power-off"
 
 
-async def test_the_other_worker_goes_on_with_what_the_lost_one_had(make_system: MakeSystem) -> None:
+@pytest.fixture(scope="module")
+async def system(standing: Standing) -> AsyncIterator[System]:
+    async with standing(nodes=4) as running:
+        for _ in range(2):
+            await running.start_worker()
+        await running.apply_policy()
+        await running.start_scanner()
+        yield running
+
+
+async def test_the_other_worker_goes_on_with_what_the_lost_one_had(system: System) -> None:
     """S33, S34: the survivor waits the lost act out, reads, and sends nothing twice; nobody starts anything by hand."""
-    systems = [await make_system(nodes=4) for _ in When]
-    await asyncio.gather(*(_lose_one(system, when) for system, when in zip(systems, When, strict=True)))
-
-
-async def _lose_one(system: System, when: When) -> None:
-    workers = [await system.start_worker() for _ in range(2)]
-    await system.apply_policy()
-    await system.start_scanner()
     await system.settled()
+    workers = system.workers
     for worker in workers:
-        worker.obey(KillOrder(when=when, activity=POWER_OFF))
+        worker.obey(KillOrder(when=When.AFTER, activity=POWER_OFF))
     before = system.break_node(system.node_of_pod(VICTIM))
     await system.until(lambda: not all(worker.alive for worker in workers), "one of the workers is lost", seconds=30)
-    lost_at = datetime.now(UTC)
     (survivor,) = [worker for worker in workers if worker.alive]
     assert survivor.forget_order()
     result = await system.ended(before)
     assert await system.judge(before, result) == []
     assert survivor.alive
-    report.say(TITLE, f"one of two killed {when} power-off: recovered {_seconds(result.ended - lost_at)} later by the other")
 
 
-async def test_a_worker_told_to_stop_ends_its_power_off_first(make_system: MakeSystem) -> None:
+async def test_a_worker_told_to_stop_ends_its_power_off_first(system: System) -> None:
     """S33, S34: SIGTERM between the off and its answer; the act is reported and needs no waiting out, the next worker goes on."""
-    system = await make_system(nodes=4)
-    worker = await system.start_worker(anew=True)
-    await system.apply_policy()
-    await system.start_scanner()
     await system.settled()
+    (worker,) = [each for each in system.workers if each.alive]
     node = system.node_of_pod(VICTIM)
     struck = asyncio.Event()
 
@@ -70,18 +69,12 @@ async def test_a_worker_told_to_stop_ends_its_power_off_first(make_system: MakeS
     machine.after_set = stop_now
     before = system.break_node(node)
     await asyncio.wait_for(struck.wait(), 30)
-    stopped_at = datetime.now(UTC)
     assert await worker.wait() == 0
-    drained = datetime.now(UTC) - stopped_at
     await system.start_worker()
     result = await system.ended(before)
     assert await system.judge(before, result) == []
     assert await _attempts(system, before, POWER_OFF) == ["started 1", "completed"]
     assert PowerLog.of(machine, before).count("off") == 1
-    report.say(
-        TITLE,
-        f"SIGTERM in mid power-off: drained in {_seconds(drained)}, recovered {_seconds(result.ended - stopped_at)} after it",
-    )
 
 
 async def _attempts(system: System, before: Before, activity: str) -> list[str]:
@@ -103,7 +96,3 @@ def _scheduled_by(event: HistoryEvent) -> int:
     """The id of the event with which the activity of this event was scheduled; 0 where it is about none."""
     kinds = ("started", "completed", "failed", "timed_out", "canceled")
     return max(getattr(event, f"activity_task_{kind}_event_attributes").scheduled_event_id for kind in kinds)
-
-
-def _seconds(duration: timedelta) -> str:
-    return f"{duration.total_seconds():.1f} s"

@@ -1,15 +1,17 @@
-"""One of two workers has a wrong clock: what it may not do the other one does, and people are told why (S18, S44)."""
+"""A worker has a wrong clock: people are told why nothing is done, and another worker beside it does what it may not (S18, S44).
+
+One system for both, in this order.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from policy.episode.messages import Outcome
-from tests.system.fixtures import MakeSystem
+from tests.system.fixtures import Standing
 from tests.system.harness import System
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
@@ -28,37 +30,18 @@ def wrong_by(seconds: int) -> Mapping[str, str]:
     return {"LD_PRELOAD": str(LIBRARIES[0]), "FAKETIME": f"{seconds:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
-async def test_a_worker_with_a_wrong_clock_parks_nothing_that_a_good_one_beside_it_can_finish(make_system: MakeSystem) -> None:
-    """S18, S45: ten minutes fast or slow, nobody is asked for anything, and nothing is done twice."""
-    systems = [await make_system(nodes=4) for _ in range(2)]
-    await asyncio.gather(*(_fence_beside(system, wrong) for system, wrong in zip(systems, (600, -600), strict=True)))
+@pytest.fixture(scope="module")
+async def system(standing: Standing) -> AsyncIterator[System]:
+    """Its only worker is ten minutes late."""
+    async with standing(nodes=4) as running:
+        await running.start_worker(environment=wrong_by(-600))
+        await running.apply_policy()
+        await running.warden.start_scanner(running.cluster_name, cap=1)
+        yield running
 
 
-async def _fence_beside(system: System, wrong: int) -> None:
-    bad = await system.start_worker(environment=wrong_by(wrong))
-    await system.start_worker()
-    await system.apply_policy()
-    await system.start_scanner()
-    await system.settled()
-    before = system.break_node(system.node_of_pod(VICTIM))
-    result = await system.ended(before, seconds=100)
-    assert result.outcome is Outcome.RECOVERED
-    assert await system.judge(before, result) == []
-    assert bad.alive
-    assert "clock" in bad.tail(200)
-    assert not [entry for entry in result.record if entry.act == "needs-human"]
-
-
-async def test_a_worker_with_a_wrong_clock_that_is_alone_says_why_nothing_is_done(make_system: MakeSystem) -> None:
+async def test_a_worker_with_a_wrong_clock_that_is_alone_says_why_nothing_is_done(system: System) -> None:
     """S44: `status` and `explain` give the reason, and nothing is admitted on what it sees (S18)."""
-    systems = [await make_system(nodes=2, demo_workloads=False) for _ in range(2)]
-    await asyncio.gather(*(_say_why_alone(system, wrong) for system, wrong in zip(systems, (600, -600), strict=True)))
-
-
-async def _say_why_alone(system: System, wrong: int) -> None:
-    await system.start_worker(environment=wrong_by(wrong))
-    await system.apply_policy()
-    await system.warden.start_scanner(system.cluster_name, cap=1)
 
     async def says_so() -> bool:
         status = await system.scanner()
@@ -68,3 +51,18 @@ async def _say_why_alone(system: System, wrong: int) -> None:
     status = await system.scanner()
     assert status is not None
     assert not status.permits
+
+
+async def test_a_worker_with_a_wrong_clock_parks_nothing_that_a_good_one_beside_it_can_finish(system: System) -> None:
+    """S18, S45: nobody is asked for anything, and nothing is done twice."""
+    bad = system.workers[0]
+    await system.start_worker()
+    await system.start_scanner()
+    await system.settled()
+    before = system.break_node(system.node_of_pod(VICTIM))
+    result = await system.ended(before, seconds=100)
+    assert result.outcome is Outcome.RECOVERED
+    assert await system.judge(before, result) == []
+    assert bad.alive
+    assert "clock" in bad.tail(200)
+    assert not [entry for entry in result.record if entry.act == "needs-human"]

@@ -119,13 +119,6 @@ async def test_f09_no_end_but_the_agents_own_word_for_off_reads_off(agent: Scrip
     assert agent.calls() == []
 
 
-@needs_library
-async def test_a_status_line_without_its_exit_status_is_unknown(agent: ScriptedAgent) -> None:
-    """S3."""
-    agent.script(ends=1, says="Status: OFF\n")
-    assert (await agent.driver().read(within(5))).state is PowerState.UNKNOWN
-
-
 @pytest.mark.parametrize(
     ("says", "expected"),
     [
@@ -143,14 +136,6 @@ async def test_what_an_agent_says_of_a_question_that_failed_is_a_hint(
     error = await fails(agent.driver().off(within(5)), expected, r"nothing was commanded")
     assert says in str(error)
     assert "Please use" not in str(error)
-
-
-@needs_library
-async def test_on_is_commanded_once_though_the_agent_would_try_twice(agent: ScriptedAgent) -> None:
-    """S33."""
-    agent.script(status=["off"])
-    await fails(agent.driver().on(within(4)), ErrorType.AMBIGUOUS)
-    assert agent.calls("on") == ["on"]
 
 
 @needs_library
@@ -322,13 +307,6 @@ async def test_parameters_are_held_against_the_agents_own_description() -> None:
     assert "c0ffee" not in str(caught.value)
 
 
-@needs("fence_apc_snmp", "snmpget")
-async def test_a_parameter_that_the_agent_does_not_know_is_left_out_and_named(pdu: Pdu) -> None:
-    reading = await on_pdu(pdu, bogus="k3p").read(within(5))
-    assert reading.state is PowerState.ON
-    assert reading.detail == "fence_apc_snmp knows no bogus: left out"
-
-
 @needs("fence_apc")
 async def test_what_a_plan_knows_of_agents_is_what_they_say_of_themselves() -> None:
     """S9, S10: their default ports, whether they have plugs, what they can be asked for."""
@@ -364,13 +342,6 @@ async def test_a_cancelled_operation_leaves_no_process_and_no_file(
         for pid in family:
             await gone(pid)
     assert _links(tmp_path) == []
-
-
-@needs("fence_apc_snmp")
-async def test_without_a_folder_for_its_links_nothing_is_begun(pdu: Pdu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As in a container whose root is read-only and that has no /tmp."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    await fails(on_pdu(pdu).read(within(5)), ErrorType.TRANSIENT, "TMPDIR")
 
 
 WORKER = """
@@ -452,15 +423,6 @@ def test_credentials_choose_no_device_and_no_action(credentials: dict[str, str],
     assert "k3p" not in str(caught.value)
 
 
-def test_credentials_ask_for_no_insecurity() -> None:
-    """S40: what was judged is what the parameters say."""
-    credentials = DeviceCredentials(values={"ssl_insecure": "", "password": "http://k3p@"})
-    with pytest.raises(PowerError, match="its credentials ask for TLS without verifying") as caught:
-        _factory("fence_redfish").build({"ip": "bmc"}, credentials)
-    assert "k3p" not in str(caught.value)
-    _factory("fence_redfish").build({"ip": "bmc", "notls": "1"}, credentials)
-
-
 @needs_library
 async def test_what_makes_a_device_secure_is_not_left_out(agent: ScriptedAgent) -> None:
     """S40: a parameter that the agent does not know protects nobody."""
@@ -473,12 +435,6 @@ async def test_an_agent_that_is_not_installed_is_said_to_be() -> None:
     driver = FenceAgentFactory(agent="fence_apc", search_path="/nonexistent").build({"ip": "a", "plug": "1"}, DeviceCredentials())
     with pytest.raises(PowerError, match="fence_apc is not installed on this worker: expected the package fence-agents"):
         await driver.read(within(5))
-
-
-async def test_an_agent_does_not_say_which_machine_it_serves() -> None:
-    driver = agent_driver("fence_apc", {"ip": "strip", "plug": "1"})
-    assert PowerCapability.IDENTITY not in driver.capabilities
-    await fails(driver.identity(within(5)), ErrorType.NOT_SUPPORTED)
 
 
 def _factory(agent: str) -> FenceAgentFactory:

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from simulator.bmc import ipmi_sim
-from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
 from simulator.snmp.pdu import Access, start_pdu
 from tests.power.agents.scripted import needs
@@ -72,15 +70,3 @@ async def test_snmp_tools_are_told_the_community() -> None:
     async with await start_pdu(chassis, {1: "node-1"}, Access(community=SECRET)) as pdu:
         parameters = {"ip": "127.0.0.1", "ipport": str(pdu.port), "plug": "1", "snmp_version": "1"}
         assert await as_nobody("read", "fence_apc_snmp", parameters, {"community": SECRET}) == "on"
-
-
-@needs("fence_ipmilan", "ipmitool")
-@pytest.mark.skipif(not ipmi_sim.installed(), reason="ipmi_sim is not installed")
-async def test_ipmitool_is_told_the_password(chassis: Chassis, tmp_path: Path) -> None:
-    machine = chassis.machine("node-1")
-    bmc = await start_bmc(chassis.url, machine.name, "fencer", SECRET, kind="ipmi_sim", state_dir=tmp_path)
-    try:
-        parameters = {"ip": "127.0.0.1", "ipport": str(bmc.port), "cipher": "3"}
-        assert await as_nobody("read", "fence_ipmilan", parameters, {"username": "fencer", "password": SECRET}) == "on"
-    finally:
-        await bmc.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 import time
 import traceback
@@ -26,7 +25,7 @@ from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerCapability, PowerState, VolumeState
+from policy.fence.power import PowerState, VolumeState
 from policy.fence.served_system import instance_of
 from simulator.api.access.certificates import issue
 from tests.licensing import BELIEVING
@@ -135,13 +134,6 @@ async def test_a_suspended_machine_is_a_person_s_case_and_is_never_resumed(
     assert {entry.verb for entry in stand.cloud.log} == {"stop" if command == "off" else "start", "get"}
 
 
-async def test_a_refusal_that_cannot_be_looked_into_stays_what_it_is(stand: GceStand) -> None:
-    """S3: Transient, and tried again."""
-    stand.instance.status = "SUSPENDED"
-    stand.cloud.compute.set_faults(refuse=(409, "conflict"))
-    await fails(stand.driver().off(within(10)), ErrorType.TRANSIENT, "409")
-
-
 async def test_a_stop_says_what_becomes_of_scratch_disks(stand: GceStand) -> None:
     """Compute Engine refuses a stop that leaves it open."""
     stand.cloud.compute.add_local_ssd(stand.instance)
@@ -159,14 +151,6 @@ async def test_each_command_carries_a_request_id_of_its_own(stand: GceStand) -> 
     await driver.on(within(10))
     ids = [entry.query["requestId"] for entry in stand.cloud.log if entry.verb in COMMANDS]
     assert len(set(ids)) == 3
-
-
-async def test_an_operation_that_fails_after_it_was_accepted_shows_by_reading(stand: GceStand) -> None:
-    """S2: an answer is no proof."""
-    stand.cloud.set_faults(fail_operations="INTERNAL_ERROR")
-    await stand.driver().off(within(10))
-    assert (await stand.driver().read(within(10))).state is PowerState.ON
-    assert stand.instance.machine.power == "on"
 
 
 async def test_an_operation_that_has_failed_at_once_is_a_refusal() -> None:
@@ -238,28 +222,6 @@ async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand
     assert stand.instance.path not in stand.cloud.compute.instances
 
 
-async def test_an_answer_about_something_else_that_is_missing_says_nothing_of_the_instance(stand: GceStand) -> None:
-    """S3."""
-    stand.cloud.compute.set_faults(refuse=(404, "notFound"))
-    with pytest.raises(PowerError):
-        await stand.driver().given_up("1", within(10))
-
-
-def test_what_it_can_do_is_said() -> None:
-    driver = GceFactory().build({"project": PROJECT, "zone": ZONE, "plug": NAME}, DeviceCredentials())
-    lacking = {PowerCapability.RESET, PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG}
-    assert driver.capabilities == frozenset(PowerCapability) - lacking
-    assert driver.endpoint == f"gce://{PROJECT}/{ZONE}/{NAME}"
-
-
-async def test_a_project_of_a_domain_is_asked_under_its_name(stand: GceStand) -> None:
-    stand.cloud.add_instance("example.com:prod", ZONE, NAME)
-    driver = stand.driver(project="example.com:prod")
-    assert (await driver.read(within(10))).state is PowerState.ON
-    await driver.off(within(10))
-    assert stand.cloud.verbs("stop") == ["stop"]
-
-
 # Disks -----------------------------------------------------------------------------------------------------------------
 
 
@@ -326,12 +288,6 @@ async def test_a_disk_that_is_not_there_is_unknown_and_never_available(stand: Gc
         assert (await stand.driver().read_volume(volume, within(10))).state is VolumeState.UNKNOWN
 
 
-async def test_a_disk_that_is_not_attached_here_needs_no_command(stand: GceStand) -> None:
-    stand.cloud.compute.add_disk(PROJECT, "data", zone=ZONE)
-    await stand.driver().detach("data", within(10))
-    assert stand.cloud.verbs(*COMMANDS) == []
-
-
 async def test_a_boot_disk_stays_with_its_running_machine(stand: GceStand) -> None:
     await fails(stand.driver().detach(NAME, within(10)), ErrorType.NOT_SUPPORTED, "boot disk cannot be detached")
     assert stand.instance.attachments[0].disk is not None
@@ -378,17 +334,6 @@ async def test_each_refusal_has_its_type_and_is_met_once(
     looks_into_it = commanded in {ErrorType.TRANSIENT, ErrorType.NOT_SUPPORTED}  # is the instance suspended?
     assert stand.cloud.verbs("get", "stop") == ["get", "stop", "get"][: 3 if looks_into_it else 2]
     assert stand.instance.machine.log == []
-
-
-async def test_a_hang_after_sending_is_ambiguous_for_a_command_and_no_state_for_a_question(signed: GceStand) -> None:
-    """S3, S34: one request each. The token is there already, which the silence of the common contract keeps from coming."""
-    driver = signed.driver()
-    await driver.read(within(10))
-    signed.cloud.set_faults(silence=True)
-    for act, expected in ((driver.off, ErrorType.AMBIGUOUS), (driver.read, ErrorType.UNREACHABLE)):
-        await fails(act(within(1.0)), expected, "no answer came within")
-    assert signed.cloud.verbs("get", "stop") == ["get", "stop", "get"]
-    assert signed.instance.machine.log == []
 
 
 async def test_an_answer_that_never_ends_is_cut_by_the_deadline() -> None:
@@ -473,14 +418,6 @@ async def test_a_library_that_loads_slowly_is_no_fault_of_the_instance() -> None
     assert caught.value.type is ErrorType.TRANSIENT
 
 
-def test_a_client_library_of_which_parts_are_missing_is_left_to_nobody() -> None:
-    """Three of its hundred services are loaded; whoever imports it by its name has to get all."""
-    from activities.power.gce import client
-
-    package = sys.modules.get(client.PACKAGE)
-    assert package is None or hasattr(package, "AddressesClient")
-
-
 # Tokens and secrets ----------------------------------------------------------------------------------------------------
 
 
@@ -532,16 +469,6 @@ async def test_one_client_serves_all_accounts_and_each_act_goes_out_with_its_own
     asked = [entry.account for entry in signed.cloud.log if entry.verb == "get"]
     assert sorted(asked[1:]) == accounts
     assert client.client_for.cache_info().misses == 1
-
-
-async def test_an_endpoint_of_the_loopback_without_tls_gets_no_token_of_the_worker(
-    signed: GceStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """S12: it would travel in clear."""
-    worker_identity(monkeypatch, tmp_path, signed.key)
-    signed.cloud.anonymous = True
-    assert (await signed.driver(key="").read(within(10))).state is PowerState.ON
-    assert [(entry.verb, entry.account) for entry in signed.cloud.log] == [("get", "")]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from uuid import UUID
 
@@ -14,18 +13,6 @@ from policy.fence.served_system import system_of
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, ipmi_driver, within
-
-
-async def test_an_unknown_user_is_unauthorized(stand: Stand) -> None:
-    await fails(stand.driver(username="nobody").off(within(5)), ErrorType.UNAUTHORIZED)
-    assert stand.machine.log == []
-
-
-async def test_a_dead_port_is_unreachable_by_the_deadline() -> None:
-    """S3: no answer is never a state."""
-    began = time.monotonic()
-    await fails(ipmi_driver(9).read(within(0.7)), ErrorType.UNREACHABLE, r"ipmi://127.0.0.1:9: no answer from the BMC")
-    assert time.monotonic() - began < 2
 
 
 async def test_a_bmc_that_hangs_while_read_is_unreachable(python_stand: Stand) -> None:

@@ -178,16 +178,6 @@ async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(
     assert pid_of(server) != dead
 
 
-async def test_a_server_that_died_while_nothing_was_under_way_is_started_again(start: Start) -> None:
-    server = start(ECHO)
-    await server.run(b"", within(10))
-    dead = pid_of(server)
-    os.kill(dead, signal.SIGKILL)
-    await gone(dead)
-    assert (await server.run(b"again", within(10))).stdout == b"again\n"
-    assert children_of(os.getpid(), dead=True).count(dead) == 0
-
-
 async def test_a_server_that_stands_still_is_killed_at_the_deadline_and_started_again(start: Start) -> None:
     """S34: and the child that it had not forked yet is never forked."""
     server = start(ECHO)
@@ -225,12 +215,6 @@ def fork():
     raise OSError(11, "no room")
 os.fork = fork
 """
-
-
-async def test_a_server_that_can_not_be_started_is_transient(start: Start) -> None:
-    server = start(ECHO)
-    server.command = ("/no/such/program",)
-    await fails(server.run(b"", within(1)), ErrorType.TRANSIENT, "no process could be started")
 
 
 async def test_a_child_has_its_own_socket_and_nothing_else_open(start: Start, tmp_path: Path) -> None:

@@ -137,11 +137,6 @@ async def test_reset_types_may_be_listed_elsewhere_and_a_list_that_cannot_be_rea
     assert [heard.reset_type for heard in service.posted] == [sent]
 
 
-async def test_a_system_without_the_action_does_not_support_it(service: ScriptedService) -> None:
-    service.system["Actions"] = {}
-    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
-
-
 # What the answers let one conclude ------------------------------------------------------------------------------------------
 
 
@@ -216,12 +211,6 @@ async def test_a_redirect_within_the_service_is_followed_for_questions_alone(ser
     assert (await service.driver().read(within(PATIENCE))).state is PowerState.ON
     await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
     assert [heard.path for heard in service.posted] == [RESET]
-
-
-async def test_redirects_have_an_end(service: ScriptedService) -> None:
-    service.replies["GET", SYSTEM] = (302, {"Location": SYSTEM}, b"")
-    await failure_of(service.driver().read(within(PATIENCE)), ErrorType.TRANSIENT)
-    assert len(service.heard) == 4
 
 
 @pytest.mark.parametrize("through", ["redirect", "action", "action info", "member"])
@@ -322,13 +311,6 @@ async def test_no_session_is_opened_that_could_be_left_over(service: ScriptedSer
     token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
     assert {heard.headers["authorization"] for heard in service.heard} == {f"Basic {token}"}
     assert {heard.headers["connection"] for heard in service.heard} == {"close"}
-
-
-async def test_what_a_service_says_is_cut_only_after_the_credentials_are_out_of_it(service: ScriptedService) -> None:
-    """S12: half a password is one, too."""
-    service.replies["POST", RESET] = refusal(409, message="x" * 295 + PASSWORD)
-    error = await failure_of(service.driver().off(within(PATIENCE)), ErrorType.TRANSIENT, f"{'x' * 295}***)")
-    assert PASSWORD[:3] not in str(error)
 
 
 async def test_what_a_service_says_of_itself_may_be_missing_or_wrong(service: ScriptedService) -> None:

@@ -8,9 +8,7 @@ import hashlib
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -61,13 +59,6 @@ async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> No
     assert identity.serial.startswith("SIM")
 
 
-async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(stand: RedfishStand) -> None:
-    machine = stand.machine()
-    await stand.driver(machine.name).nmi(within(PATIENCE))
-    assert [entry.command for entry in machine.log] == ["nmi"]
-    assert machine.power == "on"
-
-
 async def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
     """S12: trust is asked for, never assumed."""
     machine = stand.machine()
@@ -100,11 +91,6 @@ async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, por
     await asyncio.gather(pump(reader, behind[1]), pump(behind[0], writer), return_exceptions=True)
 
 
-async def test_a_certificate_is_not_looked_at_where_that_was_asked_for(stand: RedfishStand) -> None:
-    driver = redfish_driver(stand.service.port, system=stand.machine().name, ssl_insecure="true")
-    assert (await driver.read(within(PATIENCE))).state is PowerState.ON
-
-
 async def test_a_pinned_certificate_needs_no_authority_and_another_one_is_told_nothing(stand: RedfishStand) -> None:
     """S12, S39: not even where an authority would vouch for it. Whoever answers in its place hears no byte of a request."""
     machine = stand.machine()
@@ -119,16 +105,6 @@ async def test_a_pinned_certificate_needs_no_authority_and_another_one_is_told_n
     for act in ("read", "off"):
         await failure_of(getattr(pinned("00" * 32), act)(within(PATIENCE)), ErrorType.INVALID_CONFIG, f"the service shows {pin}")
     assert machine.log == []
-
-
-@pytest.mark.parametrize("content", [None, "no certificate"])
-async def test_authorities_that_cannot_be_read_are_a_mistake_in_the_configuration(
-    stand: RedfishStand, tmp_path: Path, content: str | None
-) -> None:
-    file = tmp_path / "authority.pem"
-    if content is not None:
-        file.write_text(content)
-    await failure_of(stand.driver("node-1", ca_file=str(file)).read(within(PATIENCE)), ErrorType.INVALID_CONFIG, str(file))
 
 
 async def test_https_is_not_spoken_down_to_http(stand: RedfishStand) -> None:
@@ -161,24 +137,6 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_ot
     await failure_of(stand.driver(machine.name).off(within(PATIENCE)), ErrorType.TRANSIENT)
     assert machine.power == "on"
     assert [entry.outcome for entry in machine.log] == ["refused", "refused"]
-
-
-async def test_a_command_whose_connection_breaks_is_ambiguous_and_not_sent_again(service: ScriptedService) -> None:
-    """S33, S34: sushy's own connector would send it three times."""
-
-    async def break_off(writer: asyncio.StreamWriter) -> None:
-        writer.transport.abort()
-
-    service.replies["POST", RESET] = break_off
-    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.AMBIGUOUS, "it may have been carried out")
-    assert len(service.posted) == 1
-
-
-async def test_a_dead_port_is_unreachable_at_once() -> None:
-    """S3: no answer is never a state."""
-    began = time.monotonic()
-    await failure_of(redfish_driver(9).read(within(PATIENCE)), ErrorType.UNREACHABLE, "no connection to the service")
-    assert time.monotonic() - began < PATIENCE / 2
 
 
 async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(service: ScriptedService) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simulator.api.wire import protobuf
-from tests.simulator.api.client import CONFIG_MAPS, NODES, STATEFUL_SETS, Client, config_map, node, stateful_set
+from tests.simulator.api.client import CONFIG_MAPS, STATEFUL_SETS, Client, config_map, stateful_set
 
 APPLY = "application/apply-patch+yaml"
 
@@ -45,20 +45,6 @@ async def test_lists_with_a_key_are_merged_by_it(client: Client) -> None:
     after = await _apply(client, path, document)
     containers = after["spec"]["template"]["spec"]["containers"]
     assert {each["name"]: (each["image"], each.get("env", [])) for each in containers} == {"a": ("j", []), "c": ("i", [])}
-
-
-async def test_lists_without_a_key_are_replaced(client: Client) -> None:
-    made = node("n1")
-    made["spec"] = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
-    await _apply(client, f"{NODES}/n1", made)
-    made["spec"] = {"taints": [{"key": "b", "effect": "NoSchedule"}]}
-    assert [each["key"] for each in (await _apply(client, f"{NODES}/n1", made))["spec"]["taints"]] == ["b"]
-
-
-async def test_nobody_applies_without_a_name(client: Client) -> None:
-    answer = await client.patch(f"{CONFIG_MAPS}/a", config_map("a"), APPLY)
-    assert answer.status == 400
-    assert "fieldManager" in answer.raw.decode()
 
 
 @pytest.mark.parametrize(

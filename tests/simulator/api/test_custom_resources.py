@@ -30,19 +30,12 @@ async def test_creation_prunes_defaults_and_drops_the_status(client: Client, gad
 @pytest.mark.parametrize(
     "spec",
     [
-        {"owner": 5},
-        {"owner": ""},
         {"owner": None},
-        {"size": 0},
         {"size": 10},
-        {"size": "3"},
-        {"size": True},
         {"mode": "Medium"},
-        {"share": True},
         {"share": 1.5},
         {"wait": "5m"},
         {"parts": [{}, {}, {}, {}]},
-        {"parts": {}},
         {"parts": [{"count": "x"}]},
     ],
 )

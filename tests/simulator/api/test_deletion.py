@@ -81,11 +81,3 @@ async def test_dependents_go_with_their_last_owner(client: Client) -> None:
         return names == ["both", "second"] and [owner["name"] for owner in owners] == ["second"]
 
     await until(only_second_owns)
-
-
-async def test_a_collection_is_deleted_by_selector(client: Client) -> None:
-    await client.made(CONFIG_MAPS, config_map("a", labels={"x": "1"}))
-    await client.made(CONFIG_MAPS, config_map("b", labels={"x": "2"}))
-    answer = await client.delete(f"{CONFIG_MAPS}?labelSelector=x=1")
-    assert (answer.document["kind"], answer.names) == ("ConfigMapList", ["a"])
-    assert (await client.get(CONFIG_MAPS)).names == ["b"]

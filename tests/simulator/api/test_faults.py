@@ -28,14 +28,6 @@ async def test_a_lost_answer_was_carried_out(api: ApiServer, client: Client) -> 
     assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 409
 
 
-async def test_faults_name_their_requests(api: ApiServer, client: Client) -> None:
-    api.faults.add(Fault(accident=Accident.STATUS, user_agent="^scanner/", path="/nodes", verb="list"))
-    assert (await client.get(NODES)).status == 200
-    assert (await client.ask("GET", NODES, agent="a scanner/1")).status == 200
-    assert (await client.ask("GET", f"{NODES}/n1", agent="scanner/1")).status == 404
-    assert (await client.ask("GET", NODES, agent="scanner/1")).status == 503
-
-
 async def test_a_server_that_comes_back_knows_no_rights_and_then_no_kinds_of_definitions(api: ApiServer, client: Client) -> None:
     """As kube-apiserver 1.36 was seen to answer after a SIGKILL, in its words."""
     await client.made(DEFINITIONS, definition())

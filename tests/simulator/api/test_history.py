@@ -99,17 +99,3 @@ def test_a_list_and_its_watch_add_up_to_the_present(steps: list[tuple[str, str, 
         assert copy == world.state(label)
 
     asyncio.run(run())
-
-
-@settings(deadline=None)
-@given(STEPS)
-def test_the_past_is_what_the_present_was(steps: list[tuple[str, str, str]]) -> None:
-    world = _World()
-    history = {world.store.revision: world.state("")}
-    for step in steps:
-        world.step(*step)
-        history[world.store.revision] = world.state("")
-    collection = world.store.collection(world.resource.storage)
-    for revision, state in history.items():
-        then = collection.at(revision)
-        assert {key[1]: str(record.revision) for key, record in then.items()} == state

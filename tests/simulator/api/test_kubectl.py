@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import config_map, definition, gadget, node, pod, stateful_set
+from tests.simulator.api.client import config_map, definition, node, pod, stateful_set
 
 Kubectl = Callable[..., Awaitable[str]]
 
@@ -55,38 +55,6 @@ async def test_apply_creates_leaves_alone_and_changes(kubectl: Kubectl) -> None:
     await kubectl("scale", "statefulset", "db", "--replicas=3")
     assert await kubectl("get", "sts", "db", "-o", "jsonpath={.spec.replicas}") == "3"
     assert await kubectl("get", "cm", "c", "-o", "jsonpath={.data.key}") == "new"
-
-
-async def test_custom_resources(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=[definition()])
-    await kubectl("apply", "-f", "-", given=[gadget("g", size=4)])
-    assert "configured" in await kubectl("apply", "-f", "-", given=[gadget("g", size=5)])
-    shown = (await kubectl("get", "gd")).splitlines()
-    assert shown[0].split() == ["NAME", "SIZE", "READY"]
-    assert shown[1].split()[:2] == ["g", "5"]
-    assert "unknown field" in await kubectl("apply", "-f", "-", given=[gadget("h", odd=1)], expect=1)
-    await kubectl("delete", "gadget", "g")
-    assert "No resources" in await kubectl("get", "gadgets")
-
-
-async def test_nodes_are_labelled_tainted_cordoned_and_described(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=[node("n1"), pod("p1", "n1")])
-    await kubectl("label", "node", "n1", "zone=a")
-    await kubectl("annotate", "node", "n1", "example.org/note=hello")
-    await kubectl("taint", "node", "n1", "broken=yes:NoExecute")
-    await kubectl("cordon", "n1")
-    assert "Ready,SchedulingDisabled" in await kubectl("get", "nodes", "-l", "zone=a")
-    described = await kubectl("describe", "node", "n1")
-    for told in ("broken=yes:NoExecute", "example.org/note: hello", "Unschedulable:      true", "p1"):
-        assert told in described
-    await kubectl("taint", "node", "n1", "broken-")
-    await kubectl("uncordon", "n1")
-    shown = (await kubectl("get", "nodes", "-o", "wide")).splitlines()
-    assert shown[1].split()[:2] == ["n1", "Ready"]
-    await kubectl("wait", "--for=condition=Ready", "node/n1", "--timeout=5s")
-    await kubectl("patch", "node", "n1", "-p", '{"spec":{"unschedulable":true}}')
-    await kubectl("delete", "node", "n1")
-    assert "NotFound" in await kubectl("get", "node", "n1", expect=1)
 
 
 async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kubectl: Kubectl) -> None:

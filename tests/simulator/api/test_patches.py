@@ -19,10 +19,6 @@ JSON = st.recursive(
 )
 
 
-def _has_null(value: Any) -> bool:
-    return isinstance(value, dict) and any(item is None or _has_null(item) for item in value.values())
-
-
 @given(JSON, JSON)
 def test_a_merge_patch_is_done_after_the_first_time(document: Any, patch: Any) -> None:
     once = merge_patch(document, patch)

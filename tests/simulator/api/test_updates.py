@@ -7,14 +7,12 @@ from tests.simulator.api.client import (
     CONFIG_MAPS,
     LEASES,
     NODES,
-    PODS,
     STRATEGIC,
     Client,
     budget,
     config_map,
     lease,
     node,
-    pod,
 )
 
 
@@ -35,12 +33,6 @@ async def test_without_a_version_core_kinds_are_replaced_and_leases_refused(clie
     assert (await client.put(f"{LEASES}/l", lease("l", "you"))).status == 422
 
 
-async def test_an_update_that_changes_nothing_writes_nothing(client: Client) -> None:
-    made = await client.made(CONFIG_MAPS, config_map("a"))
-    assert (await client.put(f"{CONFIG_MAPS}/a", made)).document == made
-    assert (await client.patch(f"{CONFIG_MAPS}/a", {"data": {"key": "value"}})).document == made
-
-
 async def test_a_patch_of_the_status_leaves_the_spec(client: Client) -> None:
     await client.made(NODES, node("n1"))
     conditions = [{"type": "Ready", "status": "Unknown"}]
@@ -49,16 +41,6 @@ async def test_a_patch_of_the_status_leaves_the_spec(client: Client) -> None:
     assert "unschedulable" not in changed.document["spec"]
     states = {each["type"]: each["status"] for each in changed.document["status"]["conditions"]}
     assert states == {"Ready": "Unknown", "DiskPressure": "False"}
-
-
-async def test_a_status_can_be_read_and_replaced(client: Client) -> None:
-    await client.made(PODS, pod("p1", "n1"))
-    document = (await client.get(f"{PODS}/p1/status")).document
-    document["status"]["phase"] = "Running"
-    document["spec"]["priority"] = 7
-    changed = (await client.put(f"{PODS}/p1/status", document)).document
-    assert (changed["status"]["phase"], changed["spec"]["priority"]) == ("Running", 0)
-    assert (await client.put(f"{PODS}/p1/status", document)).status == 409
 
 
 async def test_generations_count_changes_of_the_spec_only(client: Client) -> None:

@@ -44,22 +44,6 @@ async def test_the_log_is_bounded(client: Client) -> None:
             assert (await events.next())["object"]["code"] == 410
 
 
-async def test_what_enters_and_leaves_a_selection_is_added_and_deleted(client: Client) -> None:
-    await client.made(CONFIG_MAPS, config_map("a", labels={"x": "1"}))
-    since = await version(client)
-    async with client.watch(f"{CONFIG_MAPS}?labelSelector=x%3D1", f"&resourceVersion={since}") as events:
-        left = await client.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"x": "2"}}})
-        event = await events.next()
-        assert event["type"] == "DELETED"
-        assert event["object"]["metadata"]["labels"] == {"x": "1"}
-        assert event["object"]["metadata"]["resourceVersion"] == left.version
-        await client.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"x": "1"}}})
-        await client.patch(f"{CONFIG_MAPS}/a", {"data": {"key": "new"}})
-        await client.made(CONFIG_MAPS, config_map("b"))
-        await client.delete(f"{CONFIG_MAPS}/a")
-        assert await events.told(3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
-
-
 async def test_field_selectors_names_and_namespaces_narrow_a_watch(client: Client) -> None:
     since = await version(client, PODS)
     query = f"&resourceVersion={since}"

@@ -51,15 +51,6 @@ async def test_what_hangs_is_dropped_undone_when_the_fault_is_cleared() -> None:
     assert machine.log == []
 
 
-async def test_a_later_command_overtakes_one_that_has_not_settled() -> None:
-    machine = Machine("node-1")
-    machine.set_faults(settle=0.02)
-    await machine.set_power("off", "ipmi_sim")
-    await machine.set_power("on", "ipmi_sim")
-    await asyncio.sleep(0.04)
-    assert machine.power == "on"
-
-
 async def test_another_process_puts_faults_in_force_and_mends_them(chassis: Chassis, http: aiohttp.ClientSession) -> None:
     chassis.machine("node-1")
     async with http.put("/machines/node-1/faults", json={"refuse": True}) as answer:

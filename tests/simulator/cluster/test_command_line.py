@@ -83,26 +83,6 @@ def test_a_cluster_is_broken_healed_and_ended_from_outside(
     assert "no simulated cluster is running" in capsys.readouterr().err
 
 
-def test_a_scenario_says_on_which_platform_and_whose_machines_it_happens(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scenario = tmp_path / "scenario.yaml"
-    scenario.write_text("platform: gce\nmachines: gardener\nsteps: [{break: {zone: zone-b, how: bmc-ignores-off}}]")
-    command = [sys.executable, *UP, "--no-workloads", "--scenario", str(scenario), "--state-dir", str(tmp_path / "s")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            running = Running(process, tmp_path / "s")
-            assert running.state["platform"]["name"] == "gce"
-            assert running.state["nodes"]["node-2"]["providerID"] == "gce://nodewarden-simulation/us-central1-b/node-2"
-            assert running.state["machines"]["machine-2"] == {"node": "node-2", "phase": "Running"}
-            elsewhere = tmp_path / "elsewhere.yaml"
-            elsewhere.write_text("platform: aws\nsteps: []")
-            assert running.steer("scenario", str(elsewhere)) == 2
-            assert "happens on platform aws, and this cluster's is gce" in capsys.readouterr().err
-        finally:
-            process.terminate()
-
-
 def test_a_cluster_ends_with_its_parent(tmp_path: Path) -> None:
     # The parent in between starts the cluster, hands over its first line, and waits to be killed.
     parent = (

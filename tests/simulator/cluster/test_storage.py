@@ -54,10 +54,3 @@ def test_a_hung_writer_counts_because_it_may_go_on() -> None:
     assert [each.certain for each in storage.violations] == [False]
     storage.resume(volume="v", pod_uid="a")
     assert [each.certain for each in storage.violations] == [False, True]
-
-
-def test_different_volumes_do_not_concern_each_other() -> None:
-    storage = SharedStorage()
-    begin(storage, "a", "node-1")
-    storage.begin(volume="w", pod="demo/database-1", pod_uid="b", node="node-2", boot_id="b", exclusive=True)
-    assert storage.violations == []

@@ -7,9 +7,8 @@ import pytest
 from simulator.client import ApiClient, ApiError
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
-from simulator.machine_systems import MACHINE_SYSTEMS
 from simulator.machines import MACHINE_CONTROLLERS, Fleet
-from simulator.objects import JsonObject, condition_status, controller_of, is_ready, uid_of
+from simulator.objects import JsonObject, controller_of, uid_of
 from simulator.resources import NODES
 from tests.simulator.machines.fleets import with_machines
 
@@ -27,12 +26,10 @@ TIES: dict[str, JsonObject] = {
         "cluster.x-k8s.io/owner-name": "workers-zone-a",
     },
 }
-TIES["cluster-api-v1beta1"] = TIES["cluster-api"]
 MARKS = {
     "gardener": {"machinepriority.machine.sapcloud.io": "1"},
     "openshift": {"machine.openshift.io/delete-machine": "true"},
     "cluster-api": {"cluster.x-k8s.io/delete-machine": ""},
-    "cluster-api-v1beta1": {"cluster.x-k8s.io/delete-machine": ""},
 }
 
 
@@ -55,7 +52,7 @@ def steps_of(fleet: Fleet, name: str) -> list[str]:
     return [event.what for event in fleet.history if event.machine == name]
 
 
-@pytest.mark.parametrize("system", MACHINE_SYSTEMS)
+@pytest.mark.parametrize("system", TIES)
 async def test_a_deleted_machine_is_replaced_and_a_smaller_set_gives_the_marked_one_up(system: str) -> None:
     async with with_machines(system) as cluster:
         fleet = cluster.machines
@@ -131,24 +128,6 @@ async def test_a_machine_of_gardener_whose_node_dies_is_unknown_then_failed_and_
         await cluster.wait_until(lambda: fleet.phase("machine-3") == "Failed", what="the third Failed in its turn")
         assert len(fleet.in_phase("Running")) == 2, "only once the second had been replaced"
         assert [each.machine for each in fleet.deletions()] == ["machine-2"], "nobody deletes what is Failed by itself"
-
-
-async def test_a_failed_machine_of_openshift_stays_failed_whatever_its_node_does() -> None:
-    async with with_machines("openshift") as cluster:
-        fleet = cluster.machines
-        await fleet.set_status("machine-1", {"phase": "Failed", "errorReason": "UpdateError", "errorMessage": "a test's"})
-        cluster.break_node("node-1", "runtime-down")
-        await cluster.wait_until(lambda: condition_status(_node(cluster, "node-1"), "Ready") == "False", what="not Ready")
-        cluster.heal_node("node-1")
-        await cluster.wait_until(lambda: is_ready(_node(cluster, "node-1")), what="Ready")
-        machine = fleet.machine("machine-2")
-        assert machine is not None
-        await fleet.instances.destroy(uid_of(machine))
-        await fleet.annotate("machine-2", {"look": "now"})
-        await cluster.wait_until(lambda: fleet.phase("machine-2") == "Failed", what="an instance that is gone")
-        assert fleet.phase("machine-1") == "Failed"
-        await fleet.scale("workers-zone-a", 1)
-        await cluster.wait_until(lambda: fleet.names == ["machine-3"], what="those with an error went first")
 
 
 def _node(cluster: SimulatedCluster, name: str) -> JsonObject:

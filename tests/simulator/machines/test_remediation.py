@@ -6,8 +6,8 @@ import pytest
 
 from simulator.machine_systems.contract import SetSighting
 from simulator.machine_systems.remediation import DEFERRED, DELETING, OWNER_REMEDIATED, REMEDIATE, acts_of_set
-from simulator.objects import JsonObject, condition_of, is_terminating, name_of
-from tests.simulator.machines.fleets import FAST, answer, condition, judge, with_machines
+from simulator.objects import JsonObject, condition_of, name_of
+from tests.simulator.machines.fleets import FAST, condition
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -74,40 +74,3 @@ def test_as_many_at_once_as_the_deployment_lets_it(limit: int | str | None, repl
     on_their_way = [machine(f"going-{number}", going=True) for number in range(going)]
     found, waiting = round_of(OLD, MIDDLE, NEW, *on_their_way, limit=limit, replicas=replicas)
     assert (len(found), len(waiting)) == (deleted, 3 - deleted)
-
-
-async def test_condemned_machines_are_replaced_so_many_at_a_time_and_told_what_becomes_of_them() -> None:
-    async with with_machines("cluster-api", options={"max_in_flight": 0}) as cluster:
-        fleet, told = cluster.machines, list[str]()
-
-        def watch(_: JsonObject | None, after: JsonObject | None) -> None:
-            if after is not None and is_terminating(after):
-                told.append((condition_of(after, OWNER_REMEDIATED) or {}).get("reason", ""))
-
-        fleet.view.machines.subscribe(watch)
-        for name in ("machine-1", "machine-2"):
-            await judge(fleet, name, healthy=False)
-        await cluster.wait_until(
-            lambda: {answer(fleet, each) for each in ("machine-1", "machine-2")} == {DEFERRED}, what="deferred"
-        )
-        await judge(fleet, "machine-2", healthy=True)
-        await cluster.wait_until(lambda: answer(fleet, "machine-2") == "", what="the request is taken back")
-        assert fleet.deletions() == []
-
-        fleet.fail_preflight("an upgrade")
-        await fleet.scale("workers-zone-a", 4)
-        await fleet.limit_remediations("workers-zone-a", "20%")
-        await cluster.wait_until(
-            lambda: "an upgrade" in str(condition_of(fleet.machine("machine-1") or {}, OWNER_REMEDIATED)), what="preflight"
-        )
-        await judge(fleet, "machine-2", healthy=False)
-        await cluster.wait_until(lambda: answer(fleet, "machine-2") == DEFERRED, what="it has looked again")
-        await judge(fleet, "machine-2", healthy=True)
-        await cluster.wait_until(lambda: answer(fleet, "machine-2") == "", what="the request is taken back")
-        assert (fleet.names, fleet.deletions()) == (["machine-1", "machine-2", "machine-3"], [])
-        fleet.fail_preflight("")
-        await cluster.wait_until(
-            lambda: "machine-1" not in fleet.names and len(fleet.in_phase("Running")) == 4, what="replaced, and one more"
-        )
-        assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-1", True)]
-        assert told[0] == DELETING, "it is told before it is deleted"

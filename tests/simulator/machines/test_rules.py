@@ -127,13 +127,6 @@ def test_what_gardener_deletes_where_it_deletes_what_failed(sick: JsonObject, no
     assert not gardener.owners_act(sick, found, machine_set("gardener")).delete, "switched off it leaves all alone"
 
 
-def test_gardener_deletes_a_failed_machine_whose_node_cannot_be_read_though_it_is_annotated() -> None:
-    gardener = machine_system_named("gardener")
-    sick = of_gardener("m", "Failed", annotations={PRESERVE: "now"})
-    sick["metadata"]["labels"] = {"node": "node-1"}
-    assert gardener.owners_act(sick, None, machine_set("gardener", deletes_failed=True)).delete
-
-
 def test_a_system_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match=f"expected one of {', '.join(MACHINE_SYSTEMS)}"):
         machine_system_named("mesos")

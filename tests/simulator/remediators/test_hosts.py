@@ -10,7 +10,6 @@ import pytest
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, has_taint, is_ready, uid_of
 from simulator.remediators.bare_metal_hosts import HOST, is_powered_on
-from simulator.remediators.external_baremetal import EXTERNAL_REMEDIATION, POWERED_OFF
 from simulator.remediators.metal3 import UNHEALTHY, Metal3Remediations
 from simulator.resources import NODES
 from tests.simulator.remediators.conftest import QUICK, Asker, cluster_with
@@ -125,16 +124,3 @@ async def test_nothing_goes_on_while_the_host_does_not_go_off() -> None:
         assert not has_taint(await cluster.client.get(NODES.path("node-1")), "node.kubernetes.io/out-of-service")
         cluster.heal_node("node-1")
         await cluster.wait_until(lambda: status_of(asker, "machine-1").get("phase") == "Waiting", what="off now")
-
-
-async def test_no_node_is_deleted_while_its_host_does_not_go_off() -> None:
-    """S2, for the annotation."""
-    async with cluster_with("external-baremetal", machines="openshift", nodes=1, bmc="python") as cluster:
-        await until_hosted(cluster)
-        before = await cluster.client.get(NODES.path("node-1"))
-        cluster.break_node("node-1", "bmc-ignores-off")
-        await cluster.machines.annotate("machine-1", {EXTERNAL_REMEDIATION: ""})
-        log = cluster.chassis.machine("node-1").log
-        await cluster.wait_until(lambda: len([each for each in log if each.outcome == "ignored"]) >= 2, what="told twice")
-        assert POWERED_OFF not in machine_named(cluster, "machine-1")["metadata"]["annotations"]
-        assert uid_of(await cluster.client.get(NODES.path("node-1"))) == uid_of(before)

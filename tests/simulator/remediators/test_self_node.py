@@ -7,17 +7,15 @@ import dataclasses
 import pytest
 
 from simulator.cluster import SimulatedCluster
-from simulator.objects import JsonObject, has_taint
+from simulator.objects import JsonObject
 from simulator.remediators.contract import NODE_NAME
-from simulator.remediators.self_node import CAPABLE, FINALIZER, TAINT, Agent, SelfNodeRemediations
-from simulator.resources import NODES
+from simulator.remediators.self_node import CAPABLE, Agent, SelfNodeRemediations
 from tests.simulator.cluster.conftest import FAST as CONTROLLERS
-from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
+from tests.simulator.remediators.conftest import Asker, cluster_with
 
 pytestmark = pytest.mark.timeout(40)
 
 KIND = SelfNodeRemediations.remediations
-ENDED = ("Processing", "Succeeded")
 
 
 def running(**changes: object) -> SimulatedCluster:
@@ -36,33 +34,6 @@ async def until_capable(cluster: SimulatedCluster, node: str, value: str = "true
         return (known["metadata"].get("annotations") or {}).get(CAPABLE) == value
 
     await cluster.wait_until(says, what=f"the agent of {node} says {value}")
-
-
-async def test_a_node_is_rebooted_by_its_agent_and_set_free_when_the_object_goes() -> None:
-    """A device that refuses everything does not matter to the agent."""
-    async with running(bmc="python", nodes=1) as cluster:
-        asker, operator = Asker(cluster, KIND), cluster.remediator(SelfNodeRemediations)
-        await until_capable(cluster, "node-1")
-        cluster.break_node("node-1", "kubelet-stops")
-        cluster.break_node("node-1", "bmc-refuses")
-        boot_id = cluster.node("node-1").boot_id
-        await asker.ask("node-1", {"remediationStrategy": "ResourceDeletion"})
-        await cluster.wait_until(lambda: phase_of(asker, "node-1") == "Pre-Reboot-Completed", what="prepared")
-        remediation = await asker.read("node-1")
-        assert remediation is not None
-        assert remediation["metadata"]["finalizers"] == [FINALIZER]
-        assert told(remediation, *ENDED) == ("True", "Unknown")
-        assert remediation["status"]["timeAssumedRebooted"] > remediation["metadata"]["creationTimestamp"]
-        assert has_taint(await cluster.client.get(NODES.path("node-1")), TAINT["key"], "NoSchedule")
-        await cluster.wait_until(lambda: phase_of(asker, "node-1") == "Fencing-Completed", what="completed")
-        remediation = await asker.read("node-1")
-        assert (told(remediation, *ENDED), reason(remediation)) == (("False", "True"), "RemediationFinishedSuccessfully")
-        assert operator.reboots == ["node-1"], "once"
-        assert cluster.node("node-1").boot_id != boot_id
-        assert has_taint(await cluster.client.get(NODES.path("node-1")), TAINT["key"]), "until the object goes"
-        await asker.delete("node-1")
-        await cluster.wait_until(lambda: not operator.objects.objects, what="the object is gone")
-        assert not has_taint(await cluster.client.get(NODES.path("node-1")), TAINT["key"])
 
 
 async def test_a_reboot_that_never_happens_is_believed_and_costs_two_writers() -> None:
