@@ -38,8 +38,20 @@ def span(duration: timedelta) -> str:
 
 def countdown(due: datetime, now: datetime) -> str:
     """Time left, rounded up: it reads 1s until the very moment, and `now` from then on."""
-    left = math.ceil((due - now).total_seconds())
+    return time_left(due - now)
+
+
+def time_left(duration: timedelta) -> str:
+    """The same of a duration."""
+    left = math.ceil(duration.total_seconds())
     return span(timedelta(seconds=left)) if left > 0 else "now"
+
+
+def doing(episode: EpisodeStatus, now: datetime) -> str:
+    """What an episode does, and until when, and how long until that is over where it is known."""
+    until = f" (until {written(episode.preserved_until)})" if episode.preserved_until is not None else ""
+    left = f" ({countdown(episode.waiting_until, now)})" if episode.waiting_until is not None else ""
+    return f"{episode.doing}{until}{left}" if episode.doing else ""
 
 
 def verdict(row: TargetRow, now: datetime) -> str:

@@ -127,6 +127,16 @@ async def test_everybody_hears_what_he_wants_to(receiver: Receiver, changes: dic
         assert [title.split(": ")[1] for title in await receiver.has(len(heard))] == heard
 
 
+async def test_who_hears_that_all_is_halted_hears_that_it_is_no_longer(receiver: Receiver) -> None:
+    """Also by a rule that leaves out what is no trouble; in the same thread, and a pager resolves it."""
+    halted = Notice(when=When.HALTED, cluster="prod", subject="halted", text="paused by ada: a test")
+    async with notifier(receiver.file, severity=Severity.WARNING) as people:
+        people.tell(halted)
+        people.tell(replace(halted, text="new repairs begin again", over=True))
+        assert await receiver.has(2) == ["nodewarden: halted: prod", "nodewarden: no longer halted: prod"]
+    assert [each["type"] for each in receiver.got] == ["warning", "success"]
+
+
 async def test_of_a_node_that_nobody_knows_it_is_told_all_the_same(receiver: Receiver) -> None:
     """One that is gone has no labels and no checks any more."""
     async with notifier(receiver.file, labels=ZONE_B, checks=("MachineHealthCheck/*",)) as people:

@@ -48,7 +48,7 @@ class ScanRequest:
     halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
     need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one.
     remind, halted_is_new: of which episodes that wait for a person, and since when, people are to be told again; whether
-    `halted` is another one than the last request has told.
+    `halted` is another one than the last request has told. halt_over: how that ended, "" but where people are to be told.
     number: of the poll; a worker that has not served the one before does not know what people were told last.
     """
 
@@ -72,6 +72,7 @@ class ScanRequest:
     queued: int = 0
     remind: tuple[OpenEpisode, ...] = ()
     halted_is_new: bool = False
+    halt_over: str = ""
 
 
 class ScanActivities(ABC):

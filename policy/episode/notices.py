@@ -54,7 +54,7 @@ class KnownNode:
 class Notice:
     """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
     that has ended. waited: how long an episode has waited for a person already. words: how often people had spoken to it by
-    then. known: None of a node that is gone, or not seen yet, and where it is about none."""
+    then. known: None of a node that is gone, or not seen yet, and where it is about none. over: what was told before is over."""
 
     when: When
     cluster: str
@@ -65,11 +65,12 @@ class Notice:
     waited: timedelta = timedelta(0)
     words: int = 0
     known: KnownNode | None = None
+    over: bool = False
 
     @property
     def good(self) -> bool:
-        """Whether an episode has ended well."""
-        return self.outcome in GOOD
+        """Whether an episode has ended well, or whatever else it was is over."""
+        return self.over or self.outcome in GOOD
 
     @property
     def severity(self) -> Severity:
@@ -80,7 +81,8 @@ class Notice:
     def title(self) -> str:
         """One line."""
         where = f"{self.node} ({self.cluster})" if self.node else self.cluster
-        return f"nodewarden: {self.outcome or self.when.value}: {where}"
+        what = self.outcome or (f"no longer {self.when.value}" if self.over else self.when.value)
+        return f"nodewarden: {what}: {where}"
 
     @property
     def thread(self) -> str:
@@ -154,7 +156,8 @@ class NoticeRule:
 
     def wants(self, notice: Notice) -> bool:
         """Whether it is for them."""
-        if notice.when not in self.when or notice.severity.rank < self.severity.rank:
+        severity = SEVERITIES[notice.when] if notice.over else notice.severity  # who heard that it began hears that it is over
+        if notice.when not in self.when or severity.rank < self.severity.rank:
             return False
         if self.clusters and notice.cluster not in self.clusters:
             return False

@@ -65,6 +65,13 @@ class PastPause:
         """When it ended, None while it is in force."""
         return (self.ended or self.pause.until) if self.end(now) is not PauseEnd.IN_FORCE else None
 
+    def told(self, now: datetime) -> str:
+        """By whom, until when and why, and how it ended. One that is over by its moment nobody has ended."""
+        until = f"until {written(self.pause.until)}" if self.pause.until is not None else "until somebody ends it"
+        did = {PauseEnd.UNPAUSED: "ended", PauseEnd.REPLACED: "replaced"}.get(self.end(now))
+        ended = f"; {did} by {self.ended_by}: {self.ended_why}" if did else ""
+        return f"by {self.pause.who}, {until}: {self.pause.reason}{ended}"
+
 
 Pauses = tuple[PastPause, ...]
 """Of one cluster, the oldest first; at most the last one is in force."""

@@ -166,7 +166,8 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS."""
+    """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS. As old as the report (`at`):
+    a change of a healthy node alone has no scan answered at once."""
 
     node: str
     zone: str

@@ -21,6 +21,7 @@ from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.outlook import Outlook
 from policy.values.moments import written
@@ -171,7 +172,7 @@ def _head(answer: NodeExplanation) -> Text:
         unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
         head.append("  can't be read" if unreadable else "  has neither a Node nor a Machine any more", style="red")
     elif explanation is None and answer.episode is not None:
-        head.append(f"  {_of_episode(answer.episode)}", style="bold")
+        head.append(f"  {_of_episode(answer.episode, answer.at)}", style="bold")
     elif explanation is None:
         head.append("  it is not known whether there is such a node: the cluster can't be read", style="red")
     elif explanation is not None:
@@ -183,7 +184,7 @@ def _head(answer: NodeExplanation) -> Text:
 def conclusion(answer: NodeExplanation) -> str:
     """The one sentence that most people want."""
     if answer.episode is not None:
-        return _of_episode(answer.episode)
+        return _of_episode(answer.episode, answer.at)
     opinions = answer.explanation.opinions if answer.explanation is not None else ()
     if not opinions:
         unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
@@ -207,14 +208,15 @@ def conclusion(answer: NodeExplanation) -> str:
     return JUDGED[Health.HEALTHY]
 
 
-def _of_episode(episode: EpisodeStatus) -> str:
+def _of_episode(episode: EpisodeStatus, now: datetime) -> str:
     if episode.phase is Phase.NEEDS_HUMAN:
         return f"its episode waits for a person: {episode.problem or episode.doing}"
     if episode.kind is Kind.PRESERVATION and episode.preserved_until is not None:
         return f"preserved until {written(episode.preserved_until)} {wording.kept_by(episode)}"
     rung = f", step {episode.rung}" if episode.rung else ""
     trouble = f"; {said}" if (said := wording.trouble(episode)) else ""
-    return f"an episode is {wording.phase(episode)}{rung}: {episode.doing or episode.step or episode.reason}{trouble}"
+    doing = wording.doing(episode, now) or episode.step or episode.reason
+    return f"an episode is {wording.phase(episode)}{rung}: {doing}{trouble}"
 
 
 def kept_from(answer: NodeExplanation) -> list[str]:
@@ -249,7 +251,7 @@ def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     judged = Text(verdict.health.value, style=wording.HEALTH_STYLE[verdict.health])
-    judged.append(f", changes in {wording.span(target.due_in)}" if target.due_in is not None else "", style="")
+    judged.append(_when(target), style="")
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
@@ -268,6 +270,15 @@ def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
         table.add_row("  warning", Text(warning, style="yellow"))
     head = Text.assemble("\n", (check.check.ref.key, "bold"), f"  {check.check.dialect.value}")
     return Group(head, table)
+
+
+def _when(target: TargetEvaluation) -> str:
+    """When its verdict becomes another one by time alone, or somebody looks again; "" where neither is known."""
+    if target.due_in is None:
+        return ""
+    verdict, left = target.verdict, wording.time_left(target.due_in)
+    what = "becomes unhealthy" if verdict.health is Health.SOON else "changes" if verdict.due is not None else "is judged again"
+    return f", {what} {left if left == 'now' else f'in {left}'}"
 
 
 def _outlook(found: Outlook, answer: NodeExplanation) -> RenderableType:
@@ -298,7 +309,7 @@ def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
     if episode.kind is Kind.PRESERVATION:
         lines.append(wording.kept_by(episode))
     elif episode.permit and standing != episode.doing:
-        lines.append(f"it does: {episode.doing}")
+        lines.append(f"it does: {wording.doing(episode, answer.at)}")
     lines += [said for said in (wording.trouble(episode), wording.rung(episode, answer.at)) if said]
     if episode.held and episode.held not in episode.doing:
         lines.append(episode.held)

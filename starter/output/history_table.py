@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from policy.scan.pauses import PastPause, PauseEnd
+from policy.scan.pauses import PastPause
 from policy.values.moments import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
@@ -20,36 +20,38 @@ from starter.output.sentences import Sentences
 from starter.output.table import columns
 
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
-_ENDS = {PauseEnd.UNPAUSED: "ended", PauseEnd.REPLACED: "replaced"}
-"""What a person did to a pause; one that is over by its moment nobody has ended."""
 
 
 def as_table(found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime) -> RenderableType:
-    """One line for each, and below it how it ended and why it was begun, where a line has no room for that. A pause that is in
-    force stands first, as nothing is newer."""
+    """One line for each; where that has no room for how it ended and why it was begun, a list with that under each. A pause that
+    is in force stands first, as nothing is newer."""
     if not found.episodes and not pauses:
         return Text(f"no episode of {found.cluster} has ended in that time, as far as Temporal remembers", style="dim")
     dated = [(each.ended, _of_episode(each)) for each in found.episodes]
     dated += [(each.over_at(now) or now, _of_pause(each, now)) for each in pauses]
     lines = [line for _, line in sorted(dated, key=lambda each: each[0], reverse=True)]
-    table: RenderableType = Sentences(table=partial(_table, lines), below=[(line.about, line.why) for line in lines])
+    table: RenderableType = Sentences(table=partial(_table, lines), below=[(line.whole, line.why) for line in lines], alone=True)
     return Group(table, Text("… and older ones; --since and --node show fewer", style="dim")) if found.more else table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """about: whom the sentence is about where it stands below. cells: all of them but the sentence."""
+    """cells: all of them but the sentence."""
 
-    about: str
     cells: Sequence[str | Text]
     why: Text
+
+    @property
+    def whole(self) -> Text:
+        """The cells as a line of a list."""
+        name, *others = self.cells
+        return Text("  ").join([Text(str(name), style="bold"), *(Text("").append(each) for each in others)])
 
 
 def _of_episode(each: EndedEpisode) -> _Line:
     outcome = Text(each.outcome, style="green" if each.outcome in _GOOD else "red")
     took = wording.span(each.ended - each.started)
     return _Line(
-        about=f"{each.node} {each.incident}",
         cells=(each.node, each.kind.value, outcome, written(each.started), took, each.incident or "-"),
         why=Text(f"{each.why or 'nobody said why'}; {each.message}"),
     )
@@ -57,13 +59,10 @@ def _of_episode(each: EndedEpisode) -> _Line:
 
 def _of_pause(each: PastPause, now: datetime) -> _Line:
     end, pause = each.end(now), each.pause
-    until = f"until {written(pause.until)}" if pause.until is not None else "until somebody ends it"
-    ended = f"; {_ENDS[end]} by {each.ended_by}: {each.ended_why}" if end in _ENDS else ""
     took = wording.span((each.over_at(now) or now) - pause.since)
     return _Line(
-        about=f"pause of {written(pause.since)}",
         cells=("(all)", "Pause", Text(end.value, style="yellow"), written(pause.since), took, "-"),
-        why=Text(f"by {pause.who}, {until}: {pause.reason}{ended}"),
+        why=Text(each.told(now)),
     )
 
 

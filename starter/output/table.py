@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -19,7 +19,7 @@ from policy.checks.targets import SICKNESS
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.report import AtRisk, CheckReport, TargetRow
+from policy.scan.report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.counting import counted
 from policy.values.moments import written
 from starter import wording
@@ -27,6 +27,8 @@ from starter.handles.status import ClusterStatus
 from starter.output.permits import still_stopped_by
 from starter.output.sentences import Sentences
 
+OLD = timedelta(seconds=5)
+"""From this age on it is said how old the rows of nodes are."""
 _PHASE_STYLE = {
     Phase.NEEDS_HUMAN: "bold red",
     Phase.ERROR: "red",
@@ -61,7 +63,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
             parts.append(_checks(report.checks, halted=scanner is not None and bool(wording.halted(scanner))))
         else:
             parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
-        parts.append(_nodes(report.rows, report.inventory, now))
+        parts.append(_nodes(report, now, live=scanner is not None))
     if status.ended:
         parts.append(_ended(status, now))
     return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))
@@ -112,15 +114,19 @@ def _devices(rows: tuple[DeviceRow, ...]) -> RenderableType:
     return Group(table, Text("as read last; `nodewarden fence check` reads all devices now", style="dim"))
 
 
-def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> RenderableType:
+def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
+    rows, below = report.rows, list[Text]()
     table = columns("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
     for row in sorted(rows, key=_sickest_first):
         ready = Text(row.ready, style="green" if row.ready == "True" else "red")
         verdict = Text(wording.verdict(row, now), style=wording.HEALTH_STYLE[row.health])
         table.add_row(row.node, row.zone, ready, verdict, "yes" if row.schedulable else Text("cordoned", style="yellow"))
-    if inventory <= len(rows):
-        return table
-    return Group(table, Text(f"… and {inventory - len(rows)} more nodes, no sicker than these", style="dim"))
+    if report.inventory > len(rows):
+        below.append(Text(f"… and {report.inventory - len(rows)} more nodes, no sicker than these", style="dim"))
+    if live and now - report.at >= OLD:
+        # That a healthy node is cordoned, or another one Ready again, is no reason for a scan to be answered at once.
+        below.append(Text(f"as a scan saw them {wording.span(now - report.at)} ago", style="dim"))
+    return Group(table, *below)
 
 
 def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
@@ -165,11 +171,7 @@ def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
 
 
 def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text:
-    text = Text(episode.doing)
-    if episode.preserved_until is not None:
-        text.append(f" (until {written(episode.preserved_until)})")
-    if episode.waiting_until is not None:
-        text.append(f" ({wording.countdown(episode.waiting_until, now)})")
+    text = Text(wording.doing(episode, now))
     if rung := wording.rung(episode, now):
         text.append(f"\n{rung}", style="dim")
     known = wording.proof_or_problem(episode)
@@ -200,7 +202,8 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
             continue
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
-        table.add_row(refused.node, f"{refused.reason}: {refused.message}{left}")
+        named = refused.message.lower().startswith(refused.reason.lower())  # "Paused: paused by …" says it twice
+        table.add_row(refused.node, f"{'' if named else f'{refused.reason}: '}{refused.message}{left}")
     return table
 
 

@@ -98,17 +98,20 @@ async def test_a_view_that_may_not_be_acted_on_and_a_lease_that_another_holds_ar
 
 
 async def test_what_only_the_scanner_knows_is_told_to_people_elsewhere(person: ApiClient, open_scan: Open) -> None:
-    """S44: a pause when it begins, and who still waits for a person when the scanner says that it is time."""
+    """S44: a pause when it begins and when it is over, and who still waits for a person when the scanner says that it is time."""
     told = list[Notice]()
     scan = await open_scan(notify=told.append)
     waiting = OpenEpisode(node="node-1", since=(BEGAN - timedelta(hours=1)).isoformat(), incident="i-1")
     await scanned(scan, halted=WHY, halted_is_new=True, remind=(waiting,))
     await scanned(scan, halted=WHY)
-    assert [(each.when, each.cluster, each.node, each.subject) for each in told] == [
-        (When.HALTED, "prod", "", "halted"),
-        (When.NEEDS_HUMAN, "prod", "node-1", "i-1"),
+    await scanned(scan, halt_over="new repairs begin again")
+    assert [(each.when, each.cluster, each.node, each.subject, each.over) for each in told] == [
+        (When.HALTED, "prod", "", "halted", False),
+        (When.NEEDS_HUMAN, "prod", "node-1", "i-1", False),
+        (When.HALTED, "prod", "", "halted", True),
     ]
-    assert [each.waited for each in told] == [timedelta(0), timedelta(hours=1)], "by which is escalated"
+    assert [each.waited for each in told[:2]] == [timedelta(0), timedelta(hours=1)], "by which is escalated"
+    assert told[0].thread == told[2].thread
 
 
 async def test_the_last_word_of_a_scanner_that_is_stopped_stands(person: ApiClient, open_scan: Open) -> None:

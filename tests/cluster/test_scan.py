@@ -293,6 +293,18 @@ async def test_within_the_grace_after_start_nothing_may_be_done(person: ApiClien
     assert report.view.stale == ""
 
 
+async def test_the_first_check_does_not_begin_the_grace_anew(person: ApiClient, open_scan: Open) -> None:
+    """S18: kinds that are followed from now on say nothing of whether nodes could report."""
+    await fleet(person)
+    scan = await open_scan(ViewLimits(grace=timedelta(seconds=1)))
+    report = await observe_until(scan, None, lambda seen: not seen.view.stale)
+    since = scan.view._whole_since
+    await with_policy(person, duration="300s")
+    report = await observe_until(scan, report, lambda seen: seen.checks and not seen.view.stale)
+    assert all(each.lists or each.absent for each in scan.view._watches.here())
+    assert scan.view._whole_since == since
+
+
 async def test_a_view_that_is_behind_catches_up_or_says_so(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """S18: the scanner has seen more through another worker."""
     await fleet(person)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,26 @@ def test_data_is_not_at_risk_where_off_is_proven() -> None:
     assert any(line.startswith("node-8") and "not proven off" in line for line in shown)
     assert "data at risk" not in page_of(explained(seen=seen, opened=proven))
     assert "data at risk" in page_of(explained(seen=seen, opened=episode()))
+
+
+def test_what_an_episode_waits_for_counts_down_there_too() -> None:
+    """A person who asks of one node sees how long nothing will be done to it yet."""
+    waits = episode(doing="waits before power-management", waiting_until=NOW + timedelta(seconds=8))
+    assert "an episode is running: waits before power-management (8s)" in conclusion(explained(opened=waits))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "due_in", "said"),
+    [
+        (Verdict(health=Health.SOON, standing=Standing.HEALTHY, due=NOW), 0.4, "soon, becomes unhealthy in 1s"),
+        (Verdict(health=Health.SOON, standing=Standing.HEALTHY, due=NOW), 0, "soon, becomes unhealthy now"),
+        (Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY), 1, "healthy, is judged again in 1s"),
+    ],
+)
+def test_when_a_verdict_changes_is_never_in_0_seconds(verdict: Verdict, due_in: float, said: str) -> None:
+    due = fence_is_due()
+    target = replace(due.opinions[0].target, verdict=verdict, due_in=timedelta(seconds=due_in), action=Action.NONE)
+    assert said in page_of(explained(explanation=replace(due, opinions=(replace(due.opinions[0], target=target),))))
 
 
 def test_a_machine_on_its_way_back_is_not_called_done() -> None:

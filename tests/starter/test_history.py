@@ -73,7 +73,7 @@ async def test_what_has_ended_is_listed_newest_first_and_refused_requests_only_w
     assert await listed(cluster, "--node", "node-1") == [("node-1", "recovered")]
     told = " ".join((await nodewarden("history", "-c", cluster)).stdout.split())
     assert "node-1 Fencing recovered" in told
-    assert "i-node-1: node-1 is slow; by amy: pulled the plug" in told
+    assert "i-node-1 node-1 is slow; by amy: pulled the plug" in told
 
 
 async def test_nothing_older_than_since_is_shown(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
@@ -198,6 +198,11 @@ def test_a_pause_that_is_over_says_how() -> None:
         "(all) Pause replaced 2026-11-21T11:58:20Z 50s - by cem, until somebody ends it: rack 3; replaced by dan: longer",
         "(all) Pause expired 2026-11-21T11:50:00Z 5m00s - by amy, until 2026-11-21T11:55:00Z: drill",
     ]
+    narrow = drawn(history_table.as_table(EndedEpisodes(cluster="prod"), heard[:1], NOW), width=70)
+    assert narrow == [
+        "(all)  Pause  expired  2026-11-21T11:50:00Z  5m00s  -",
+        "  by amy, until 2026-11-21T11:55:00Z: drill",
+    ], "each stands once"
 
 
 def test_no_more_pauses_are_kept_than_are_remembered() -> None:

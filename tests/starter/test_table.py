@@ -65,11 +65,22 @@ def test_everything_in_its_place() -> None:
 
 def test_countdowns_move_without_asking_anybody() -> None:
     shown = status(row("node-3", Health.SOON, due=NOW + timedelta(seconds=5), ready="False"))
-    assert [drawn(shown, later=seconds)[-1].split()[3:6] for seconds in (0, 3, 5, 9)] == [
+    drawings = [drawn(shown, later=seconds) for seconds in (0, 3, 5, 9)]
+    rows = [next(line for line in lines if line.startswith("node-3")).split()[3:6] for lines in drawings]
+    assert rows == [
         ["unhealthy", "in", "5s"],
         ["unhealthy", "in", "2s"],
         ["unhealthy", "in", "now"],
         ["unhealthy", "in", "now"],
+    ]
+
+
+def test_how_old_the_rows_of_nodes_are_is_said() -> None:
+    """Somebody has just cordoned a node: nothing ails it, so no scan was answered at once."""
+    shown = status(row("node-3"))
+    assert [drawn(shown, later=seconds)[-1] for seconds in (4, 23)] == [
+        "node-3   zone-a   True    healthy   yes",
+        "as a scan saw them 23s ago",
     ]
 
 

@@ -61,6 +61,11 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         answers = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert [(each.held, each.paused) for each in answers] == [(True, ""), (False, "")]
         await eventually(env, lambda: not world.requests[-1].halted)
+        world.show(world.current)
+        await eventually(env, lambda: not world.requests[-1].halt_over)
+        (over,) = {each.halt_over for each in world.requests if each.halt_over}
+        assert over.startswith("new repairs begin again; the pause was by ada, not verified, until somebody ends it: ")
+        assert over.endswith(f"{WHY}; ended by bob, not verified: replaced")
 
 
 async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnvironment) -> None:

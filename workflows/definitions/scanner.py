@@ -443,6 +443,7 @@ class HealthScanner:
                 for each in table.to_be_reminded_of(workflow.now())
             ),
             halted_is_new=bool(halted) and halted != self._halted_told,
+            halt_over=self._halt_over() if self._halted_told and not halted else "",
         )
 
     def _halted(self) -> str:
@@ -450,6 +451,11 @@ class HealthScanner:
         if self._stop is not None:
             return f"the scanner was stopped by {self._stop.by}: {self._stop.reason} (`nodewarden scan start` starts it)"
         return str(self._granting.pause or "")
+
+    def _halt_over(self) -> str:
+        """How the last pause ended; a scanner that is stopped never goes on."""
+        past = self._granting.pauses[-1:]
+        return "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
 
     def _roll_is_due(self) -> bool:
         """Also when another version of the worker deployment has become current: a run is pinned to the build it began on, and a

@@ -150,6 +150,9 @@ class ClusterScan(ScanActivities):
         self._levels.hear(request, activity.info().started_time)
         if request.halted_is_new:
             self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject="halted", text=request.halted))
+        if request.halt_over:
+            over = Notice(when=When.HALTED, cluster=self._cluster, subject="halted", text=request.halt_over, over=True)
+            self._notify(over)
         for each in request.remind:
             text = f"incident {each.incident}: still waits for a person: {ASK_STATUS}"
             began, since = activity.info().started_time, moment_of(each.since)

@@ -308,13 +308,18 @@ class ClusterView:
         self.poke()
 
     def _weigh(self) -> None:
-        """Since when the view is whole, and since when it is broken. A kind may leave what makes it whole by time alone."""
+        """Since when the view is whole, and since when it is broken. A kind may leave what makes it whole by time alone.
+
+        One that is followed from now on, as with the first check, has yet to be listed: that says nothing of the nodes, and so
+        the grace does not begin anew with it.
+        """
         now = asyncio.get_running_loop().time()
-        if not self.synced:
+        here = self._watches.here()
+        if any(reflector.lists and not reflector.synced for reflector in here):
             self._whole_since = None
-        elif self._whole_since is None:
+        elif self.synced and self._whole_since is None:
             self._begin_grace(now)
-        if not all(reflector.streaming for reflector in self._watches.here()):
+        if not all(reflector.streaming for reflector in here if reflector.synced):
             self._broken_since = self._broken_since or now
         elif self._broken_since is not None:
             if self._whole_since is not None and now - self._broken_since > self._limits.broken.total_seconds():
