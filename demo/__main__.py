@@ -70,13 +70,14 @@ class Demo:
             simulation = await stack.enter_async_context(Simulation(self._state, platform=self._platform))
             settings = self._settings(simulation)
             stop = await stack.enter_async_context(stop_on_signals())
-            self._say("Temporal, with its history in a file and its web UI …")
+            self._say("Temporal, with its history in a file …")
             running = await stack.enter_async_context(process.temporal(settings, embed=True, stop=stop))
             self._address = running.address
-            if running.endpoint is not None:
+            if running.endpoint is not None and self._keep:
                 self._where = f"Temporal UI {running.endpoint.ui_url}"
                 self._say(f"  web UI   {running.endpoint.ui_url}")
-            self._say(f"  kubectl  KUBECONFIG={simulation.kubeconfig}")
+            if self._keep:  # else they are gone before anybody has opened them
+                self._say(f"  kubectl  KUBECONFIG={simulation.kubeconfig}")
             await simulation.apply(
                 f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE}/fencingtemplates",
                 fencing_template(simulation.facts),

@@ -68,7 +68,7 @@ def verdict(row: TargetRow, now: datetime) -> str:
 def brake(check: CheckReport) -> str:
     """Whether the check may act now, else why not."""
     if check.error:
-        return f"not usable: {check.error}"
+        return f"not usable: {check.error.removeprefix(f'{check.ref.key}: ')}"  # whoever shows it has named the check
     if check.paused:
         return f"paused: {check.paused}"
     if not check.allowed:

@@ -42,7 +42,7 @@ class Worker(_Values):
 
     role: Literal["all", "workflows", "cluster", "power"] = Field(description="what it serves, as `nodewarden worker --role`")
     site: str = Field(default="", pattern=f"^({_NAME})?$", description="site whose power devices it reaches; else settings.sites")
-    replicas: int = Field(default=2, ge=0, le=100, description="S16 wants two, on two nodes")
+    replicas: int = Field(default=2, ge=0, le=100, description="two, on two nodes: none acts on the node that it runs on")
     resources: dict[str, Any] = Field(default={}, description="default: resources")
     nodeSelector: Labels = Field(default={}, description="default: nodeSelector")
     tolerations: Objects = Field(default=[], description="default: tolerations")
@@ -142,7 +142,8 @@ class Values(_Values):
     workers: list[Worker] = Field(
         default=[Worker(role="all")],
         min_length=1,
-        description="the Deployments, each `{role, site, replicas, …}`: one with role all, or some of workflows, cluster, power",
+        description="the Deployments, each `{role, site, replicas, …}`: one with role all, or some of workflows, cluster, power; "
+        "of each 2 replicas where it says nothing",
     )
     serviceAccount: ServiceAccount = ServiceAccount()
     features: list[Feature] = Field(

@@ -38,6 +38,7 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 CALM = (
     *_files("frozen", "wrong_clocks", "worker_ends", "scanner_life"),
     "tests/docs/test_start.py",
+    "tests/docs/test_a_day.py",
     "tests/benchmarks/test_whole_benchmarks.py",
     *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "autoscaler", "opt_in", "handed_over"),

@@ -147,7 +147,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestion:
-    """Whether that incident may disrupt that node now, and the answer. paused: why nobody may, whatever he holds; "" where a
+    """Whether that incident may disrupt that node now, and the answer. paused: why nobody may, whatever it holds; "" where a
     permit decides. A preservation, which needs none, asks only for that."""
 
     node: str

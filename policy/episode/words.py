@@ -50,7 +50,7 @@ class Verb(StrEnum):
 
 
 class Verified(StrEnum):
-    """How it is known who has spoken. no: it is what he says himself."""
+    """How it is known who has spoken. no: it is what the speaker says."""
 
     NO = "no"
     KUBERNETES = "kubernetes"

@@ -320,7 +320,7 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(why="Its uid is the cluster's identity.", resources=("namespaces",), names=("kube-system",), verbs=("get",)),
     Right(
-        why="Who somebody is, and whether he may: asked by the proxy before the metrics, for each request.",
+        why="Who somebody is, and whether they may: asked by the proxy before the metrics, for each request.",
         groups=("authentication.k8s.io",),
         resources=("tokenreviews",),
         verbs=("create",),

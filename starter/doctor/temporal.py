@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from policy.values.counting import counted
@@ -49,7 +50,8 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
     try:
         status = await warden.scanner_status(cluster)
     except MissingError as error:
-        return [problem(str(error), f"`nodewarden scan start -c {cluster}`")]
+        without_its_own = re.sub(r"[;:] `nodewarden scan start` starts it$", "", str(error))
+        return [problem(without_its_own, f"`nodewarden scan start -c {cluster}` starts it")]
     except RequestError as error:
         return [problem(str(error), "look at the log of the worker that serves workflows")]
     view = wording.view(status)
@@ -69,7 +71,7 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
     try:
         report = await warden.device_check(cluster).last_report()
     except MissingError:
-        return [warning("nobody checks the fence devices by the clock", f"{read}; `nodewarden scan start` has it repeated")]
+        return [warning("nobody checks the fence devices by the clock: that begins with the scanner", read)]
     if report is None:
         return [warning("they have not been checked since this check was begun", read)]
     when = f"at {written(report.ended)}"

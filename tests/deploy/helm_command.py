@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def _carry_out(asked: argparse.Namespace, config: helm_python.Config) -> Any:
             return config.uninstall(asked.name, timeout=30)
         case _:
             return config.history(asked.name)
+
+
+def put_into(folder: Path) -> None:
+    """Have it found there under its own name."""
+    (folder / "helm").write_text(f'#!/bin/sh\nexec {sys.executable} -m {__spec__.name} "$@"\n', encoding="utf-8")
+    (folder / "helm").chmod(0o755)
 
 
 def main() -> None:

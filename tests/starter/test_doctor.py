@@ -288,3 +288,4 @@ async def test_who_is_not_reached_is_one_problem_and_everything_else_is_looked_a
     ]
     told = (await nodewarden("doctor", "-c", cluster)).stdout
     assert f"> `nodewarden scan start -c {cluster}`" in " ".join(told.split())
+    assert told.count("scan start") == 1, "the way out is said once"

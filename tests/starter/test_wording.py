@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
+from policy.episode.words import Verified
 from policy.scan.report import ClusterLease, ViewState
 from starter import wording
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner
@@ -41,6 +43,8 @@ def test_a_brake_says_why_it_is_closed() -> None:
     assert wording.brake(check(allowed=False, reason="Storm")) == "may not act: Storm"
     assert wording.brake(check(paused="maintenance")) == "paused: maintenance"
     assert wording.brake(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
+    named = check(allowed=True, error="NodeHealthCheck/workers: it names a template that is not there")
+    assert wording.brake(named) == "not usable: it names a template that is not there", "its row has its name"
 
 
 def test_the_scanners_own_condition_comes_before_everything_else() -> None:
@@ -69,6 +73,10 @@ def test_a_persons_word_is_not_shown_as_a_reading() -> None:
     """S8."""
     said = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled the plug", at=ago(9)))
     assert wording.off_proof(episode(off_proof=said)) == "off acknowledged by amy, not verified"
+    assert said.acknowledgement is not None
+    attested = replace(said.acknowledgement, verified=Verified.KUBERNETES, speaker="amy@example.com")
+    known = "off acknowledged by amy@example.com, verified by Kubernetes (for amy)"
+    assert wording.off_proof(episode(off_proof=replace(said, acknowledgement=attested))) == known
     assert wording.off_proof(episode(off_proof=proof(2))).startswith("off proven on 2 devices, read ")
 
 

@@ -16,6 +16,7 @@ from temporalio.common import VersioningBehavior
 
 from policy.episode.messages import Outcome, Phase
 from simulator.resources import DEPLOYMENTS
+from tests.deploy import helm_command
 from tests.documents import ROOT
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
@@ -53,9 +54,9 @@ class Shell:
         programs.mkdir(parents=True)
         (self.folder / "deploy").symlink_to(ROOT / "deploy")
         (self.folder / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-        for name, module in (("helm", "tests.deploy.helm_command"), ("nodewarden", "starter.cli")):
-            (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n', encoding="utf-8")
-            (programs / name).chmod(0o755)
+        helm_command.put_into(programs)
+        (programs / "nodewarden").write_text(f'#!/bin/sh\nexec {sys.executable} -m starter.cli "$@"\n', encoding="utf-8")
+        (programs / "nodewarden").chmod(0o755)
         places = (programs, Path(sys.executable).parent, find_binary().parent)
         self.environment = {
             "PATH": os.pathsep.join((*map(str, places), os.environ["PATH"])),

@@ -338,7 +338,7 @@ class WorkerSettings(_Section):
     )
     signing_keys_secret: str = Field(default="", pattern=_SECRET, description=_SAME_ELSEWHERE)
     words: Literal["any", "verified"] = Field(
-        default="any", description="verified: what a person says is refused where Kubernetes does not attest who he is"
+        default="any", description="verified: what a person says is refused where Kubernetes does not attest who they are"
     )
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"

@@ -1,0 +1,59 @@
+"""Nothing that a scanner remembers is lost when its history begins anew."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import timedelta
+
+import pytest
+from temporalio import workflow
+
+from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.freeing_pace import Portion
+from policy.episode.messages import Kind
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Replacing
+from policy.scan.pauses import PastPause, Pause
+from policy.scan.repeats import PastIncident, Repetition
+from tests.workflows.scanned import NOW, report
+from workflows.definitions.scanner import HealthScanner
+from workflows.kit.messages import Backoff, PreservationNotice, ScannerInput, ScannerState
+
+LATER = NOW + timedelta(minutes=1)
+PERMIT = Permit(node="a", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+FULL = ScannerState(
+    started=NOW,
+    permits=(PERMIT,),
+    queue=(PermitRequest(node="b", workflow_id="w", incident="j"),),
+    held_off=(Backoff(node="c", reason="aborted by ada"),),
+    report=report("a"),
+    told=(("a", "stamp"),),
+    described_at=NOW,
+    polls=5,
+    scans=4,
+    opened=3,
+    known=True,
+    incidents=(PastIncident(node="a", cause="Ready", incident="i", at=NOW),),
+    untold=(Repetition(node="a", cause="Ready", count=2, window=timedelta(hours=1), incidents=("h", "i")),),
+    power=(PowerMoment(node="a", on=False, at=NOW),),
+    attempts=(Attempts(node="a", failed=1, at=NOW),),
+    replaced=(Replacing(owner="MachineSet/m", node="a", since=NOW, until=LATER),),
+    released={"h": NOW},
+    portions=(Portion(incident="i", number=1, pods=2, until=LATER),),
+    preservations=(PreservationNotice(victim="a", stamp="s", at=NOW),),
+    pauses=(PastPause(pause=Pause(who="ada", reason="drill", since=NOW)),),
+    need_person=(NeedsPerson(node="d", incident="k", told=NOW),),
+    halted="paused by ada",
+)
+
+
+def test_the_state_here_has_something_of_everything() -> None:
+    empty = ScannerState(started=NOW)
+    assert [each.name for each in fields(FULL) if getattr(FULL, each.name) == getattr(empty, each.name)] == ["started"]
+
+
+def test_all_of_it_is_carried_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S13, S14, S19, S33: a line that is lost is a second permit for one node."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    carried = HealthScanner(ScannerInput(cluster="prod", holder="us", state=FULL))._carried()
+    assert carried.state == FULL
+    assert (carried.cluster, carried.holder, carried.state is FULL) == ("prod", "us", False)
