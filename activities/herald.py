@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id, scanner_id
+from policy.episode.ids import device_check_id, episode_id, scanner_id
 from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.words import ActionName, Spoken, Verb
@@ -59,6 +59,15 @@ class Herald:
                 what = "scanner" if spoken.action in OF_THE_SCANNER else f"open episode of {spoken.node}"
                 raise _refused(f"there is no {what}") from error
             raise failure(ErrorType.UNREACHABLE, f"Temporal or the workflow has not answered yet: {error}") from error
+
+    async def tell_policies(self, cluster: str, policies: str) -> None:
+        """Have the check of the cluster's fence devices hear which policies name devices, where one runs. policies: a digest."""
+        check = self._client.get_workflow_handle(device_check_id(cluster))
+        try:
+            await check.signal("hear_policies", policies, rpc_timeout=PATIENCE)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
 
     async def _tell(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]

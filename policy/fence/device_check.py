@@ -167,11 +167,13 @@ class DeviceNotice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """What outlives one check. answered: by node and endpoint, the last success in whole seconds since 1970. silent: node and
-    endpoint of devices whose silence has been told. shared: the same of those that are another node's, too."""
+    endpoint of devices whose silence has been told. shared: the same of those that are another node's, too. policies: a digest of
+    the policies that name devices, as it was told last; "" before it was."""
 
     answered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     silent: tuple[tuple[str, str], ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
+    policies: str = ""
 
 
 def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
@@ -280,6 +282,7 @@ class Remembered:
         self._answered = {node: dict(endpoints) for node, endpoints in memory.answered.items()}
         self._silent = set(memory.silent)
         self._shared = set(memory.shared)
+        self.policies = memory.policies
         self.claimed = memory.shared
         """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
 
@@ -347,7 +350,8 @@ class Remembered:
                 break
             if endpoints:
                 answered[node] = dict(endpoints)
-        return DeviceMemory(answered=answered, silent=tuple(sorted(self._silent)), shared=tuple(sorted(self._shared)))
+        silent, shared = (tuple(sorted(each)) for each in (self._silent, self._shared))
+        return DeviceMemory(answered=answered, silent=silent, shared=shared, policies=self.policies)
 
 
 def report_of(

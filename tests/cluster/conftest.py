@@ -13,6 +13,7 @@ from temporalio.common import MetricMeter
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
+from activities.cluster.report.actions import Speaks
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
@@ -66,13 +67,14 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             machines: ApiServer | None = None,
             meter: Any = MetricMeter.noop,
             notify: Notify = nobody,
+            herald: Speaks | None = None,
             **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
             lease = ScannerLease(connection, duration=timedelta(seconds=3))
             view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
-            scan = ClusterScan("prod", view, lease=lease, meter=meter, notify=notify)
+            scan = ClusterScan("prod", view, lease=lease, meter=meter, notify=notify, herald=herald)
             return await stack.enter_async_context(scan)
 
         yield opened

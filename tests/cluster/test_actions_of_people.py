@@ -33,6 +33,9 @@ class Herald:
             raise answer
         return answer
 
+    async def tell_policies(self, cluster: str, policies: str) -> None:
+        """Not here."""
+
 
 async def live(person: ApiClient) -> list[Object]:
     return list((await person.get(ACTIONS.path(namespace=NAMESPACE)))["items"])

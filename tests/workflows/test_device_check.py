@@ -37,6 +37,7 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_type, failure
 from policy.fence.device_check import (
     DeviceAnswer,
+    DeviceMemory,
     DeviceNotice,
     DeviceReport,
     DeviceRow,
@@ -158,9 +159,11 @@ class Check:
     def handle(self) -> WorkflowHandle[Any, DeviceCheckResult]:
         return self.client.get_workflow_handle_for(DeviceCheck.run, device_check_id(self.cluster))
 
-    async def start(self, *, repeat: timedelta | None = None, **changes: Any) -> None:
-        """repeat: with that signal, as `scan start` does."""
+    async def start(self, *, repeat: timedelta | None = None, heard: str = "", **changes: Any) -> None:
+        """repeat: with that signal, as `scan start` does; heard: with that of policies."""
         signal: dict[str, Any] = {"start_signal": "repeat", "start_signal_args": [repeat]} if repeat is not None else {}
+        if heard:
+            signal = {"start_signal": "hear_policies", "start_signal_args": [heard]}
         await self.client.start_workflow(
             DeviceCheck.run,
             DeviceCheckInput(cluster=self.cluster, **changes),
@@ -358,6 +361,19 @@ async def test_a_cluster_that_cant_be_read_fails_the_question_and_is_tried_again
         report = await check.rounds(1)
         started = (await check.handle.describe()).start_time
     assert report.began - started < timedelta(minutes=20)
+
+
+@pytest.mark.parametrize(("known", "soon"), [("", True), ("before", True), ("now", False)])
+async def test_new_policies_are_read_at_once_and_known_by_the_clock(env: WorkflowEnvironment, known: str, soon: bool) -> None:
+    """Every process of a cluster tells of them, and does so again when it starts."""
+    devices = Devices()
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        await check.start(heard="now", memory=DeviceMemory(policies=known))
+        report = await check.rounds(1)
+        started = (await check.handle.describe()).start_time
+        assert (report.began - started < timedelta(minutes=4)) is soon
+        assert (await check.stopped()).memory.policies == "now"
 
 
 async def test_a_long_history_is_left_behind_with_nothing_forgotten(env: WorkflowEnvironment) -> None:

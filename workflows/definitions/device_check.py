@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
@@ -57,6 +57,8 @@ BATCH = 12
 
 FIRST_AFTER = timedelta(minutes=5)
 """A scanner that has just been started may have more urgent things to do with the devices."""
+SETTLED_AFTER = timedelta(seconds=5)
+"""After a policy has changed: what is applied together is read together."""
 AGAIN_AFTER = timedelta(minutes=5)
 """A cluster whose API did not answer is tried again before the next hour."""
 LINGER = timedelta(seconds=10)
@@ -108,7 +110,8 @@ class DeviceCheck:
         """Wait until all devices are due. False once nobody wants to know any more."""
         while self._every is None or workflow.now() < self._due:
             if self._every is not None:
-                await self._until(self._differs_from(self._every), self._due - workflow.now(), "until all devices are due")
+                changed = self._differs_from(self._every, self._due)
+                await self._until(changed, self._due - workflow.now(), "until all devices are due")
             elif self._asking:
                 await workflow.wait_condition(lambda: not self._asking)
             elif not await self._until(lambda: self._every is not None or self._asking > 0, LINGER, "for the next question"):
@@ -276,6 +279,13 @@ class DeviceCheck:
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
 
     @workflow.signal
+    def hear_policies(self, policies: str) -> None:
+        """Which policies name devices now, as a digest: what is new of them is read in a moment, and not only by the clock."""
+        if policies != self._remembered.policies:
+            self._remembered.policies = policies
+            self._due = min(self._due, later(workflow.now(), SETTLED_AFTER))
+
+    @workflow.signal
     def stop(self) -> None:
         """Only when asked from now on, and so the end if nobody does."""
         self._every = None
@@ -312,8 +322,8 @@ class DeviceCheck:
         kind = error_type(error) or ErrorType.UNREACHABLE
         return ApplicationError(f"the cluster {self._cluster} can't be read: {why}", type=kind.value, non_retryable=True)
 
-    def _differs_from(self, every: timedelta) -> Callable[[], bool]:
-        return lambda: self._every != every
+    def _differs_from(self, every: timedelta, due: datetime) -> Callable[[], bool]:
+        return lambda: (self._every, self._due) != (every, due)
 
     @staticmethod
     def _spread(pause: timedelta) -> timedelta:

@@ -25,6 +25,7 @@ from activities.cluster.report.at_risk import RiskKeeping
 from activities.cluster.report.levels import Levels
 from activities.cluster.report.mistakes import MistakeKeeping
 from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.report.policies import PolicyTelling
 from activities.cluster.report.publishing import Publishing
 from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.view import ClusterView
@@ -92,6 +93,7 @@ class ClusterScan(ScanActivities):
         self._actions = (
             ActionKeeping(cluster, view.connection, view.actions, herald, on_change=view.poke) if herald is not None else None
         )
+        self._policies = PolicyTelling(cluster, herald, on_change=view.poke) if herald is not None else None
         self._levels = Levels(cluster, meter)
         self._notify = notify
         self.publishing = Publishing(self.view, clock=clock)
@@ -116,6 +118,8 @@ class ClusterScan(ScanActivities):
         if self._actions is not None:
             await self._actions.close()
         await self.publishing.close()
+        if self._policies is not None:
+            await self._policies.close()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -202,6 +206,8 @@ class ClusterScan(ScanActivities):
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             if self._actions is not None and lease.holder in {"", request.holder}:
                 attended = min(attended, self._actions.attend())
+            if self._policies is not None and lease.held:
+                self._policies.attend(self.view.fencing)
             # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
             if lease.held and request.in_flight is not None and request is self._latest:
                 attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals, request.halted))

@@ -44,6 +44,9 @@ class Speaks(Protocol):
     async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         """The answer. Raises NotLicensed where it is refused."""
 
+    async def tell_policies(self, cluster: str, policies: str) -> None:
+        """Which policies name devices, for the check of fence devices. Raises Unreachable."""
+
 
 class ActionKeeping(Attending):
     """Of one cluster. found: the objects as last seen, by namespace and name. One per view; `close` ends what is under way."""

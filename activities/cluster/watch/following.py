@@ -10,6 +10,8 @@ management cluster). `view.py` judges how fresh all of it is.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -64,6 +66,9 @@ POLICY_KINDS: dict[Resource, Dialect] = {
     CAPI_MACHINE_HEALTH_CHECKS: Dialect.CLUSTER_API,
 }
 """The kinds of health checks that are followed; how each is read is `policy/dialects`."""
+
+FENCE_MAPS = "fence-"
+"""How the names of all ConfigMaps of fence configuration begin."""
 
 Following = Reflector[Any]
 
@@ -153,6 +158,8 @@ class Watches:
             limits=limits,
         )
         servers = {id(each): each for each in (connection, self.machines)}.values()
+        self._fence_maps: dict[str, Any] = {}
+        """What ConfigMaps of fence configuration say."""
         self._definitions = [
             Reflector(
                 server,
@@ -327,6 +334,11 @@ class Watches:
             self._begin(self._templates.follow(check))
             self._judge_templates(only=ref.key)
 
+    def fencing(self) -> str:
+        """A digest of the policies that name devices: another one as soon as one comes, goes or is changed; "" for none."""
+        named = [*self._templates.fencing(self.intake.checks.values()), *sorted(self._fence_maps.items())]
+        return hashlib.sha256(json.dumps(named, default=str).encode()).hexdigest()[:16] if named else ""
+
     def _judge_templates(self, *, only: str = "") -> None:
         self._changed(lambda: self._templates.judge(self.intake, only=only))
 
@@ -335,6 +347,8 @@ class Watches:
         _, _, name = key.rpartition("/")
         if name == CLUSTER_CONFIG and found is not None:
             self._accompany(Dialect.NODE_FENCING)
+        if name.startswith(FENCE_MAPS):
+            self._fence_maps[name] = (found or {}).get("data")
         self._changed(lambda: self.intake.put_config_map(name, found))
 
     def _machine_changed(self, api: MachineApi, key: str, machine: MachineView | None) -> None:

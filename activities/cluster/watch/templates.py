@@ -6,7 +6,8 @@ not list tells nothing of its templates, and its checks go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from activities.cluster.live.templates import place_of
 from activities.cluster.objects.decoding import OBJECT_DECODING
 from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.checks.healthcheck import HealthCheck
+from policy.fence.templates import is_fencing_template
 from policy.objects.remediations import plurals_of
 from policy.remediation.templates import UNKNOWN, TemplateSeen, TemplateSight, judged, templates_of
 from policy.values.object_refs import ObjectRef
@@ -37,6 +39,8 @@ class TemplateWatches:
         self._limits = limits
         self._followed: dict[_Kind, Reflector[JsonObject]] = {}
         self._found: dict[tuple[_Kind, str], TemplateSeen] = {}
+        self._fencing: dict[tuple[_Kind, str], Any] = {}
+        """What FencingTemplates say."""
 
     def __iter__(self) -> Iterator[Reflector[Any]]:
         return iter(self._followed.values())
@@ -63,6 +67,12 @@ class TemplateWatches:
         """All checks by what is known now, or the one of that key."""
         intake.judge_templates(self._seen, only=only)
 
+    def fencing(self, checks: Iterable[HealthCheck]) -> list[Any]:
+        """Which FencingTemplates these checks name, and what each says, as far as it is there."""
+        named = ((check, template) for check in checks for template in templates_of(check) if is_fencing_template(template))
+        keys = ((check.ref.key, self._kind(check, each), f"{each.namespace}/{each.name}") for check, each in named)
+        return sorted([check, key, self._fencing[kind, key]] for check, kind, key in keys if (kind, key) in self._fencing)
+
     def _kind(self, check: HealthCheck, template: ObjectRef) -> _Kind:
         return place_of(template, check, self._connections), template.api_version, template.kind
 
@@ -81,9 +91,12 @@ class TemplateWatches:
     def _changed(self, kind: _Kind, key: str, found: JsonObject | None) -> None:
         if found is None:
             self._found.pop((kind, key), None)
+            self._fencing.pop((kind, key), None)
         else:
             namespace, _, name = key.rpartition("/")
             ref = ObjectRef(api_version=kind[1], kind=kind[2], name=name, namespace=namespace)
             self._found[kind, key] = judged(ref, found)
+            if is_fencing_template(ref):
+                self._fencing[kind, key] = json.dumps(found.get("spec"), sort_keys=True)
         if self._followed[kind].synced:  # else the list is being taken in, and what is missing may be still to come
             self._judge()

@@ -142,6 +142,11 @@ class ClusterView:
         return self._watches.actions
 
     @property
+    def fencing(self) -> str:
+        """A digest of the policies that name devices, "" where there is none, or not all is listed."""
+        return self._watches.fencing() if self.synced else ""
+
+    @property
     def asked(self) -> bool:
         """Whether something in the cluster asks us to look after nodes, or for one of them."""
         return bool(self.check_objects) or self._watches.requests.asking or self._book.asked
