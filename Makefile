@@ -82,7 +82,7 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade
 
 .PHONY: lock
 lock: $(STAMP) ## Re-create the locks with today's versions of what pyproject.toml asks for
-	@$(LOCK) pyproject.toml --output-file requirements.lock
+	@$(LOCK) pyproject.toml --extra ui --output-file requirements.lock
 	@$(LOCK) pyproject.toml --extra local --extra otel --extra ui --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	@$(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
 

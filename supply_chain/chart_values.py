@@ -112,6 +112,7 @@ class NetworkValues(_Values):
     api: list[Network] = Field(default=[], description="of API servers; default: anywhere, at 443 and 6443")
     temporal: str = Field(default="temporal", description="namespace or network of Temporal's frontend")
     metricsFrom: list[str] = Field(default=[], description="namespaces that read metrics")
+    pageFrom: list[str] = Field(default=[], description="namespaces that may reach the page; default: whoever can")
     cloud: bool = Field(default=False, description="machines are switched by EC2 or Compute Engine")
 
 
@@ -133,6 +134,31 @@ class Metrics(_Values):
 class Shown(_Values):
     enabled: bool = False
     labels: Labels = {}
+
+
+class PageTls(_Values):
+    secretName: SecretName = Field(
+        default="", description="type kubernetes.io/tls: the page speaks TLS itself, and shows a renewed certificate by itself"
+    )
+
+
+class Page(_Values):
+    """`nodewarden ui` in the cluster."""
+
+    enabled: bool = Field(default=False, description="the page, for all who have a token of the cluster (docs/page.md)")
+    replicas: int = Field(default=1, ge=1, le=20, description="more than one needs sessionKeys")
+    tls: PageTls = PageTls()
+    behindProxy: bool = Field(
+        default=False, description="a proxy or an Ingress speaks TLS before it, and hands on the Authorization header"
+    )
+    sessionKeys: SecretName = Field(
+        default="", description="a Secret whose `session-keys` seal browsers' sessions; empty: a restart logs everybody out"
+    )
+    host: str = Field(default="0.0.0.0", pattern=r"^[0-9a-fA-F.:]+$", description="`::` in a cluster of IPv6")  # noqa: S104 - a pod's
+    annotations: Labels = Field(default={}, description="of the Service")
+    resources: dict[str, Any] = {"requests": {"cpu": "50m", "memory": "160Mi"}, "limits": {"memory": "512Mi"}}
+    extraVolumes: Objects = Field(default=[], description="such as one with a kubeconfig that settings.clusters names")
+    extraVolumeMounts: Objects = []
 
 
 class Values(_Values):
@@ -163,6 +189,7 @@ class Values(_Values):
     admission: Install = Field(default=Install(), description="the API server holds our patches of Nodes to our own fields")
     people: Install = Field(default=Install(), description="who may say what, by Kubernetes' own rights (docs/security.md)")
     network: NetworkValues = NetworkValues()
+    ui: Page = Page()
     metrics: Metrics = Metrics()
     alerts: Shown = Field(default=Shown(), description="a PrometheusRule; needs the Prometheus operator")
     dashboard: Shown = Field(default=Shown(labels={"grafana_dashboard": "1"}), description="a ConfigMap for Grafana's sidecar")

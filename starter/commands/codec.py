@@ -51,6 +51,7 @@ def serve(
     session = session_of(context)
 
     async def work() -> Exit | None:
+        from starter.commands.tls import tls_of
         from workers.configuration.setting_sources import SettingsError
         from workers.configuration.settings import is_loopback
 
@@ -120,23 +121,6 @@ def _origins(given: list[str] | None, settings: Settings) -> list[str]:
                 f"--ui-origin: expected scheme, host and port such as https://temporal.example.org, got {origin!r}"
             )
     return given
-
-
-def tls_of(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    import ssl
-
-    from workers.configuration.setting_sources import SettingsError
-
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise SettingsError("--tls-cert and --tls-key: expected both or neither")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(certificate, key)
-    except OSError as error:
-        raise SettingsError(f"--tls-cert and --tls-key: expected a certificate and its key, as PEM files: {error}") from error
-    return context
 
 
 def _token(file: Path | None) -> str:

@@ -130,15 +130,32 @@ class Session:
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[tuple[Nodewarden, Settings, str]]:
         """Temporal, as the settings have it, and the cluster that the request is about."""
+        settings = self.settings()
+        name = self.one_cluster(settings)
+        async with self._speaking(settings) as warden:
+            await self._expect_cluster(warden, settings, name)
+            yield warden, settings, name
+
+    @asynccontextmanager
+    async def connected_to_all(self) -> AsyncIterator[tuple[Nodewarden, Settings, tuple[str, ...]]]:
+        """The same, and the cluster that --cluster names, or all that the settings know."""
+        if self.cluster:
+            async with self.connected() as (warden, settings, name):
+                yield warden, settings, (name,)
+            return
+        settings = self.settings()
+        names = tuple(sorted(self.clusters(settings)))
+        async with self._speaking(settings) as warden:
+            yield warden, settings, names
+
+    @asynccontextmanager
+    async def _speaking(self, settings: Settings) -> AsyncIterator[Nodewarden]:
         from starter.client import Nodewarden
         from starter.handles.speaking import Speaker
 
-        settings = self.settings()
-        name = self.one_cluster(settings)
         speaker = Speaker(partial(self.own_connection, settings), otherwise=me(), complain=complain)
         async with Nodewarden.connect(settings, speaker=speaker) as warden:
-            await self._expect_cluster(warden, settings, name)
-            yield warden, settings, name
+            yield warden
 
     @asynccontextmanager
     async def looking(self, *, everywhere: bool) -> AsyncIterator[tuple[Nodewarden, list[str]]]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption
-from starter.commands.codec import tls_of
 from starter.commands.session import Exit, Session, me, run, session_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from starter.client import Nodewarden
+    from starter.web.sessions import Sessions
     from starter.web.who import Doorkeeper
     from workers.configuration.settings import Settings
 
@@ -40,6 +40,14 @@ def ui(
         bool,
         typer.Option("--behind-proxy", help="A proxy speaks TLS and hands on the Authorization header; no other is believed."),
     ] = False,
+    session_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--session-keys",
+            help="A file of keys, one to a line, the newest first, that seal browsers' sessions: processes with the same ones"
+            " are one page, and a restart logs nobody out. Else each process makes one of its own.",
+        ),
+    ] = None,
     cluster: ClusterOption = "",
 ) -> None:
     """Serve the page that says whether it is safe, whom it needs and why nothing happens, until Ctrl-C.
@@ -51,6 +59,7 @@ def ui(
     session = session_of(context, cluster=cluster)
 
     async def work() -> Exit:
+        from starter.commands.tls import tls_of
         from workers.configuration.setting_sources import SettingsError
         from workers.configuration.settings import is_loopback
         from workers.keeping_secrets import keep_memory_private
@@ -65,12 +74,12 @@ def ui(
         if not is_loopback(host) and tls is None and not behind_proxy:
             raise SettingsError(f"--host: expected the loopback, or --tls-cert and --tls-key, or --behind-proxy; got {host}")
         keep_memory_private()
-        async with stop_on_signals() as stop, session.connected() as (warden, settings, name):
-            names = (name,) if session.cluster else tuple(settings.connections()) or (name,)
+        sessions = _sessions(session_keys)
+        async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
             keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
             views = Views(warden, names, source=settings.policy_source())
             try:
-                async with serving(views, host=host, port=port, keeper=keeper, tls=tls) as address:
+                async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
                     typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
                     await stop.wait()
             except OSError as error:
@@ -108,6 +117,20 @@ async def page_beside(
         except OSError as error:
             where = f", no page: port {port}: {error.strerror or error} (--ui-port, --no-ui)"
         yield where
+
+
+def _sessions(file: Path | None) -> Sessions:
+    from starter.web.sessions import Sessions
+    from workers.configuration.key_sources import parsed
+    from workers.configuration.setting_sources import SettingsError
+
+    if file is None:
+        return Sessions()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--session-keys: {file} can't be read: {error}") from error
+    return parsed(text, f"--session-keys: {file}", Sessions)
 
 
 def _keeper(session: Session, warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:

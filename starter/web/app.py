@@ -23,8 +23,9 @@ from starter.errors import RequestError
 from starter.web import api, login, pages, saying
 from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.overview import overview_of
+from starter.web.sessions import Sessions
 from starter.web.views import Views, WatchedCluster
-from starter.web.who import Doorkeeper, OwnHouse, Sessions
+from starter.web.who import Doorkeeper, OwnHouse
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEARTBEAT_SECONDS = 10.0
@@ -39,21 +40,25 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+STRICTLY = "max-age=31536000"
+"""For those that are reached by TLS, ours or a proxy's: browsers ignore it elsewhere."""
 ASSETS = Path(starlette_admin.__file__).parent / "static"
 """Tabler, as that package carries it."""
 
 
-def application(views: Views, keeper: Doorkeeper | None = None) -> FastAPI:
-    """Serves these views. keeper: who says who asks; None: whoever reaches us, and he has no way of his own to a cluster."""
+def application(views: Views, keeper: Doorkeeper | None = None, sessions: Sessions | None = None) -> FastAPI:
+    """Serves these views. keeper: who says who asks; None: whoever reaches us, and he has no way of his own to a cluster.
+    sessions: None: of this process alone."""
     app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.views = views
     app.state.keeper = keeper or OwnHouse(views.warden, _no_way, name="")
-    app.state.sessions = Sessions()
+    app.state.sessions = sessions or Sessions()
     app.state.document = cache(lambda: api.document(app))
     for router in (pages.router, api.router, saying.router, login.router):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))
+    app.add_api_route("/healthz", _alive, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{api.OF_CLUSTER}/events", events, methods=["GET"], response_class=StreamingResponse)
     for kind in (RequestError, HTTPException, RequestValidationError, UnreadableError):
         app.add_exception_handler(kind, _told)
@@ -62,6 +67,11 @@ def application(views: Views, keeper: Doorkeeper | None = None) -> FastAPI:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
     app.middleware("http")(_with_headers)
     return app
+
+
+async def _alive() -> Response:
+    """For probes, which have no token. Whether Temporal and the scanners answer is what the page says, without them as well."""
+    return Response("ok\n", media_type="text/plain")
 
 
 @asynccontextmanager
@@ -102,6 +112,9 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     answer = await login.admitted(request, call_next, _told)
     for name, value in HEADERS.items():
         answer.headers[name] = value
+    if request.app.state.keeper.login:
+        # On the loopback it would hold for whatever else listens there.
+        answer.headers["Strict-Transport-Security"] = STRICTLY
     if not request.url.path.startswith(("/static", "/vendor")):
         answer.headers.setdefault("Cache-Control", "no-store")
     return answer
@@ -120,11 +133,17 @@ async def _told(request: Request, error: Exception) -> Response:
 
 @asynccontextmanager
 async def serving(
-    views: Views, *, host: str, port: int, keeper: Doorkeeper | None = None, tls: ssl.SSLContext | None = None
+    views: Views,
+    *,
+    host: str,
+    port: int,
+    keeper: Doorkeeper | None = None,
+    tls: ssl.SSLContext | None = None,
+    sessions: Sessions | None = None,
 ) -> AsyncIterator[str]:
     """Serve until the context ends; its value is the page's address. Raises OSError where nothing can be bound there."""
     config = uvicorn.Config(
-        application(views, keeper),
+        application(views, keeper, sessions),
         log_config=None,  # logging is the process's own affair
         log_level="warning",
         access_log=False,

@@ -1,4 +1,4 @@
-"""Saying who one is to the page: a token, once, kept in memory; and what a request has to pass before it is answered."""
+"""Saying who one is to the page: a token, once, sealed into a cookie; and what a request has to pass before it is answered."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
 from starter.web.pages import render
+from starter.web.sessions import COOKIE, Sessions
 from starter.web.views import Views
-from starter.web.who import COOKIE, Doorkeeper, ForbiddenError, Sessions, UnknownCallerError, from_elsewhere, those_open_to
+from starter.web.who import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 
-OPEN = ("/static/", "/vendor/", "/login")
+OPEN = ("/static/", "/vendor/", "/login", "/healthz")
 READS = frozenset({"GET", "HEAD"})
 Answer = Callable[[Request], Awaitable[Response]]
 OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
@@ -63,25 +64,24 @@ async def begin(request: Request, token: Annotated[str, Form()], then: Annotated
     views: Views = request.app.state.views
     try:
         await those_open_to(request.app.state.keeper, token.strip(), views.clusters)
+        sealed = sessions_of(request).begin(token.strip())
     except RequestError as error:
         return render(request, "login.html", "Who are you?", status=401, then=_ours(then), problem=str(error))
     answer = RedirectResponse(_ours(then), status_code=303)
-    name = sessions_of(request).begin(token.strip())
-    answer.set_cookie(COOKIE, name, httponly=True, secure=True, samesite="strict", path="/")
+    answer.set_cookie(COOKIE, sealed, httponly=True, secure=True, samesite="strict", path="/")
     return answer
 
 
 @router.post("/logout")
-async def end(request: Request) -> Response:
-    """Forget the token."""
-    sessions_of(request).end(request.cookies.get(COOKIE, ""))
+async def end() -> Response:
+    """The browser forgets the token. Whoever has copied the cookie may go on until the token ends, or the session."""
     answer = RedirectResponse("/login", status_code=303)
     answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
     return answer
 
 
 def sessions_of(request: Request) -> Sessions:
-    """Those of this process."""
+    """By the keys of this process."""
     sessions: Sessions = request.app.state.sessions
     return sessions
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -29,11 +27,8 @@ from starter.handles.speaking import Opening, Speaker
 
 FRESH = timedelta(seconds=30)
 """How long the cluster's word about a token is good for: whoever loses a right loses it here by then."""
-KNOWN, SESSIONS = 1000, 1000
-"""The most tokens and sessions that are remembered; the oldest goes first."""
-LASTS = timedelta(hours=8)
-"""A session, at most; the token in it may end earlier, and ends it then."""
-COOKIE = "__Host-nodewarden"
+KNOWN = 1000
+"""The most tokens of which the cluster's word is remembered; the oldest goes first."""
 
 
 class UnknownCallerError(RequestError):
@@ -154,46 +149,6 @@ class Reviewed:
 
 def _asked(api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "spec": spec}
-
-
-@dataclass(slots=True)
-class Sessions:
-    """Tokens of browsers, in memory alone: a cookie names one and says nothing of it."""
-
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
-    _tokens: dict[str, tuple[datetime, str]] = field(default_factory=dict)
-
-    def begin(self, token: str) -> str:
-        """What the cookie says."""
-        name = secrets.token_urlsafe(32)
-        self._tokens[name] = (datetime.now(UTC), token)
-        while len(self._tokens) > SESSIONS:
-            self._tokens.pop(next(iter(self._tokens)))
-        return name
-
-    def end(self, name: str) -> None:
-        """Forget it."""
-        self._tokens.pop(name, None)
-
-    def token_of(self, request: Request) -> str:
-        """Of the Authorization header, else of the session that the cookie names; "" where there is neither."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            return token.strip()
-        name = request.cookies.get(COOKIE, "")
-        began, token = self._tokens.get(name, (None, ""))
-        if began is not None and datetime.now(UTC) - began >= LASTS:
-            self.end(name)
-            return ""
-        return token
-
-    def form_token(self, request: Request) -> str:
-        """What a form of ours carries back: nobody else's page can know it."""
-        return hmac.new(self.key, request.cookies.get(COOKIE, "").encode(), hashlib.sha256).hexdigest()
-
-    def is_ours(self, request: Request, shown: str) -> bool:
-        """Whether a form that is sent was made here for the same session."""
-        return hmac.compare_digest(self.form_token(request), shown)
 
 
 def from_elsewhere(request: Request) -> str:

@@ -40,7 +40,7 @@ LEASES = "/api/v1/namespaces/medik8s-leases"
 MONITORING = (("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules"))
 
 
-ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nodewarden"
+ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,13 @@ class Api:
         authority = Path(self.address.certificate_authority) if self.address.certificate_authority else None
         return ClusterConnection.to(self.address.url, token=token, certificate_authority=authority)
 
-    async def token_of_the_worker(self, person: ApiClient) -> str:
+    async def token_of(self, account: str, person: ApiClient) -> str:
+        """Of a ServiceAccount in our namespace."""
         if self.simulated is not None:
-            self.simulated.authorization.tokens["worker"] = "system:serviceaccount:nodewarden:nodewarden"
-            return "worker"
+            self.simulated.authorization.tokens[account] = f"system:serviceaccount:{NAMESPACE}:{account}"
+            return account
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        token: str = (await person.create(f"{ACCOUNT}/token", body))["status"]["token"]
+        token: str = (await person.create(f"{ACCOUNTS}/{account}/token", body))["status"]["token"]
         return token
 
 
@@ -107,7 +108,7 @@ async def helm(api: Api) -> AsyncIterator[Act]:
     config.close()
 
 
-async def _install(helm: Act, values: dict[str, Any]) -> None:
+async def install(helm: Act, values: dict[str, Any]) -> None:
     await helm("install", chart(), RELEASE, values, namespace=NAMESPACE, create_namespace=True)
 
 
@@ -133,7 +134,7 @@ async def _fill_keys(person: ApiClient) -> str:
 
 
 async def test_an_upgrade_and_a_rollback_leave_keys_and_selectors(helm: Act, person: ApiClient) -> None:
-    await _install(helm, {})
+    await install(helm, {})
     filled = await _fill_keys(person)
     first = await person.get(f"{DEPLOYMENTS}/nodewarden")
     changed = {"image": {"tag": "0.1.1"}, "features": ["fencing"], "settings": {"scan": {"cap": 4}}}
@@ -173,7 +174,7 @@ def _columns(definition: dict[str, Any]) -> set[str]:
 
 
 async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person: ApiClient) -> None:
-    await _install(helm, {"versioning": {"deployment": "fleet"}})
+    await install(helm, {"versioning": {"deployment": "fleet"}})
     filled = await _fill_keys(person)
     await helm("uninstall", RELEASE)
     assert (await person.get(KEYS))["data"] == {"keys": filled}
@@ -184,14 +185,14 @@ async def test_uninstalling_leaves_keys_definitions_and_leases(helm: Act, person
     for kind in ("clusterroles", "clusterrolebindings"):
         left = (await person.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}"))["items"]
         assert [each for each in left if each["metadata"]["name"].startswith("nodewarden")] == []
-    await _install(helm, {})  # what was kept is taken up again
+    await install(helm, {})  # what was kept is taken up again
     assert (await person.get(KEYS))["data"] == {"keys": filled}
 
 
 async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: Api, person: ApiClient) -> None:
     """Enough for its worker; and after Helm's uninstall what is left is told, for people to take away."""
-    await _install(helm, {})
-    async with api.connection(await api.token_of_the_worker(person)) as worker:
+    await install(helm, {})
+    async with api.connection(await api.token_of("nodewarden", person)) as worker:
         assert [each.level for each in await rights(worker)] == [Level.OK]
         assert [each.what for each in await definitions(worker, fix=False) if each.level is Level.PROBLEM] == []
     async with api.connection(api.address.token) as administrator:
@@ -209,7 +210,7 @@ async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: A
 async def test_the_namespace_of_the_leases_stays_its_owners(helm: Act, person: ApiClient) -> None:
     """medik8s has made it before: it is neither taken over nor a reason to fail, at an upgrade as well."""
     await person.create("/api/v1/namespaces", {"metadata": {"name": "medik8s-leases", "labels": {"of": "medik8s"}}})
-    await _install(helm, {})
+    await install(helm, {})
     await _upgrade(helm, {"settings": {"scan": {"cap": 2}}})
     metadata = (await person.get(LEASES))["metadata"]
     assert metadata["labels"] == {"of": "medik8s", "kubernetes.io/metadata.name": "medik8s-leases"}
@@ -217,7 +218,7 @@ async def test_the_namespace_of_the_leases_stays_its_owners(helm: Act, person: A
 
 
 async def test_our_own_namespace_of_the_leases_survives_an_upgrade(helm: Act, person: ApiClient) -> None:
-    await _install(helm, {})
+    await install(helm, {})
     await _upgrade(helm, {"settings": {"scan": {"cap": 2}}})
     assert (await person.get(LEASES))["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
@@ -225,7 +226,7 @@ async def test_our_own_namespace_of_the_leases_survives_an_upgrade(helm: Act, pe
 async def test_a_new_build_stands_beside_the_old_one_until_that_is_taken_out(helm: Act, person: ApiClient) -> None:
     """Its Deployment is not even touched."""
     versioning = {"deployment": "fleet", "buildId": "0.1.0"}
-    await _install(helm, {"versioning": versioning})
+    await install(helm, {"versioning": versioning})
     old = await person.get(f"{DEPLOYMENTS}/nodewarden-0-1-0")
     both = {"deployment": "fleet", "buildId": "0.2.0", "previous": [{"buildId": "0.1.0"}]}
     await _upgrade(helm, {"versioning": both, "image": {"tag": "0.2.0"}})
@@ -248,7 +249,7 @@ async def test_everything_at_once_is_taken_by_an_api_server(helm: Act, person: A
         "alerts": {"enabled": True},
     }
     await person.create("/api/v1/namespaces", {"metadata": {"name": "metal"}})
-    await _install(helm, values)
+    await install(helm, values)
     names = sorted(each["metadata"]["name"] for each in (await person.get(DEPLOYMENTS))["items"])
     assert names == ["nodewarden-cluster", "nodewarden-power-north", "nodewarden-workflows"]
     rules = await person.get(f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}/prometheusrules/nodewarden")

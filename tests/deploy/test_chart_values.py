@@ -67,6 +67,13 @@ def test_helm_finds_nothing_to_complain_of() -> None:
         ({"workers": [{"role": "all"}, {"role": "power"}]}, "expected one with the role all, or some of"),
         ({"versioning": {"previous": [{"buildId": "1"}]}}, "versioning.previous: expected versioning.deployment as well"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics.serviceMonitor: expected metrics.proxy.image as well"),
+        ({"ui": {"enabled": True}}, "ui: expected tls.secretName or behindProxy, and not both"),
+        (
+            {"ui": {"enabled": True, "behindProxy": True, "tls": {"secretName": "t"}}},
+            "ui: expected tls.secretName or behindProxy",
+        ),
+        ({"ui": {"enabled": True, "behindProxy": True, "replicas": 2}}, "ui.replicas: expected sessionKeys as well"),
+        ({"ui": {"enabled": True, "tls": {"secret": "t"}}}, "at '/ui/tls': additional properties 'secret' not allowed"),
         ({"alerts": {"enabled": "yes"}}, "at '/alerts/enabled': got string, want boolean"),
     ],
 )
@@ -101,9 +108,10 @@ def test_settings_that_the_chart_takes_are_ones_that_workers_read(settings: dict
     assert (read.temporal.address, read.log.format) == ("temporal-frontend.temporal.svc:7233", "json")
 
 
-def test_every_example_on_the_page_is_taken() -> None:
-    """Each block of values in docs/install.md, and the objects that come of it."""
-    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["install.md", "page.md"])
+def test_every_example_on_the_page_is_taken(page: str) -> None:
+    """Each block of values, and the objects that come of it."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     blocks = [block.partition("```")[0] for block in text.split("```yaml\n# values.yaml")[1:]]
     assert blocks
     for block in blocks:

@@ -31,6 +31,10 @@ CHOICES: dict[str, dict[str, Any]] = {
     "versions": {"versioning": VERSIONED, "workers": SPLIT, "image": {"tag": "0.2.0"}},
     "more": {"extraVolumes": [{"name": "kept", "emptyDir": {}}], "extraVolumeMounts": [{"name": "kept", "mountPath": "/kept"}]},
 }
+PAGES: dict[str, dict[str, Any]] = {
+    "a page with TLS": {"ui": {"enabled": True, "tls": {"secretName": "of-the-page"}}},
+    "pages behind a proxy": {"ui": {"enabled": True, "behindProxy": True, "replicas": 2, "sessionKeys": "of-the-page"}},
+}
 every_choice = pytest.mark.parametrize("values", CHOICES.values(), ids=CHOICES.keys())
 
 
@@ -48,7 +52,7 @@ def _settings(values: dict[str, Any]) -> dict[str, Any]:
     return read
 
 
-@every_choice
+@pytest.mark.parametrize("values", (CHOICES | PAGES).values(), ids=(CHOICES | PAGES).keys())
 def test_pods_keep_the_profile_restricted(values: dict[str, Any]) -> None:
     """Kubernetes' Pod Security Standards, each rule of the profile; and a root that is read only, which it does not ask for."""
     for pod in _pods(values):

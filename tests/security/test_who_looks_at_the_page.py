@@ -20,8 +20,9 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.web.app import serving
+from starter.web.sessions import COOKIE
 from starter.web.views import Views
-from starter.web.who import COOKIE, FRESH, Reviewed
+from starter.web.who import FRESH, Reviewed
 from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
@@ -164,7 +165,7 @@ async def test_a_token_is_looked_at_once_for_many_requests(stage: Stage) -> None
 
 
 async def test_a_browser_says_its_token_once_and_keeps_none(stage: Stage, cluster: str) -> None:
-    """S12: it is in no URL and no page, and what the cookie says is a name without meaning."""
+    """S12: it is in no URL and no page, and the cookie is sealed."""
     async with stage.page.get(f"/c/{cluster}", allow_redirects=False) as answer:
         where = answer.headers["Location"]
         assert (answer.status, where) == (303, f"/login?then=%2Fc%2F{cluster}")
@@ -181,8 +182,19 @@ async def test_a_browser_says_its_token_once_and_keeps_none(stage: Stage, cluste
     found = re.search(r'name="form_token" value="(\w+)"', body)
     assert found is not None
     async with stage.page.post("/logout", headers=session, allow_redirects=False) as answer:
-        assert answer.status == 303
-    assert (await stage.asked(f"/c/{cluster}", **session))[0] == 303
+        assert (answer.status, answer.headers["Location"]) == (303, "/login")
+        assert f'{COOKIE}=""; expires=' in answer.headers["Set-Cookie"]
+    altered = {"Cookie": session["Cookie"][:-9] + "AAAAAAAAA"}
+    assert (await stage.asked(f"/c/{cluster}", **altered))[0] == 303
+
+
+async def test_a_probe_needs_no_token_and_hears_nothing(stage: Stage) -> None:
+    assert await stage.asked("/healthz") == (200, "ok\n")
+
+
+async def test_a_browser_comes_back_by_tls_only(stage: Stage) -> None:
+    async with stage.page.get("/healthz") as answer:
+        assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,12 @@ async def test_the_browser_is_told_to_run_nothing_that_is_not_ours(page: aiohttp
             assert "http" not in policy
 
 
+async def test_the_loopback_is_not_bound_to_tls(page: aiohttp.ClientSession) -> None:
+    """It would hold for every other port of it, too."""
+    async with page.get("/healthz") as answer:
+        assert (answer.status, answer.headers.get("Strict-Transport-Security")) == (200, None)
+
+
 async def test_markup_in_a_name_stays_text(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S40."""
     evil = "<script>alert(1)</script>"

@@ -23,6 +23,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if and .Values.versioning.previous (not .Values.versioning.deployment) -}}
 {{- fail "versioning.previous: expected versioning.deployment as well" -}}
 {{- end -}}
+{{- with .Values.ui -}}
+{{- if and .enabled (eq (empty .tls.secretName) (not .behindProxy)) -}}
+{{- fail "ui: expected tls.secretName or behindProxy, and not both: people send their tokens to it" -}}
+{{- end -}}
+{{- if and .enabled (gt (int .replicas) 1) (not .sessionKeys) -}}
+{{- fail "ui.replicas: expected sessionKeys as well, with which each of them knows the others' browsers" -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* Call with repository, tag and digest. */}}
@@ -74,6 +82,60 @@ app.kubernetes.io/component: {{ include "nodewarden.workerName" . }}
 {{- $_ := set $added "notifications" $told -}}
 {{- end -}}
 {{- mergeOverwrite (deepCopy .Values.settings) $added | toYaml -}}
+{{- end }}
+
+{{/* The same for the page, which tells nobody anything and may read no Secret: keys are a file there. */}}
+{{- define "nodewarden.pageSettings" -}}
+{{- $settings := include "nodewarden.settings" . | fromYaml -}}
+{{- if .Values.keys.encryptPayloads -}}
+{{- $temporal := omit $settings.temporal "payload_keys_secret" -}}
+{{- $_ := set $settings "temporal" (set $temporal "payload_keys_file" "/etc/nodewarden/payload-keys") -}}
+{{- end -}}
+{{- omit $settings "notifications" "metrics" | toYaml -}}
+{{- end }}
+
+{{/* Secrets that settings.temporal names, as sources of the volume below /etc/nodewarden. */}}
+{{- define "nodewarden.temporalSecrets" -}}
+{{- with .Values.secrets.temporalApiKey }}
+- secret: {name: {{ . }}, items: [{key: api-key, path: temporal-api-key/api-key}]}
+{{- end }}
+{{- with .Values.secrets.temporalTls }}
+- secret: {name: {{ . }}, items: [{key: tls.crt, path: temporal-tls/tls.crt}, {key: tls.key, path: temporal-tls/tls.key}]}
+{{- end }}
+{{- with .Values.secrets.temporalCa }}
+- secret: {name: {{ . }}, items: [{key: ca.crt, path: temporal-ca/ca.crt}]}
+{{- end }}
+{{- end }}
+
+{{/* With whom every pod of ours speaks. */}}
+{{- define "nodewarden.egress" -}}
+{{- with .Values.network -}}
+# Names. Caches on nodes have addresses of no pod.
+- ports:
+    - {protocol: UDP, port: 53}
+    - {protocol: UDP, port: 5353}
+    - {protocol: TCP, port: 53}
+    - {protocol: TCP, port: 5353}
+# API servers, before and behind their Service.
+- {{- with .api }}
+  to:
+    {{- range . }}
+    - ipBlock: {cidr: {{ . | quote }}}
+    {{- end }}
+  {{- end }}
+  ports:
+    - {protocol: TCP, port: 443}
+    - {protocol: TCP, port: 6443}
+# Temporal's frontend.
+- to:
+    {{- if contains "/" .temporal }}
+    - ipBlock: {cidr: {{ .temporal | quote }}}
+    {{- else }}
+    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .temporal }}}}
+    {{- end }}
+  ports:
+    - {protocol: TCP, port: 7233}
+{{- end }}
 {{- end }}
 
 {{/* The securityContext of every container. The pod's own says the rest of the profile "restricted". */}}

@@ -1,0 +1,77 @@
+"""A browser's session: its token, sealed into a cookie. No process remembers it, and each with the same keys knows it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import zlib
+from collections.abc import Sequence
+from datetime import timedelta
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from fastapi import Request
+
+from activities.keyring import LEAST_BYTES
+from starter.errors import RequestError
+
+LASTS = timedelta(hours=8)
+"""A session, at most; the token in it may end earlier, and ends it then."""
+COOKIE = "__Host-nodewarden"
+MOST_BYTES = 4096 - len(COOKIE) - 1
+"""Of a cookie's value: browsers drop one that is longer, and say nothing (RFC 6265, 6.1)."""
+
+
+class TokenTooLongError(RequestError):
+    """No browser would keep a cookie with this token."""
+
+
+class Sessions:
+    """keys: the first seals, all open; None: one of this process's own. Raises ValueError without one, or if one is too short."""
+
+    def __init__(self, keys: Sequence[bytes] | None = None) -> None:
+        known = [secrets.token_bytes(LEAST_BYTES)] if keys is None else keys
+        if not known or any(len(key) < LEAST_BYTES for key in known):
+            raise ValueError(f"expected at least one key, each of at least {LEAST_BYTES} bytes")
+        self._seal = MultiFernet([Fernet(base64.urlsafe_b64encode(_derived(key, "session"))) for key in known])
+        self._form_keys = [_derived(key, "form") for key in known]
+
+    def begin(self, token: str) -> str:
+        """What the cookie says. Raises TokenTooLongError."""
+        # A token is base64 for the most part, and so is what seals it: packed before, the cookie is hardly longer than the token.
+        value = self._seal.encrypt(zlib.compress(token.encode(), 9)).decode()
+        if len(value) > MOST_BYTES:
+            raise TokenTooLongError(
+                f"expected a token that fits into a cookie, got one of {len(token)} bytes: ask for one that names fewer groups"
+            )
+        return value
+
+    def token_of(self, request: Request) -> str:
+        """Of the Authorization header, else of the session that the cookie holds; "" where there is neither, or it is over."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+        sealed = request.cookies.get(COOKIE, "").encode()
+        try:
+            return zlib.decompress(self._seal.decrypt(sealed, ttl=int(LASTS.total_seconds()))).decode()
+        except InvalidToken:
+            return ""
+
+    def form_token(self, request: Request) -> str:
+        """What a form of ours carries back: nobody else's page can know it."""
+        return _form_token(self._form_keys[0], request)
+
+    def is_ours(self, request: Request, shown: str) -> bool:
+        """Whether a form that is sent was made for the same session, here or where the same keys are."""
+        return any(hmac.compare_digest(_form_token(key, request).encode(), shown.encode()) for key in self._form_keys)
+
+
+def _form_token(key: bytes, request: Request) -> str:
+    return hmac.new(key, request.cookies.get(COOKIE, "").encode(), hashlib.sha256).hexdigest()
+
+
+def _derived(key: bytes, purpose: str) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"nodewarden page {purpose}".encode()).derive(key)

@@ -1,0 +1,236 @@
+"""The page of the chart: its objects, and the container as it would run, installed by Helm on an API server used by people."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from simulator.api.access.certificates import issue
+from simulator.client import ApiAddress, ApiClient
+from simulator.cluster import kubeconfig_of
+from starter.client import Nodewarden
+from starter.web.sessions import COOKIE
+from tests.deploy.helm import NAMESPACE, bare, of_kind, rendered
+from tests.deploy.test_chart_life import ACCOUNTS, DEPLOYMENTS, Act, Api, install
+from tests.deploy.test_chart_life import api as api  # noqa: PLC0414 - fixtures
+from tests.deploy.test_chart_life import helm as helm  # noqa: PLC0414
+from tests.deploy.test_chart_life import person as person  # noqa: PLC0414
+from tests.starter.conftest import client as client  # noqa: PLC0414
+from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
+from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.starter.conftest import warden as warden  # noqa: PLC0414
+from tests.starter.process import nodewarden
+from workers.configuration.settings import load
+
+PAGE: dict[str, Any] = {"enabled": True, "replicas": 2, "tls": {"secretName": "page-tls"}, "sessionKeys": "page-keys"}
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+
+
+def _page(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["kind"]: each for each in rendered(values, template="page")}
+
+
+def test_there_is_none_unless_it_is_wanted() -> None:
+    assert rendered(template="page") == []
+
+
+def test_its_account_may_ask_who_somebody_is_and_nothing_else() -> None:
+    """S42: whoever takes the page over can do nothing with what it is given."""
+    objects = rendered({"ui": PAGE})
+    bound = [
+        each["roleRef"]["name"]
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for each in of_kind(objects, kind)
+        if "nodewarden-page" in [subject["name"] for subject in each["subjects"]]
+    ]
+    [role] = [each for each in of_kind(objects, "ClusterRole") if [each["metadata"]["name"]] == bound]
+    assert {(rule["resources"][0], *rule["verbs"]) for rule in role["rules"]} == {
+        ("tokenreviews", "create"),
+        ("subjectaccessreviews", "create"),
+    }
+    [deployment] = [each for each in of_kind(objects, "Deployment") if each["metadata"]["name"] == "nodewarden-page"]
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "nodewarden-page"
+
+
+def test_it_is_nobody_that_a_selector_of_the_workers_finds() -> None:
+    """Their NetworkPolicy lets pods reach power devices, and the Service of the metrics would send Prometheus to it."""
+    network = {"enabled": True, "bmc": ["10.20.0.0/16"], "pageFrom": ["ingress"], "metricsFrom": ["monitoring"]}
+    values = {"ui": PAGE, "network": network, "metrics": {"proxy": {"image": "proxy@sha256:0"}}, "podLabels": {"team": "nodes"}}
+    objects, page = rendered(values), _page(values)
+    labels = page["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    selectors = {
+        f"{each['kind']}/{each['metadata']['name']}": selector
+        for each in objects
+        for selector in [each.get("spec", {}).get("selector") or each.get("spec", {}).get("podSelector")]
+        if isinstance(selector, dict)
+    }
+    finding = {name for name, selector in selectors.items() if selector.get("matchLabels", selector).items() <= labels.items()}
+    assert finding == {f"{kind}/nodewarden-page" for kind in ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")}
+    spec = page["NetworkPolicy"]["spec"]
+    assert "10.20.0.0/16" not in str(spec)
+    assert spec["ingress"] == [
+        {
+            "ports": [{"protocol": "TCP", "port": 8443}],
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
+        }
+    ]
+
+
+@pytest.mark.parametrize(("ui", "scheme", "port"), [(PAGE, "HTTPS", 443), ({"enabled": True, "behindProxy": True}, "HTTP", 80)])
+def test_service_and_probes_speak_as_the_container_does(ui: dict[str, Any], scheme: str, port: int) -> None:
+    page = _page({"ui": ui})
+    [container] = page["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert {each.partition("=")[0] for each in container["args"]} & {"--tls-cert", "--tls-key", "--behind-proxy"} == (
+        {"--tls-cert", "--tls-key"} if scheme == "HTTPS" else {"--behind-proxy"}
+    )
+    [open_port] = container["ports"]
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": open_port["name"], "scheme": scheme}
+    [served] = page["Service"]["spec"]["ports"]
+    assert (served["port"], served["targetPort"]) == (port, open_port["name"])
+    assert f"--port={open_port['containerPort']}" in container["args"]
+
+
+def test_it_reads_encrypted_histories_with_a_file_of_keys(tmp_path: Path) -> None:
+    """Its account may read no Secret; the workers' settings name one. Of what only workers do it knows nothing."""
+    told = {"secrets": {"notifications": [{"secret": "pagers"}]}, "settings": {"scan": {"cap": 2}}}
+    page = _page({"ui": PAGE, "keys": {"encryptPayloads": True}, **told})
+    (tmp_path / "nodewarden.yaml").write_text(page["ConfigMap"]["data"]["nodewarden.yaml"], encoding="utf-8")
+    settings = load(config=tmp_path / "nodewarden.yaml")
+    assert settings.temporal.payload_keys_secret == ""
+    assert settings.temporal.payload_keys_file in _mounted(page["Deployment"])
+    assert (settings.notifications, settings.scan.cap) == ((), 2)
+
+
+def test_each_file_that_it_is_told_of_is_mounted() -> None:
+    deployment = _page({"ui": PAGE})["Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    named = {Path(each.partition("=")[2]) for each in container["args"] if "=/" in each}
+    assert len(named) == 3
+    assert named <= set(_mounted(deployment))
+
+
+def _mounted(deployment: dict[str, Any]) -> dict[Path, tuple[str, str]]:
+    """Which entry of which Secret is where."""
+    pod = deployment["spec"]["template"]["spec"]
+    at = {each["name"]: Path(each["mountPath"]) for each in pod["containers"][0]["volumeMounts"]}
+    return {
+        at[volume["name"]] / item["path"]: (source["secret"]["name"], item["key"])
+        for volume in pod["volumes"]
+        for source in volume.get("projected", {}).get("sources", ())
+        for item in source.get("secret", {}).get("items", ())
+    }
+
+
+def test_the_page_of_a_release_is_the_same_with_other_settings_but_for_its_pods() -> None:
+    """A selector can't change."""
+    one, other = (
+        _page({"ui": PAGE}),
+        _page({"ui": {**PAGE, "replicas": 3}, "image": {"tag": "9"}, "podLabels": {"team": "nodes"}}),
+    )
+    assert bare(one["Service"]) == bare(other["Service"])
+    assert one["Deployment"]["spec"]["selector"] == other["Deployment"]["spec"]["selector"]
+
+
+@asynccontextmanager
+async def _running(person: ApiClient, folder: Path) -> AsyncIterator[str]:
+    """The container of the installed Deployment as a process here, its mounts below `folder`; where it listens."""
+    deployment = await person.get(f"{DEPLOYMENTS}/nodewarden-page")
+    configured = await person.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/nodewarden-page")
+    files = {Path("/etc/nodewarden/nodewarden.yaml"): configured["data"]["nodewarden.yaml"].encode()}
+    for path, (name, key) in _mounted(deployment).items():
+        files[path] = base64.b64decode((await person.get(f"{SECRETS}/{name}"))["data"][key])
+    for path, content in files.items():
+        here = folder / path.relative_to("/")
+        here.parent.mkdir(parents=True, exist_ok=True)
+        here.write_bytes(content)
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    arguments = [each.replace("=/etc", f"={folder}/etc").replace("--port=8443", "--port=0") for each in container["args"]]
+    environment = {each["name"]: each["value"].replace("/etc", f"{folder}/etc") for each in container["env"]}
+    async with nodewarden(*arguments, **environment) as process:
+        said = await process.says("the page is at ")
+        yield said.partition("the page is at ")[2].split()[0].replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+
+
+async def _account(api: Api, person: ApiClient, name: str, *roles: str) -> str:
+    """A ServiceAccount with these ClusterRoles, and a token of it."""
+    await person.create(ACCOUNTS, {"metadata": {"name": name}})
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    for role in roles:
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        await person.create(BINDINGS, {"metadata": {"name": f"{name}-{role}"}, "roleRef": reference, "subjects": [subject]})
+    return await api.token_of(name, person)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(240)
+async def test_people_read_and_act_through_the_page_that_the_chart_has_installed(
+    *, helm: Act, api: Api, person: ApiClient, server: str, warden: Nodewarden, cluster: str, tmp_path: Path
+) -> None:
+    """S42. With two replicas: who logs in at one is known to the other, and its forms are taken there."""
+    kubeconfig = tmp_path / "kubeconfig"
+    clusters = {"this-cluster": None, cluster: {"kubeconfig": str(kubeconfig)}}
+    settings = {"temporal": {"address": server}, "clusters": clusters}
+    await install(helm, {"ui": PAGE, "settings": settings})
+    authority = issue("127.0.0.1")
+    pem, keys = authority.server_pem.decode(), secrets.token_hex(32)
+    await person.create(SECRETS, {"metadata": {"name": "page-tls"}, "data": _encoded({"tls.crt": pem, "tls.key": pem})})
+    await person.create(SECRETS, {"metadata": {"name": "page-keys"}, "data": _encoded({"session-keys": keys})})
+    own = ApiAddress(
+        url=api.address.url,
+        token=await api.token_of("nodewarden-page", person),
+        certificate_authority=api.address.certificate_authority,
+    )
+    kubeconfig.write_text(kubeconfig_of(own), encoding="utf-8")
+    ann = await _account(api, person, "ann", "nodewarden-operator")
+    bob = await _account(api, person, "bob", "nodewarden-viewer")
+    eve = await _account(api, person, "eve")
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+
+    trust = ssl.create_default_context(cadata=authority.authority_pem.decode())
+    async with (
+        _running(person, tmp_path / "one") as one,
+        _running(person, tmp_path / "two") as two,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust), cookie_jar=aiohttp.DummyCookieJar()) as browser,
+    ):
+        assert one.startswith("https://")
+        assert await _asked(browser, f"{one}healthz") == (200, "ok\n")
+        assert (await _asked(browser, f"{one}api/v1/clusters/{cluster}"))[0] == 401
+        code, said = await _asked(browser, f"{one}api/v1/clusters/{cluster}", Authorization=f"Bearer {eve}")
+        assert (code, "may not look" in said) == (403, True)
+        async with browser.post(f"{one}login", data={"token": ann, "then": f"/c/{cluster}"}, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, f"/c/{cluster}")
+            session = answer.headers["Set-Cookie"].partition(";")[0]
+        assert session.startswith(COOKIE)
+        code, page = await _asked(browser, f"{two}c/{cluster}/nodes/node-1", Cookie=session)
+        assert (code, "Open episode" in page) == (200, True)
+        code, form = await _asked(browser, f"{two}c/{cluster}/acts/abort?node=node-1", Cookie=session)
+        assert (code, f"Said by system:serviceaccount:{NAMESPACE}:ann" in form) == (200, True)
+        shown = form.partition('name="form_token" value="')[2].partition('"')[0]
+        said_here = {"word": "abort", "node": "node-1", "reason": "enough", "form_token": shown}
+        async with browser.post(f"{one}c/{cluster}/acts", data=said_here, headers={"Cookie": session}) as answer:
+            assert answer.status == 200, await answer.text()
+        assert f"by system:serviceaccount:{NAMESPACE}:ann: enough" in (await episode.result()).message
+        act = {"word": "fence", "node": "node-2", "reason": "x"}
+        async with browser.post(
+            f"{one}api/v1/clusters/{cluster}/acts", json=act, headers={"Authorization": f"Bearer {bob}"}
+        ) as answer:
+            assert answer.status == 409, await answer.text()
+
+
+def _encoded(texts: dict[str, str]) -> dict[str, str]:
+    return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
+async def _asked(browser: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
+    async with browser.get(url, headers=headers, allow_redirects=False) as answer:
+        return answer.status, await answer.text()
