@@ -111,13 +111,13 @@ async def node(request: Request, cluster: str, node: str) -> object:
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
 async def preserved(request: Request, cluster: str) -> object:
     """Machines that are kept for analysis, the one whose time ends first before the others."""
-    return answer(await _views(request).warden.preserved(_views(request).known(cluster).cluster))
+    return answer(await _views(request).known(cluster).kept.get())
 
 
 @_reading(f"{OF_CLUSTER}/devices", DeviceReport)
 async def devices(request: Request, cluster: str) -> object:
     """What the last check of all fence devices has found."""
-    report = await _views(request).warden.device_check(_views(request).known(cluster).cluster).last_report()
+    report = await _views(request).known(cluster).devices.get()
     if report is None:
         raise MissingError(f"the fence devices of {cluster} have not been checked yet")
     return answer(report)

@@ -59,4 +59,7 @@ if (cluster) {
   stream.addEventListener("changed", () => { link.hidden = true; renew(); });
   stream.addEventListener("error", () => { link.hidden = false; });
   stream.addEventListener("open", () => { link.hidden = true; });
+  // What no event tells of is asked for, while somebody looks.
+  const every = Number(document.body.dataset.every);
+  if (every) setInterval(() => { if (document.visibilityState === "visible") renew(); }, every * 1000);
 }
