@@ -125,13 +125,6 @@ async def now(request: Request, cluster: str) -> Response:
     return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status))
 
 
-@router.get("/c/{cluster}/checks")
-async def checks(request: Request, cluster: str) -> Response:
-    """What each health check counts, and whether it may act."""
-    status = await _view(request, cluster).status()
-    return render(request, "checks.html", "Checks", cluster=cluster, overview=overview_of(status))
-
-
 @router.get("/c/{cluster}/history")
 async def history(request: Request, cluster: str, node: str = "", since: str = "24h", outcome: str = "") -> Response:
     """What has ended."""
