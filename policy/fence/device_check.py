@@ -7,7 +7,6 @@ acts or licenses anything: no reading of a check is ever a proof (S2). The order
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import another_machine
 from policy.values.moments import written
+from policy.values.object_names import in_natural_order
 
 MOST_ROWS = 2000
 """Devices in one report; those with a problem first. A report must fit into one message, whatever the size of the cluster."""
@@ -373,6 +373,4 @@ def report_of(
 
 
 def _worst_first(row: DeviceRow) -> tuple[bool, bool, list[tuple[bool, int, str]], str]:
-    """Of two nodes, node-2 comes before node-10."""
-    parts = [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", row.node) if part]
-    return not row.problem, not row.warning, parts, row.endpoint
+    return not row.problem, not row.warning, in_natural_order(row.node), row.endpoint

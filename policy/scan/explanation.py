@@ -20,6 +20,7 @@ from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode.gate import unblocks as ends
 from policy.episode.vetoes import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
 from policy.objects.machines import PAUSED_ANNOTATION
+from policy.objects.nodes import Condition
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
@@ -52,12 +53,13 @@ class Bystander:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object. outlook: how
-    it would be remediated, None where no check covers it."""
+    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object. conditions:
+    all that the Node says of itself. outlook: how it would be remediated, None where no check covers it."""
 
     node: str
     found: bool
     ready: str = ""
+    conditions: tuple[Condition, ...] = ()
     opinions: tuple[CheckOpinion, ...] = ()
     bystanders: tuple[Bystander, ...] = ()
     outlook: Outlook | None = None
@@ -82,6 +84,7 @@ def explain(
         node=name,
         found=bool(targets),
         ready=ready.status if ready is not None else "",
+        conditions=node.conditions if node is not None else (),
         opinions=tuple(opinions),
         bystanders=tuple(_bystanders(known, targets, keys)),
         outlook=outlook(known, name, owners),

@@ -30,3 +30,8 @@ def is_relative_file(text: str) -> bool:
 def is_variable(text: str) -> bool:
     """Whether a variable of an environment may be called so."""
     return _VARIABLE.fullmatch(text) is not None
+
+
+def in_natural_order(name: str) -> list[tuple[bool, int, str]]:
+    """A key to sort names by: of two nodes, node-2 comes before node-10."""
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", name) if part]

@@ -60,6 +60,7 @@ def ui(
 
     async def work() -> Exit:
         from starter.commands.tls import tls_of
+        from starter.plans.live import read_named
         from workers.configuration.setting_sources import SettingsError
         from workers.configuration.settings import is_loopback
         from workers.keeping_secrets import keep_memory_private
@@ -77,7 +78,7 @@ def ui(
         sessions = _sessions(session_keys)
         async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
             keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
-            views = Views(warden, names, source=settings.policy_source())
+            views = Views(warden, names, source=settings.policy_source(), reading=partial(read_named, settings))
             try:
                 async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
                     typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
@@ -97,6 +98,7 @@ async def page_beside(
     why there is none. port: None for no page, of which nothing is said."""
     from starter.client import Nodewarden
     from starter.handles.speaking import Speaker
+    from starter.plans.live import read_named
 
     if port is None:
         yield ""
@@ -109,7 +111,7 @@ async def page_beside(
         return
     opening = partial(session.own_connection, settings)
     warden = Nodewarden(client, speaker=Speaker(opening, otherwise=me(), complain=log.warning))
-    views = Views(warden, clusters, source=settings.policy_source())
+    views = Views(warden, clusters, source=settings.policy_source(), reading=partial(read_named, settings))
     async with AsyncExitStack() as stack:
         page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(session, warden, settings, login=False))
         try:

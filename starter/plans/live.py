@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from temporalio.exceptions import ApplicationError
+
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.watch.offline import OfflineCluster
 from activities.cluster.watch.snapshot import take_snapshot
+from starter.errors import SilentError
+from workers.composition import open_cluster
+from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 
 
@@ -21,3 +26,13 @@ async def read_live(
         retries=settings.remediation.retries(),
         leased=leased,
     )
+
+
+async def read_named(settings: Settings, name: str) -> OfflineCluster:
+    """The same of a cluster that the settings name, by the rights of this process. Raises SilentError where it can't be read."""
+    try:
+        async with open_cluster(name, settings.connections()[name]) as (connection, machines):
+            return await read_live(settings, connection, machines)
+    except (KeyError, SettingsError, ApplicationError) as error:
+        said = error.message if isinstance(error, ApplicationError) else str(error)
+        raise SilentError(f"the objects of the cluster {name} can't be read from here: {said}") from error

@@ -48,6 +48,8 @@ PROBLEMS = {
 router = APIRouter()
 KINDS: dict[str, type[Any]] = {f"{PREFIX}/clusters": answers.KnownClusters}
 """By path, as OpenAPI writes it: the type of the answer."""
+ANSWERED_BY_POST: dict[str, tuple[type[Any], ...]] = {f"{OF_CLUSTER}/acts": (models.Told, models.Begun)}
+"""The same of what is asked or said by POST, which may be answered in several ways."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +113,13 @@ async def node(request: Request, cluster: str, node: str) -> object:
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
 async def preserved(request: Request, cluster: str) -> object:
     """Machines that are kept for analysis, the one whose time ends first before the others."""
-    return answer(await _views(request).warden.preserved(_views(request).known(cluster).cluster))
+    return answer(await _views(request).known(cluster).kept.get())
 
 
 @_reading(f"{OF_CLUSTER}/devices", DeviceReport)
 async def devices(request: Request, cluster: str) -> object:
     """What the last check of all fence devices has found."""
-    report = await _views(request).warden.device_check(_views(request).known(cluster).cluster).last_report()
+    report = await _views(request).known(cluster).devices.get()
     if report is None:
         raise MissingError(f"the fence devices of {cluster} have not been checked yet")
     return answer(report)
@@ -188,7 +190,8 @@ def status_of(error: Exception) -> int:
 def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document."""
     whole = get_openapi(title="nodewarden", version="v1", summary="What the page shows, for programs.", routes=app.routes)
-    schemas = schemas_of({**KINDS, "problem": answers.RequestProblem, "told": models.Told, "begun": models.Begun})
+    by_post = {f"{path} {kind.__name__}": kind for path, kinds in ANSWERED_BY_POST.items() for kind in kinds}
+    schemas = schemas_of({**KINDS, **by_post, "problem": answers.RequestProblem})
     components = whole.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         components.pop(name, None)
@@ -201,8 +204,10 @@ def document(app: FastAPI) -> dict[str, Any]:
             )
             if path in KINDS:
                 operation["responses"]["200"]["content"] = {"application/json": {"schema": schemas["commands"][path]}}
-    said = {"anyOf": [schemas["commands"]["told"], schemas["commands"]["begun"]]}
-    whole["paths"][f"{OF_CLUSTER}/acts"]["post"]["responses"]["200"]["content"] = {"application/json": {"schema": said}}
+    for path, kinds in ANSWERED_BY_POST.items():
+        said = [schemas["commands"][f"{path} {kind.__name__}"] for kind in kinds]
+        schema = said[0] if len(said) == 1 else {"anyOf": said}
+        whole["paths"][path]["post"]["responses"]["200"]["content"] = {"application/json": {"schema": schema}}
     text = json.dumps(whole).replace("#/$defs/", "#/components/schemas/")
     described: dict[str, Any] = json.loads(text)
     return described

@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
 from starter.errors import RequestError
-from starter.web import api, login, pages, saying
+from starter.web import api, checks, inventory, login, nodes, pages, saying
 from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.overview import overview_of
 from starter.web.sessions import Sessions
@@ -54,7 +54,7 @@ def application(views: Views, keeper: Doorkeeper | None = None, sessions: Sessio
     app.state.keeper = keeper or OwnHouse(views.warden, _no_way, name="")
     app.state.sessions = sessions or Sessions()
     app.state.document = cache(lambda: api.document(app))
-    for router in (pages.router, api.router, saying.router, login.router):
+    for router in (nodes.router, inventory.router, checks.router, pages.router, api.router, saying.router, login.router):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))

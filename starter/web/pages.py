@@ -20,7 +20,6 @@ from policy.values.durations import parse_duration
 from policy.values.moments import written
 from starter import wording
 from starter.handles.history import OUTCOMES
-from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
 from starter.web.progress import progress
@@ -29,7 +28,14 @@ from starter.web.views import Views, WatchedCluster
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 COLOUR = {"green": "green", "yellow": "yellow", "red": "red", "dim": "secondary"}
-VIEWS = (("Now", ""), ("Checks", "/checks"), ("History", "/history"))
+VIEWS = (
+    ("Now", ""),
+    ("Fleet", "/fleet"),
+    ("Checks", "/checks"),
+    ("Kept", "/kept"),
+    ("Devices", "/devices"),
+    ("History", "/history"),
+)
 
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(directory=HERE / "templates")
@@ -57,6 +63,8 @@ templates.env.filters |= {
     "brake": wording.brake,
     "verdict": _now(wording.verdict),
     "colour": _colour,
+    "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
+    "kept_by": wording.kept_by,
     "at_risk": _now(wording.at_risk),
     "commands": _with_commands,
 }
@@ -117,13 +125,6 @@ async def now(request: Request, cluster: str) -> Response:
     return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status))
 
 
-@router.get("/c/{cluster}/checks")
-async def checks(request: Request, cluster: str) -> Response:
-    """What each health check counts, and whether it may act."""
-    status = await _view(request, cluster).status()
-    return render(request, "checks.html", "Checks", cluster=cluster, overview=overview_of(status))
-
-
 @router.get("/c/{cluster}/history")
 async def history(request: Request, cluster: str, node: str = "", since: str = "24h", outcome: str = "") -> Response:
     """What has ended."""
@@ -153,28 +154,6 @@ async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
     found = await _views(request).warden.history.record(_view(request, cluster).cluster, name)
     return render(request, "record.html", f"Record of {found.node}", cluster=cluster, record=found, proven=OFF_PROVEN)
-
-
-@router.get("/c/{cluster}/nodes/{name:path}")
-async def node(request: Request, cluster: str, name: str) -> Response:
-    """Why one node is, or is not, touched."""
-    status = await _view(request, cluster).status()
-    episodes = await _views(request).warden.of_node(cluster, name)
-    answer = NodeExplanation(node=name, at=status.at, scanner=status.scanner, episodes=episodes)
-    said = scanner_says(answer, status.scanner) if status.scanner is not None else [status.problem]
-    row = next((each for each in overview_of(status).rows if each.node == name), None)
-    verdict = wording.verdict(row, status.at) if row is not None else said[0]
-    return render(
-        request,
-        "node.html",
-        name,
-        cluster=cluster,
-        name=name,
-        said=said,
-        conclusion=conclusion(answer) if episodes.episode is not None else verdict,
-        episode=episodes.episode,
-        ended=episodes.ended,
-    )
 
 
 def visible(overview: Overview) -> Overview:

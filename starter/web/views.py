@@ -8,30 +8,47 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from activities.cluster.watch.offline import OfflineCluster
 from policy.checks.fence_policies import PolicySource
+from policy.fence.device_check import DeviceReport
+from policy.scan.explanation import explain
 from starter import wording
 from starter.client import Nodewarden
-from starter.errors import MissingError
+from starter.errors import MissingError, RequestError, SilentError
+from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
 from starter.output.encoding import to_json
 from starter.output.explanation_output import NodeExplanation
 from starter.output.watching import look, until_next
+from starter.web.fleet import FleetAnswer, fleet
+from starter.web.sharing import Shared
 
 LINGERS = timedelta(seconds=10)
 """How long a cluster is asked about after the last one has looked: a page that is loaded anew finds its view."""
 FRESH = timedelta(seconds=1)
 """How old an answer may be that is given to somebody who only asks once."""
+READ_FRESH = timedelta(seconds=5)
+"""How old a reading of a whole cluster may be that a page shows."""
+MOST_FLEETS = 8
+"""Of one reading: each is drawn up by another label, and anybody may name one."""
+
+Reading = Callable[[str], Awaitable[OfflineCluster]]
+"""Reads a cluster as its API shows it now. Raises SilentError."""
 
 
 class WatchedCluster:
     """One cluster's status, kept new while somebody watches."""
 
-    def __init__(self, warden: Nodewarden, cluster: str) -> None:
+    def __init__(self, warden: Nodewarden, cluster: str, reading: Reading | None) -> None:
         self.cluster = cluster
+        self.read = Shared(lambda: read(reading, cluster), fresh=READ_FRESH)
+        """The cluster's objects, by the rights of this process. Raises SilentError."""
+        self.kept: Shared[PreservedNodes] = Shared(lambda: warden.preserved(cluster), fresh=FRESH)
+        self.devices: Shared[DeviceReport | None] = Shared(lambda: warden.device_check(cluster).last_report(), fresh=READ_FRESH)
         self._warden = warden
         self._status: ClusterStatus | None = None
         self._asking: asyncio.Task[ClusterStatus] | None = None
@@ -39,6 +56,7 @@ class WatchedCluster:
         self._watchers = 0
         self._changed = asyncio.Condition()
         self._encoded: tuple[ClusterStatus | None, dict[str, tuple[bytes, str]]] = (None, {})
+        self._fleets: tuple[OfflineCluster | None, dict[str, FleetAnswer]] = (None, {})
 
     async def status(self) -> ClusterStatus:
         """What is known now: at most a second old, or as new as the watchers have it. Never raises: who does not answer is named
@@ -58,6 +76,16 @@ class WatchedCluster:
             body = to_json(make(status)).encode()
             known[part] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
         return known[part]
+
+    async def fleet(self, by: str) -> FleetAnswer:
+        """All nodes, drawn up once for each reading. Raises SilentError, UnreadableError."""
+        found = await self.read.get()
+        if self._fleets[0] is not found or len(self._fleets[1]) > MOST_FLEETS:
+            self._fleets = (found, {})
+        known = self._fleets[1]
+        if by not in known:
+            known[by] = fleet(self.cluster, found, by)
+        return known[by]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -86,6 +114,7 @@ class WatchedCluster:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         self._following = self._asking = None
+        await asyncio.gather(self.read.close(), self.kept.close(), self.devices.close())
 
     async def _ask(self) -> ClusterStatus:
         """All who ask meanwhile wait for the same answer."""
@@ -112,12 +141,22 @@ class WatchedCluster:
 class Views:
     """Those of all clusters that the settings name."""
 
-    def __init__(self, warden: Nodewarden, clusters: tuple[str, ...], *, source: PolicySource | None = None) -> None:
-        """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown."""
+    def __init__(
+        self,
+        warden: Nodewarden,
+        clusters: tuple[str, ...],
+        *,
+        source: PolicySource | None = None,
+        reading: Reading | None = None,
+    ) -> None:
+        """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown.
+        reading: by which a cluster's objects are read; None: they are not shown."""
         self.clusters = clusters
         self.source = source
         self.warden = warden
-        self._of = {name: WatchedCluster(warden, name) for name in clusters}
+        self._reading = reading
+        self._anew = asyncio.Semaphore(1)
+        self._of = {name: WatchedCluster(warden, name, reading) for name in clusters}
 
     def of(self, cluster: str) -> WatchedCluster | None:
         """None of a cluster that the settings do not name."""
@@ -130,18 +169,43 @@ class Views:
             raise MissingError(f"there is no cluster {cluster!r} among those known here: {', '.join(self.clusters) or 'none'}")
         return view
 
+    async def read_anew(self, cluster: str) -> OfflineCluster:
+        """A reading for whoever changes it; one at a time, as each is a whole cluster's. Raises SilentError."""
+        async with self._anew:
+            return await read(self._reading, self.known(cluster).cluster)
+
     async def close(self) -> None:
         """Ask no more."""
         await asyncio.gather(*(view.close() for view in self._of.values()))
 
 
+async def read(reading: Reading | None, cluster: str) -> OfflineCluster:
+    """Raises SilentError, also where nobody reads here."""
+    if reading is None:
+        raise SilentError("the cluster's objects are not read here: `nodewarden explain` reads them")
+    return await reading(cluster)
+
+
 async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
-    """Why a node is, or is not, touched, as far as the scanner and its episodes say; the cluster's own API is not asked."""
-    status = await views.known(cluster).status()
-    episodes = await views.warden.of_node(cluster, node)
-    problems = ("the cluster's objects are not read here: `nodewarden explain` reads them", *filter(None, (status.problem,)))
+    """Why a node is, or is not, touched. Who does not answer is named. Raises SilentError where Temporal does not."""
+    view = views.known(cluster)
+    status, episodes = await asyncio.gather(view.status(), views.warden.of_node(cluster, node))
+    problems, found, explanation = [status.problem] if status.problem else [], None, None
+    try:
+        found = await view.read.get()
+        explanation = explain(found.ledger.known(found.now), node, found.owners, found.leased)
+    except RequestError as error:
+        problems.insert(0, str(error))
     return NodeExplanation(
-        node=node, at=status.at, scanner=status.scanner, episodes=episodes, problems=problems, unread=True, halted=_halted(status)
+        node=node,
+        at=found.now if found is not None else status.at,
+        explanation=explanation,
+        scanner=status.scanner,
+        episodes=episodes,
+        mistakes=found.mistakes if found is not None else (),
+        problems=tuple(problems),
+        unread=found is None,
+        halted=_halted(status),
     )
 
 

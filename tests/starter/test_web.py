@@ -12,13 +12,16 @@ import aiohttp
 import pytest
 
 from policy.checks.verdicts import Health
-from policy.episode.messages import Kind, Phase
+from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.permits import PermitRequest
+from policy.fence.device_check import DeviceReport
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.pauses import Pause
+from policy.scan.pauses import Pause, Pauses
 from policy.scan.report import ClusterLease, ViewState
 from starter.client import Nodewarden
 from starter.errors import SilentError
+from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
+from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus, NodeEpisodes
 from starter.web import views
 from starter.web.app import serving
@@ -39,6 +42,10 @@ class ScriptedWarden:
         self.answer: ClusterStatus | Exception = answer
         self.asked = 0
         self.episodes = NodeEpisodes()
+        self.past: tuple[EndedEpisode, ...] = ()
+        self.entries: tuple[RecordEntry, ...] = ()
+        self.heard: Pauses = ()
+        self.devices: DeviceReport | None = None
 
     async def status(self, cluster: str) -> ClusterStatus:
         self.asked += 1
@@ -48,6 +55,43 @@ class ScriptedWarden:
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         return self.episodes
+
+    @property
+    def history(self) -> ScriptedWarden:
+        return self
+
+    def scanner(self, cluster: str) -> ScriptedWarden:
+        return self
+
+    def device_check(self, cluster: str) -> ScriptedWarden:
+        return self
+
+    async def pauses(self) -> Pauses:
+        return self.heard
+
+    async def last_report(self) -> DeviceReport | None:
+        return self.devices
+
+    async def preserved(self, cluster: str) -> PreservedNodes:
+        return PreservedNodes(cluster=cluster, at=NOW)
+
+    async def ended(self, cluster: str, **_: Any) -> EndedEpisodes:
+        return EndedEpisodes(cluster=cluster, episodes=self.past)
+
+    async def record(self, cluster: str, name: str) -> EpisodeRecord:
+        open_one = self.episodes.episode
+        assert open_one is not None
+        return EpisodeRecord(
+            cluster=cluster,
+            node=open_one.node,
+            kind=open_one.kind,
+            outcome=open_one.phase.value,
+            message=open_one.doing,
+            why=open_one.reason,
+            incident=open_one.incident,
+            started=open_one.started,
+            entries=self.entries,
+        )
 
 
 @pytest.fixture

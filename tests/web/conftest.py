@@ -11,6 +11,7 @@ from playwright.async_api import Browser, async_playwright
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.web.night import CLUSTER, NightWarden
+from tests.web.objects import NightCluster
 
 CHROMIUM = shutil.which("chromium")
 
@@ -34,5 +35,6 @@ def warden() -> NightWarden:
 
 @pytest.fixture
 async def url(warden: NightWarden) -> AsyncIterator[str]:
-    async with serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=0) as address:  # type: ignore[arg-type]
+    views = Views(warden, (CLUSTER,), reading=NightCluster())  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as address:
         yield address.rstrip("/")

@@ -15,6 +15,7 @@ from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.report import AtRisk, NodeAtRisk
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError
@@ -298,6 +299,25 @@ class _Devices:
         return self.found
 
 
+PAUSES = (
+    PastPause(pause=Pause(who="bob", reason="switch upgrade", since=ago(hours=9), until=ago(hours=7))),
+    PastPause(
+        pause=Pause(who="ann", reason="storage move", since=ago(hours=3), until=ago(hours=1)),
+        ended=ago(hours=2),
+        ended_by="ann",
+        ended_why="moved",
+    ),
+)
+
+
+@dataclass
+class _Scanner:
+    heard: Pauses
+
+    async def pauses(self) -> Pauses:
+        return self.heard
+
+
 @dataclass
 class NightWarden:
     """Answers as Nodewarden would in that night."""
@@ -305,6 +325,10 @@ class NightWarden:
     answer: ClusterStatus = field(default_factory=night)
     history: _Past = field(default_factory=_Past)
     devices: DeviceReport = field(default_factory=devices)
+    pauses: Pauses = PAUSES
+
+    def scanner(self, cluster: str) -> _Scanner:
+        return _Scanner(self.pauses)
 
     async def status(self, cluster: str) -> ClusterStatus:
         return dataclasses.replace(self.answer, cluster=cluster, at=datetime.now(UTC))

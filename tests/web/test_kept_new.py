@@ -20,9 +20,18 @@ from tests.starter.builders import check, report, row, scanner
 from tests.web.looking import OVERFLOW, PHONE, opened
 from tests.web.night import CLUSTER, FENCED, REBOOTED, NightWarden, night
 
+TURNS = 9
 LONG_TASKS = """window.long = [];
 new PerformanceObserver((list) => { for (const each of list.getEntries()) long.push(each.duration); })
   .observe({ type: "longtask", buffered: true });"""
+
+TOUCHED = """window.touched = new Set();
+for (const each of document.querySelectorAll("#under-way article")) each.stays = true;
+new MutationObserver((list) => { for (const each of list) {
+  const at = each.target.nodeType === 1 ? each.target : each.target.parentElement;
+  const row = at?.closest("time") ? null : at?.closest("article");
+  if (row) touched.add(row.dataset.key);
+} }).observe(document.getElementById("under-way"), { subtree: true, childList: true, characterData: true, attributes: true });"""
 
 
 async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser: Browser, warden: NightWarden) -> None:
@@ -55,6 +64,34 @@ async def test_a_section_that_is_exchanged_leaves_the_focus_where_it_was(browser
         assert await page.evaluate("document.activeElement.innerText") == where
 
 
+async def test_what_has_not_changed_is_not_touched(browser: Browser, url: str, warden: NightWarden) -> None:
+    """One of two hundred goes on: the others stay the elements that they were, with whatever the reader has selected in them."""
+    many = tuple(dataclasses.replace(REBOOTED, node=f"node-{number}", incident=f"i-{number}") for number in range(200))
+    warden.answer = dataclasses.replace(night(), episodes=many)
+    async with opened(browser, f"{url}/c/{CLUSTER}") as (page, said):
+        await page.evaluate(TOUCHED)
+        goes_on = dataclasses.replace(many[150], doing="commands power off")
+        warden.answer = dataclasses.replace(night(), episodes=(*many[:150], goes_on, *many[151:]))
+        await page.locator("#under-way").get_by_text("commands power off").wait_for()
+        assert await page.evaluate("[...touched]") == ["i-150"]
+        # Another order moves elements, and makes none.
+        warden.answer = dataclasses.replace(night(), episodes=(goes_on, *many[:150], *many[151:-1]))
+        await page.locator("#under-way article:first-child[data-key=i-150]").wait_for()
+        assert await page.evaluate("[...document.querySelectorAll('#under-way article')].every((each) => each.stays)")
+        assert await page.locator("#under-way article").count() == 199
+        assert said == []
+
+
+async def test_a_link_never_becomes_another_under_the_keyboard(browser: Browser, url: str, warden: NightWarden) -> None:
+    """Whoever is about to press Enter on one node does not get another one."""
+    warden.answer = dataclasses.replace(night(), episodes=(REBOOTED,))
+    async with opened(browser, f"{url}/c/{CLUSTER}") as (page, _):
+        await page.locator("#under-way a").first.focus()
+        warden.answer = dataclasses.replace(night(), episodes=(FENCED,))
+        await page.locator("#under-way").get_by_text("node-7").first.wait_for()
+        assert await page.evaluate("document.activeElement === document.body || document.activeElement.innerText === 'node-12'")
+
+
 @pytest.mark.timeout(120)
 async def test_a_storm_of_two_hundred_episodes_leaves_the_page_fluent(
     browser: Browser, url: str, warden: NightWarden, monkeypatch: pytest.MonkeyPatch
@@ -77,7 +114,7 @@ async def test_a_storm_of_two_hundred_episodes_leaves_the_page_fluent(
     storm(0)
     async with opened(browser, f"{url}/c/{CLUSTER}") as (page, said):
         await page.evaluate(LONG_TASKS)
-        for turn in range(1, 16):
+        for turn in range(1, TURNS):
             storm(turn)
             await page.locator("#under-way").get_by_text(f"turn {turn}").first.wait_for()
         long = sorted(await page.evaluate("long"), reverse=True)
@@ -86,7 +123,7 @@ async def test_a_storm_of_two_hundred_episodes_leaves_the_page_fluent(
     told.table(
         "A storm of 200 episodes on an open page",
         ("changes", "tasks over 50 ms", "longest"),
-        [("15", str(len(long)), f"{long[0]:.0f} ms" if long else "-")],
+        [(str(TURNS - 1), str(len(long)), f"{long[0]:.0f} ms" if long else "-")],
     )
 
 

@@ -14,9 +14,12 @@ from tests.web.night import CLUSTER
 AT = f"/c/{CLUSTER}"
 VIEWS = {
     "now": AT,
+    "fleet": f"{AT}/fleet?by=rack",
     "checks": f"{AT}/checks",
+    "kept": f"{AT}/kept",
+    "devices": f"{AT}/devices",
     "history": f"{AT}/history?since=30d",
-    "node": f"{AT}/nodes/node-7",
+    "node": f"{AT}/nodes/node-7?at=03:12",
     "node-that-waits-for-a-person": f"{AT}/nodes/node-9",
     "record": f"{AT}/record/inc-node-7",
     "not-found": f"{AT}/record/nobody",

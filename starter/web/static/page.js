@@ -1,4 +1,4 @@
-// Keeps the page as new as its server's view: sections that differ are exchanged, the reader's place in them is kept.
+// Keeps the page as new as its server's view: what differs is exchanged, the reader's place in it is kept.
 "use strict";
 
 const span = (seconds) => {
@@ -22,28 +22,61 @@ setInterval(tick, 1000);
 const written = (section) => [...section.querySelectorAll("input, textarea, select")].some((each) =>
   each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
 
-const exchange = (old, made) => {
-  const as = made.innerHTML;
-  if (as === old.dataset.as || written(old)) return;
-  const open = [...old.querySelectorAll("details[open][id]")].map((each) => each.id);
-  const at = old.contains(document.activeElement) ? document.activeElement.outerHTML : "";
-  old.replaceChildren(...made.childNodes);
-  old.dataset.as = as;
-  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-  if (at) [...old.querySelectorAll("a, button, summary")].find((each) => each.outerHTML === at)?.focus({ preventScroll: true });
+// Only what differs is touched, so that the reader keeps his place: rows are told apart by their data-key, and a link never
+// becomes another one under somebody's finger.
+const morph = (old, made, later) => {
+  if (old.isEqualNode(made)) return;
+  if (old.nodeType !== made.nodeType || old.nodeName !== made.nodeName || old.nodeName === "A" && old.href !== made.href) {
+    old.replaceWith(made);
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) { old.data = made.data; return; }
+  for (const { name } of [...old.attributes]) if (!made.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const keyed = new Map([...old.children].filter((each) => each.dataset.key).map((each) => [each.dataset.key, each]));
+  let at = old.firstChild;
+  for (const fresh of [...made.childNodes]) {
+    const key = fresh.dataset?.key, mine = key ? keyed.get(key) : at?.dataset?.key ? null : at;
+    keyed.delete(key);
+    if (!mine) { old.insertBefore(fresh, at); continue; }
+    if (mine === at) at = at.nextSibling; else old.insertBefore(mine, at);
+    if (key) later.push([mine, fresh]); else morph(mine, fresh, later);
+  }
+  while (at) { const next = at.nextSibling; at.remove(); at = next; }
 };
 
-let fetching = false, again = false;
+// In portions that leave room for a frame, however many rows there are.
+const PORTION = 15;
+const frame = () => new Promise((go) => { setTimeout(go); });
+const exchange = async (old, made) => {
+  const focused = document.activeElement, later = [];
+  morph(old, made, later);
+  let began = performance.now();
+  for (let next = later.shift(); next; next = later.shift()) {
+    morph(...next, later);
+    if (performance.now() - began > PORTION) { await frame(); began = performance.now(); }
+  }
+  if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
+};
+
+// At most once a second, whatever happens.
+const LEAST = 1000;
+let fetching = false, again = false, last = -LEAST;
 const renew = async () => {
   if (fetching) { again = true; return; }
   fetching = true;
   try {
+    await new Promise((go) => { setTimeout(go, last + LEAST - performance.now()); });
+    last = performance.now();
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const text = await answer.text();
+    await frame();
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    await frame();
     for (const old of document.querySelectorAll("main section[id]")) {
       const made = fresh.getElementById(old.id);
-      if (made) exchange(old, made);
+      if (made && !written(old)) await exchange(old, document.adoptNode(made));
     }
     tick();
   } catch { /* the stream says that the server is away */ } finally {
@@ -59,4 +92,7 @@ if (cluster) {
   stream.addEventListener("changed", () => { link.hidden = true; renew(); });
   stream.addEventListener("error", () => { link.hidden = false; });
   stream.addEventListener("open", () => { link.hidden = true; });
+  // What no event tells of is asked for, while somebody looks.
+  const every = Number(document.body.dataset.every);
+  if (every) setInterval(() => { if (document.visibilityState === "visible") renew(); }, every * 1000);
 }

@@ -1,0 +1,147 @@
+"""One node: why it is, or is not, touched, its timeline, its checks and devices; as a page, as a picture, and for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from policy.checks.verdicts import Health
+from policy.fence.device_check import DeviceRow
+from policy.scan.report import TargetRow
+from starter import wording
+from starter.errors import RequestError
+from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
+from starter.web import api
+from starter.web.answers import UnreadableError
+from starter.web.overview import overview_of
+from starter.web.pages import render, templates
+from starter.web.timeline import NodeTimeline, TimelineKind, asked_moment, printable, timeline, why_at
+from starter.web.views import Views, explained
+
+EPISODES_SHOWN = 20
+"""The last ones of a node."""
+SVG_LINE = 100
+"""Characters of a line in the picture, in a typeface in which all are about as wide."""
+
+router = APIRouter()
+api.KINDS[f"{api.OF_CLUSTER}/timeline/{{node}}"] = NodeTimeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """Everything that a node's page shows. row: as the scanner sees it, None where its report has no room for it. devices: those
+    by which it would be fenced, None where they were never checked or nobody says."""
+
+    explained: NodeExplanation
+    timeline: NodeTimeline
+    row: TargetRow | None
+    devices: tuple[DeviceRow, ...] | None
+
+
+async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
+    """Raises MissingError, SilentError."""
+    view, warden = views.known(cluster), views.warden
+    answer, status = await asyncio.gather(explained(views, cluster, node), view.status())
+    ended, pauses, devices = await asyncio.gather(
+        warden.history.ended(cluster, node=node, limit=EPISODES_SHOWN),
+        warden.scanner(cluster).pauses(),
+        _devices(views, cluster, node),
+    )
+    current = await warden.history.record(cluster, node) if answer.episode is not None else None
+    row = next((each for each in overview_of(status).rows if each.node == node), None)
+    known = timeline(
+        cluster,
+        answer,
+        row=row,
+        current=current if current is not None and current.ended is None else None,
+        ended=ended.episodes,
+        pauses=pauses,
+        more=ended.more,
+    )
+    return NodeSeen(explained=answer, timeline=known, row=row, devices=devices)
+
+
+async def _devices(views: Views, cluster: str, node: str) -> tuple[DeviceRow, ...] | None:
+    try:
+        report = await views.known(cluster).devices.get()
+    except RequestError:
+        return None  # no check of devices runs, which the page of all devices says
+    return tuple(each for each in report.rows if each.node == node) if report is not None else None
+
+
+@router.get(f"{api.OF_CLUSTER}/timeline/{{node:path}}", response_class=Response, response_model=None)
+async def told(request: Request, cluster: str, node: str) -> object:
+    """All that is known to have happened to one node, in one order: conditions, verdicts, episodes with their acts and proofs,
+    people's words, pauses."""
+    return api.answer((await seen(_views(request), cluster, node)).timeline)
+
+
+@router.get("/c/{cluster}/nodes/{name:path}/timeline.svg", include_in_schema=False)
+async def picture(request: Request, cluster: str, name: str) -> Response:
+    """The timeline as a file, to attach to what is written about it afterwards."""
+    known = printable((await seen(_views(request), cluster, name)).timeline)
+    lines = [textwrap.wrap(": ".join(filter(None, (each.what, each.detail))), SVG_LINE) for each in known.entries]
+    body = templates.get_template("timeline.svg.xml").render(
+        known=known, rows=list(zip(known.entries, lines, strict=True)), height=sum(map(len, lines))
+    )
+    file = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}-timeline.svg")
+    return Response(body, media_type="image/svg+xml", headers={"Content-Disposition": f'attachment; filename="{file}"'})
+
+
+@router.get("/c/{cluster}/nodes/{name:path}", include_in_schema=False)
+async def node(request: Request, cluster: str, name: str, at: str = "") -> Response:
+    """Why it is, or is not, touched; at: also at that moment."""
+    found = await seen(_views(request), cluster, name)
+    answer = found.explained
+    said = scanner_says(answer, answer.scanner) if answer.scanner is not None else []
+    return render(
+        request,
+        "node.html",
+        name,
+        cluster=cluster,
+        name=name,
+        headline=_headline(found),
+        said=[*answer.problems, *said],
+        answer=answer,
+        opinions=answer.explanation.opinions if answer.explanation is not None else (),
+        episode=answer.episode,
+        known=found.timeline,
+        devices=found.devices,
+        then=_then(found.timeline, at),
+        asked=at,
+        kinds=TimelineKind,
+    )
+
+
+def _headline(found: NodeSeen) -> str:
+    """The one sentence, by whoever knows most."""
+    answer = found.explained
+    if answer.episode is not None or (answer.explanation is not None and answer.explanation.found):
+        return conclusion(answer)
+    if answer.explanation is not None:
+        return "there is no such Node or Machine"
+    if found.row is not None:
+        halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
+        return f"{wording.verdict(found.row, answer.at)}{halted}"
+    return answer.problems[0]
+
+
+def _then(known: NodeTimeline, at: str) -> dict[str, Any]:
+    if not at:
+        return {}
+    try:
+        moment = asked_moment(at, known.at)
+    except UnreadableError as error:
+        return {"problem": str(error)}
+    return {"moment": moment, "said": why_at(known, moment)}
+
+
+def _views(request: Request) -> Views:
+    views: Views = request.app.state.views
+    return views

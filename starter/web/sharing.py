@@ -1,0 +1,41 @@
+"""An answer that many pages want and one question gets: kept for seconds, and asked for by nobody's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Asks when somebody wants to know and what is known is too old; all who come meanwhile wait for the same answer."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], *, fresh: timedelta) -> None:
+        self._ask = ask
+        self._fresh = fresh.total_seconds()
+        self._asking: asyncio.Task[T] | None = None
+        self._answered = float("-inf")
+
+    async def get(self) -> T:
+        """At most so old. Raises what asking raises, which is kept as long: who does not answer is not asked by each page."""
+        now = asyncio.get_running_loop().time()
+        if self._asking is None or (self._asking.done() and now - self._answered >= self._fresh):
+            self._asking = asyncio.create_task(self._asked())
+        return await asyncio.shield(self._asking)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asking is not None and not self._asking.done():
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+
+    async def _asked(self) -> T:
+        try:
+            return await self._ask()
+        finally:
+            self._answered = asyncio.get_running_loop().time()

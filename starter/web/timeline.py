@@ -1,0 +1,241 @@
+"""All that is known to have happened to one node, in one order: its conditions, verdicts, episodes with their acts and proofs,
+people's words, and pauses of the cluster; and from that, why it was or was not touched at some moment.
+
+The acts are those of `nodewarden record`, the episodes those of `nodewarden history`, the verdicts those of `nodewarden explain`.
+Nothing is remembered here: what Temporal and the cluster have forgotten is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import zip_longest
+
+from policy.checks.verdicts import Health
+from policy.episode.messages import Phase, RecordEntry
+from policy.objects.nodes import READY
+from policy.scan.pauses import Pauses
+from policy.scan.report import TargetRow
+from policy.values.moments import moment_of
+from starter import wording
+from starter.handles.history import EndedEpisode, EpisodeRecord
+from starter.output.evaluation import in_one_line
+from starter.output.explanation_output import NodeExplanation
+from starter.output.record_table import END, moments_of
+from starter.web.answers import UnreadableError
+
+WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume"})
+SPOKEN = frozenset({"asked", "given", "taken back"})
+"""An entry of a record is a person's word where its act is among those, and its outcome among these."""
+
+
+class TimelineKind(StrEnum):
+    """What kind of thing an entry is."""
+
+    CONDITION = "condition"
+    VERDICT = "verdict"
+    EPISODE = "episode"
+    ACT = "act"
+    PROOF = "proof"
+    WORD = "word"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEntry:
+    """until: when it was over: of an act when the next one of the same episode came, null where that is not known. goes_on: it
+    is still so. trouble: it was not as it should be."""
+
+    at: datetime
+    kind: TimelineKind
+    what: str
+    detail: str = ""
+    incident: str = ""
+    until: datetime | None = None
+    goes_on: bool = False
+    trouble: bool = False
+
+    def holds(self, moment: datetime) -> bool:
+        """Whether it was so then."""
+        return self.at <= moment and (self.goes_on or (self.until is not None and moment < self.until))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTimeline:
+    """The newest last. more: Temporal remembers older episodes that are not among these."""
+
+    cluster: str
+    node: str
+    at: datetime
+    entries: tuple[TimelineEntry, ...]
+    more: bool = False
+
+
+def timeline(
+    cluster: str,
+    answer: NodeExplanation,
+    *,
+    row: TargetRow | None = None,
+    current: EpisodeRecord | None = None,
+    ended: Sequence[EndedEpisode] = (),
+    pauses: Pauses = (),
+    more: bool = False,
+) -> NodeTimeline:
+    """row: how the scanner has seen it, for where the cluster was not read. current: the open episode's record. Pauses that were
+    over before anything else are left out."""
+    found = [*_conditions(answer, row), *_verdicts(answer, row)]
+    if current is not None:
+        found += _episode(current, current.entries)
+    for each in ended:
+        found += _episode(each, each.result.record if each.result is not None else ())
+    began = min((each.at for each in found), default=answer.at)
+    found += [each for each in _pauses(pauses, answer.at) if each.goes_on or (each.until or each.at) >= began]
+    found.sort(key=lambda each: each.at)
+    return NodeTimeline(cluster=cluster, node=answer.node, at=answer.at, entries=tuple(found), more=more)
+
+
+def _conditions(answer: NodeExplanation, row: TargetRow | None) -> Iterator[TimelineEntry]:
+    """As they are now, and since when: what they were before, nobody remembers."""
+    for each in answer.explanation.conditions if answer.explanation is not None else ():
+        if each.since is not None and (each.type == READY or each.status != "False"):
+            well = each.type == READY and each.status == "True"
+            yield TimelineEntry(
+                at=each.since,
+                kind=TimelineKind.CONDITION,
+                what=f"{each.type} is {each.status}",
+                detail=": ".join(filter(None, (each.reason, in_one_line(each.message)))),
+                goes_on=True,
+                trouble=not well,
+            )
+    if answer.explanation is None and row is not None and row.since is not None and row.ready != "True":
+        yield TimelineEntry(at=row.since, kind=TimelineKind.CONDITION, what=f"Ready is {row.ready}", goes_on=True, trouble=True)
+
+
+def _verdicts(answer: NodeExplanation, row: TargetRow | None) -> Iterator[TimelineEntry]:
+    for each in answer.explanation.opinions if answer.explanation is not None else ():
+        verdict = each.target.verdict
+        if verdict.health is Health.UNHEALTHY and verdict.since is not None:
+            said = in_one_line(each.target.message) or verdict.reason
+            yield _verdict(verdict.expired or verdict.since, each.check.check.ref.key, said)
+    if answer.explanation is None and row is not None and row.health is Health.UNHEALTHY and row.since is not None:
+        yield _verdict(row.since, row.check, row.reason)
+
+
+def _verdict(at: datetime, check: str, said: str) -> TimelineEntry:
+    what = f"unhealthy under {check}" if check else "unhealthy"
+    return TimelineEntry(at=at, kind=TimelineKind.VERDICT, what=what, detail=said, goes_on=True, trouble=True)
+
+
+def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntry]) -> Iterator[TimelineEntry]:
+    """Its beginning, all of its record, and its end where the record does not have one."""
+    open_now = episode.ended is None
+    yield TimelineEntry(
+        at=episode.started,
+        kind=TimelineKind.EPISODE,
+        what=f"{episode.kind.value} begins" if open_now else f"{episode.kind.value}: {episode.outcome}",
+        detail=episode.why or "nobody said why",
+        incident=episode.incident,
+        until=episode.ended,
+        goes_on=open_now,
+    )
+    for entry, following in zip_longest(entries, entries[1:]):
+        last = episode.ended if following is None else following.at
+        (told,) = moments_of((entry,))
+        what, detail = (told.detail, "") if entry.act == "phase" else (told.what, told.detail)
+        yield TimelineEntry(
+            at=entry.at,
+            kind=_kind(entry, proof=told.proof),
+            what=what,
+            detail=detail,
+            incident=episode.incident,
+            until=None if entry.act == END else last,
+            goes_on=open_now and following is None,
+            trouble=entry.outcome in {"failed", Phase.NEEDS_HUMAN.value, "parked"},
+        )
+    if episode.ended is not None and not any(entry.act == END for entry in entries):
+        well = episode.outcome in {each.value for each in wording.GOOD_ENDS}
+        yield TimelineEntry(
+            at=episode.ended,
+            kind=TimelineKind.ACT,
+            what=episode.outcome,
+            detail=episode.message,
+            incident=episode.incident,
+            trouble=not well,
+        )
+
+
+def _kind(entry: RecordEntry, *, proof: bool) -> TimelineKind:
+    if entry.act in WORDS and entry.outcome in SPOKEN:
+        return TimelineKind.WORD
+    return TimelineKind.PROOF if proof else TimelineKind.ACT
+
+
+def _pauses(pauses: Pauses, now: datetime) -> Iterator[TimelineEntry]:
+    for each in pauses:
+        over = each.over_at(now)
+        until = f" until {each.pause.until:%Y-%m-%dT%H:%M:%SZ}" if each.pause.until is not None else ""
+        yield TimelineEntry(
+            at=each.pause.since,
+            kind=TimelineKind.PAUSE,
+            what=f"the cluster is paused by {each.pause.who}{until}",
+            detail=each.pause.reason,
+            until=over,
+            goes_on=over is None,
+        )
+
+
+# At some moment ---------------------------------------------------------------------------------------------------------
+
+
+def asked_moment(text: str, now: datetime) -> datetime:
+    """A moment as people write it: RFC 3339, or `03:12` for the last time that it was that late, in UTC. Raises
+    UnreadableError."""
+    said = text.strip()
+    try:
+        clock = datetime.strptime(said, "%H:%M").time()  # noqa: DTZ007 - its date is the last one that has had it
+        found = datetime.combine(now.astimezone(UTC).date(), clock, tzinfo=UTC)
+        return found if found <= now else found - timedelta(days=1)
+    except ValueError:
+        moment = moment_of(said)
+    if moment is None:
+        raise UnreadableError(f"at: expected a moment such as 03:12 or 2026-11-26T03:12:00Z, got {text!r}")
+    return moment
+
+
+def why_at(known: NodeTimeline, moment: datetime) -> list[str]:
+    """What is on record of that moment, in sentences: what was so, what had been done last, and what was done next."""
+    if moment > known.at:
+        return ["that is still to come"]
+    holding = [each for each in known.entries if each.holds(moment) and each.kind not in {TimelineKind.ACT, TimelineKind.PROOF}]
+    said = [_so(each, moment) for each in holding if each.kind is not TimelineKind.WORD]
+    for episode in (each for each in holding if each.kind is TimelineKind.EPISODE):
+        own = [each for each in known.entries if each.incident == episode.incident and each.kind is not TimelineKind.EPISODE]
+        before = [each for each in own if each.at <= moment]
+        after = [each for each in own if each.at > moment]
+        said += [f"last before it, {wording.span(moment - each.at)} earlier: {_told(each)}" for each in before[-1:]]
+        said += [f"next, {wording.span(each.at - moment)} later: {_told(each)}" for each in after[:1]]
+    if not any(each.kind is TimelineKind.EPISODE for each in holding):
+        said.append("no episode of the node was open, as far as Temporal remembers: nothing was done to it")
+    if not any(each.kind is TimelineKind.CONDITION for each in holding):
+        said.append("how its conditions were then, nobody remembers")
+    return said
+
+
+def _so(entry: TimelineEntry, moment: datetime) -> str:
+    return f"{_told(entry)} (for {wording.span(moment - entry.at)} by then)"
+
+
+def _told(entry: TimelineEntry) -> str:
+    return ": ".join(filter(None, (entry.what, entry.detail)))
+
+
+def printable(known: NodeTimeline) -> NodeTimeline:
+    """Without the characters that XML has no way to write, as a name or a reason may hold them."""
+
+    def clean(text: str) -> str:
+        return "".join(each if each.isprintable() else " " for each in text)
+
+    entries = tuple(replace(each, what=clean(each.what), detail=clean(each.detail)) for each in known.entries)
+    return replace(known, node=clean(known.node), entries=entries)

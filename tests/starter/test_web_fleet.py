@@ -1,0 +1,192 @@
+"""All nodes on one page, machines that are kept, and fence devices: what each says first, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from activities.cluster.watch.offline import OfflineCluster
+from policy.fence.device_check import DeviceReport
+from starter.errors import SilentError
+from starter.handles.preservations import PreservedNodes
+from starter.web import views as views_module
+from starter.web.app import serving
+from starter.web.sharing import Shared
+from starter.web.views import Views
+from tests import report as told
+from tests.starter.test_web import CLUSTER, ScriptedWarden, text
+from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
+from tests.starter.test_web_api import conforms
+from tests.web.night import NOW, devices, preserved
+from tests.web.objects import NightCluster
+
+OF = f"/api/v1/clusters/{CLUSTER}"
+FLEET = f"/c/{CLUSTER}/fleet"
+
+
+@pytest.fixture
+def cluster() -> NightCluster:
+    return NightCluster()
+
+
+@pytest.fixture
+async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
+    views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+async def asked(page: aiohttp.ClientSession, by: str = "pool") -> Any:
+    async with page.get(f"{OF}/fleet", params={"by": by}) as answer:
+        found = await answer.json()
+        assert answer.status == 200, found
+    conforms("/api/v1/clusters/{cluster}/fleet", found)
+    return found
+
+
+async def test_nodes_stand_in_their_zone_and_group_and_the_odd_ones_by_name(page: aiohttp.ClientSession) -> None:
+    found = await asked(page)
+    assert (found["nodes"], found["counts"]) == (24, {"unhealthy": 2, "soon": 3, "cordoned": 1, "healthy": 18})
+    groups = {(each["zone"], each["name"]): each for each in found["groups"]}
+    gpu = groups["zone-a", "pool=gpu"]
+    assert [(each["node"], each["state"]) for each in gpu["odd"]] == [("node-15", "unhealthy"), ("node-12", "soon")]
+    assert [(each["state"], each["nodes"]) for each in gpu["cells"]] == [("soon", 1), ("unhealthy", 1), ("healthy", 1)]
+    by_rack = await asked(page, "rack")
+    assert {each["name"] for each in by_rack["groups"]} == {f"rack=rack-{number}" for number in range(9)}
+    assert {each["name"] for each in (await asked(page, "nosuch"))["groups"]} == {"nosuch="}
+
+
+async def test_a_cordoned_node_does_not_look_failed(page: aiohttp.ClientSession) -> None:
+    """By its shape and its word, for whoever sees no colours; one that is sick, too, is both."""
+    body = await text(page, FLEET)
+    assert "18 of 24 nodes are healthy, 1 more is well and cordoned" in body
+    well, sick = (re.search(rf"<li><a [^>]*>{name}</a>.*?</li>", body, re.DOTALL) for name in ("node-20", "node-9"))
+    assert well is not None
+    assert sick is not None
+    assert "◇" in well[0]
+    assert "cordoned" in well[0]
+    assert "■" not in well[0]
+    assert "■" in sick[0]
+    assert "unhealthy</span>, cordoned" in sick[0]
+
+
+async def test_what_can_not_group_and_what_can_not_be_read_is_said(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, cluster: NightCluster
+) -> None:
+    """S44: a page without nodes is not a cluster without nodes."""
+    assert "by: expected pool or the key of a node label" in await text(page, f"{FLEET}?by=a%20b")
+    async with page.get(f"{OF}/fleet?by=a%20b") as answer:
+        assert answer.status == 422
+
+    async def refuse(_: str) -> OfflineCluster:
+        raise SilentError("the objects of the cluster prod can't be read from here: nodes is forbidden")
+
+    views = Views(scripted, (CLUSTER,), reading=refuse)  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as blind:
+        assert "nodes is forbidden" in await text(blind, FLEET)
+        body = await text(blind, f"/c/{CLUSTER}/nodes/node-2")
+        assert "nodes is forbidden" in body
+        assert "unhealthy" in body  # what the scanner says is shown all the same
+
+
+async def test_five_thousand_nodes_are_read_once_for_all_and_answered_in_no_time(
+    scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views_module, "READ_FRESH", views_module.LINGERS * 60)
+    large = NightCluster(5000)
+    views = Views(scripted, (CLUSTER,), reading=large)  # type: ignore[arg-type]
+    took = []
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+        await asyncio.gather(*(text(page, FLEET) for _ in range(5)))
+        for _ in range(20):
+            began = time.perf_counter()
+            body = await text(page, FLEET)
+            took.append(time.perf_counter() - began)
+        assert "4994 of 5000 nodes are healthy" in body
+        assert len(body) < 50_000
+        assert large.asked == 1
+    best = min(took)
+    told.table("The fleet of 5,000 nodes", ("answers", "fastest"), [("20", f"{best * 1000:.1f} ms")])
+    assert best < 0.05
+
+
+async def test_nobody_who_looks_nothing_that_is_read(scripted: ScriptedWarden, cluster: NightCluster) -> None:
+    """A reading is a whole cluster's: it is never begun by a clock, nor by pages that do not show it."""
+    views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+        for path in ("", "/checks", "/history", "/kept", "/devices"):
+            await text(page, f"/c/{CLUSTER}{path}")
+        assert cluster.asked == 0
+        await text(page, FLEET)
+        assert cluster.asked == 1
+
+
+async def test_a_refusal_is_shared_as_an_answer_is() -> None:
+    asked = 0
+
+    async def refuse() -> int:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        raise SilentError("away")
+
+    shared = Shared(refuse, fresh=views_module.LINGERS)
+    found = await asyncio.gather(*(shared.get() for _ in range(3)), return_exceptions=True)
+    assert {str(each) for each in found} == {"away"}
+    with pytest.raises(SilentError):
+        await shared.get()
+    assert asked == 1
+    stale = Shared(refuse, fresh=views_module.FRESH * 0)
+    for _ in range(2):
+        with pytest.raises(SilentError):
+            await stale.get()
+    assert asked == 3
+
+
+# Kept machines and devices ----------------------------------------------------------------------------------------------
+
+
+async def test_kept_machines_say_until_when_by_whom_and_what_ends_it(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No machine is kept" in await text(page, f"/c/{CLUSTER}/kept")
+
+    async def kept(cluster: str) -> PreservedNodes:
+        return dataclasses.replace(preserved(), at=NOW)
+
+    monkeypatch.setattr(scripted, "preserved", kept)
+    await asyncio.sleep(views_module.FRESH.total_seconds())
+    body = await text(page, f"/c/{CLUSTER}/kept")
+    assert "2 machines are kept; the first one, node-5" in body
+    assert "by bob: kernel panic, vendor case 4711" in body
+    assert f"/c/{CLUSTER}/acts/release?node=node-3" in body
+
+
+async def test_devices_say_first_whether_all_nodes_could_be_fenced(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "have not been checked yet" in await text(page, f"/c/{CLUSTER}/devices")
+    monkeypatch.setattr(scripted, "devices", devices(300))
+    await asyncio.sleep(0)
+    views_of_it = Views(scripted, (CLUSTER,))  # type: ignore[arg-type]
+    async with serving(views_of_it, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as anew:
+        body = await text(anew, f"/c/{CLUSTER}/devices")
+    assert "Not all: 2 lines below have a problem" in body
+    assert "refuses the credentials of Secret/bmc-node-14" in body
+    assert "… and 100 more, no worse than these" in body
+
+
+async def test_where_no_check_of_devices_runs_it_is_said(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    async def none() -> DeviceReport | None:
+        raise SilentError("no worker answers for the device check of prod")
+
+    scripted.last_report = none  # type: ignore[method-assign]
+    assert "no worker answers" in await text(page, f"/c/{CLUSTER}/devices")
+    assert "Fence devices" not in await text(page, f"/c/{CLUSTER}/nodes/node-2")

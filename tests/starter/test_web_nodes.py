@@ -1,0 +1,194 @@
+"""One node on the page: its timeline, what was so at a moment, its checks and devices, and the picture of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
+
+import aiohttp
+import pytest
+
+from policy.episode.messages import Kind, RecordEntry
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
+from policy.scan.pauses import PastPause, Pause
+from policy.values.moments import written
+from starter.handles.history import EndedEpisode
+from starter.handles.status import NodeEpisodes
+from starter.web.answers import UnreadableError
+from starter.web.app import serving
+from starter.web.timeline import asked_moment
+from starter.web.views import Views
+from tests.starter.builders import episode
+from tests.starter.test_web import CLUSTER, ScriptedWarden, text
+from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
+from tests.starter.test_web_api import conforms
+from tests.web.objects import NightCluster
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+NODE = f"/c/{CLUSTER}/nodes/node-9"
+API = f"/api/v1/clusters/{CLUSTER}"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+def entry(at: datetime, act: str, outcome: str = "ok", detail: str = "") -> RecordEntry:
+    return RecordEntry(at=at, step="power-management", act=act, outcome=outcome, detail=detail)
+
+
+@pytest.fixture
+def cluster() -> NightCluster:
+    return NightCluster(now=NOW)
+
+
+@pytest.fixture
+async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
+    views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+@pytest.fixture
+def happened(scripted: ScriptedWarden) -> ScriptedWarden:
+    """Terminated yesterday; fenced now, with a person's word and a proof; and a pause between."""
+    scripted.past = (
+        EndedEpisode(
+            node="node-9",
+            kind=Kind.REMEDIATION,
+            outcome="terminated",
+            message="it has no result",
+            why="drill",
+            incident="inc-old",
+            started=ago(hours=30),
+            ended=ago(hours=29),
+            workflow_id="w",
+            run_id="r",
+        ),
+    )
+    scripted.heard = (PastPause(pause=Pause(who="ann", reason="storage", since=ago(hours=3), until=ago(hours=2))),)
+    scripted.episodes = NodeEpisodes(episode=episode("node-9", incident="inc-9", started=ago(minutes=10)))
+    scripted.entries = (
+        entry(ago(minutes=9), "power-off", detail="ipmi://10.7.0.9:623"),
+        entry(ago(minutes=8), "off-proven", detail="read off twice"),
+        entry(ago(minutes=5), "hold", "asked", "by bob: let me look"),
+    )
+    return scripted
+
+
+async def told(page: aiohttp.ClientSession) -> list[dict[str, object]]:
+    async with page.get(f"{API}/timeline/node-9") as answer:
+        found = await answer.json()
+    conforms("/api/v1/clusters/{cluster}/timeline/{node}", found)
+    return list(found["entries"])
+
+
+async def test_all_that_happened_is_one_line_of_time(page: aiohttp.ClientSession, happened: ScriptedWarden) -> None:
+    """Whoever writes about it afterwards has not to put four sources together. node-9 is sick for 23 minutes there."""
+    found = await told(page)
+    assert [(each["kind"], each["what"]) for each in found] == [
+        ("episode", "Remediation: terminated"),
+        ("act", "terminated"),
+        ("pause", f"the cluster is paused by ann until {written(ago(hours=2))}"),
+        ("condition", "Ready is Unknown"),
+        ("verdict", "unhealthy under NodeHealthCheck/workers"),
+        ("episode", "Fencing begins"),
+        ("act", "power off"),
+        ("proof", "off proven"),
+        ("word", "hold"),
+    ]
+    assert [each["at"] for each in found] == sorted(str(each["at"]) for each in found)
+    power, proof, word = found[-3:]
+    assert (power["until"], proof["until"], word["until"]) == (proof["at"], word["at"], None)
+    assert [each["what"] for each in found if each["goesOn"]] == [
+        "Ready is Unknown",
+        "unhealthy under NodeHealthCheck/workers",
+        "Fencing begins",
+        "hold",
+    ]
+
+
+async def test_the_picture_is_a_file_of_its_own_without_a_script(page: aiohttp.ClientSession, happened: ScriptedWarden) -> None:
+    """S40: it is opened elsewhere, by whatever shows pictures there."""
+    evil = "<script>alert(1)</script>\x00\x1b & 'more'"
+    happened.entries = (*happened.entries, entry(ago(minutes=1), "power-on", "failed", evil))
+    async with page.get(f"{NODE}/timeline.svg") as answer:
+        assert (answer.status, answer.content_type) == (200, "image/svg+xml")
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="node-9-timeline.svg"'
+        drawn = ElementTree.fromstring(await answer.text())  # noqa: S314 - ours, just made
+    assert {each.tag.removeprefix(SVG) for each in drawn.iter()} <= {
+        "svg",
+        "title",
+        "g",
+        "rect",
+        "text",
+        "line",
+        "path",
+        "circle",
+    }
+    assert not any("style" in each.attrib or any(name.startswith("on") for name in each.attrib) for each in drawn.iter())
+    words = "\n".join(each.text or "" for each in drawn.iter(f"{SVG}text"))
+    assert "failed: <script>alert(1)</script>   & 'more'" in words
+    assert len(list(drawn.iter(f"{SVG}g"))) == len(await told(page))
+    tall = int(drawn.attrib["height"])
+    assert all(float(each.attrib["y"]) < tall for each in drawn.iter(f"{SVG}text"))
+
+
+async def test_at_a_moment_it_is_said_what_was_so_and_what_was_done_around_it(
+    page: aiohttp.ClientSession, happened: ScriptedWarden
+) -> None:
+    at = f"{ago(minutes=8, seconds=30):%Y-%m-%dT%H:%M:%SZ}"
+    body = await text(page, f"{NODE}?at={at}")
+    assert "Fencing begins: NodeHealthCheck/workers: Ready is Unknown (for 1m30s by then)" in body
+    assert "last before it, 30s earlier: power off: ipmi://10.7.0.9:623" in body
+    assert "next, 30s later: off proven: read off twice" in body
+    body = await text(page, f"{NODE}?at={ago(hours=2, minutes=30):%Y-%m-%dT%H:%M:%SZ}")
+    assert "the cluster is paused by ann" in body.split("Why at that moment?")[1].split("What happened")[0]
+    assert "no episode of the node was open" in body
+    assert "how its conditions were then, nobody remembers" in body
+    assert "expected a moment such as 03:12" in await text(page, f"{NODE}?at=noon")
+
+
+@pytest.mark.parametrize(
+    ("said", "moment"),
+    [
+        ("03:12", datetime(2026, 11, 26, 3, 12, tzinfo=UTC)),
+        ("12:01", datetime(2026, 11, 25, 12, 1, tzinfo=UTC)),
+        ("2026-11-01T00:00:00+01:00", datetime(2026, 10, 31, 23, 0, tzinfo=UTC)),
+    ],
+)
+def test_a_time_of_day_is_the_last_one_that_has_been(said: str, moment: datetime) -> None:
+    assert asked_moment(said, datetime(2026, 11, 26, 12, 0, tzinfo=UTC)) == moment
+
+
+@pytest.mark.parametrize("said", ["", "25:00", "yesterday", "<b>"])
+def test_what_is_no_moment_is_refused(said: str) -> None:
+    with pytest.raises(UnreadableError, match="at: expected a moment"):
+        asked_moment(said, NOW)
+
+
+async def test_a_node_without_an_episode_is_explained_by_the_checks_that_cover_it(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, cluster: NightCluster
+) -> None:
+    body = await text(page, f"/c/{CLUSTER}/nodes/node-16")
+    assert "unhealthy soon: Ready is False since" in body
+    assert "NodeHealthCheck/gpu" in body
+    assert 'data-due title="' in body
+    assert "there is no such Node or Machine" in await text(page, f"/c/{CLUSTER}/nodes/node-77")
+    async with page.get(f"{API}/nodes/node-16") as answer:
+        found = await answer.json()
+    conforms("/api/v1/clusters/{cluster}/nodes/{node}", found)
+    assert (found["found"], found["checks"][0]["name"], found["problems"]) == (True, "gpu", [])
+    assert cluster.asked == 1  # three looks within seconds
+
+
+async def test_its_devices_stand_beside_it(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    silent = DeviceRow(node="node-9", endpoint="ipmi://x:623", answer=Reachability.SILENT, problem="no answer in 10s")
+    other = dataclasses.replace(silent, node="node-1", problem="another's")
+    scripted.devices = DeviceReport(cluster=CLUSTER, began=NOW, ended=NOW, rows=(silent, other))
+    body = await text(page, NODE)
+    assert "no answer in 10s" in body
+    assert "another&#39;s" not in body

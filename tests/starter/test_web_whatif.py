@@ -1,0 +1,147 @@
+"""Health checks on the page: how near they are to their thresholds, and what a changed one would say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import jsonschema
+import pytest
+import yaml
+
+from policy.scan.evaluation import evaluate
+from policy.values.object_refs import Dialect
+from starter.output.evaluation import as_model
+from starter.output.models import CheckAnswer
+from starter.web import checks
+from starter.web.app import serving
+from starter.web.checks import needed
+from starter.web.views import Views
+from starter.web.whatif import LONGEST
+from tests.starter.builders import check
+from tests.starter.test_web import CLUSTER, ScriptedWarden, text
+from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
+from tests.starter.test_web_api import document
+from tests.web.objects import NightCluster, health_check, node
+
+API = f"/api/v1/clusters/{CLUSTER}/what-if"
+PAGE = f"/c/{CLUSTER}/checks"
+YAML = {"Content-Type": "application/yaml"}
+
+
+@pytest.fixture
+def cluster() -> NightCluster:
+    return NightCluster()
+
+
+@pytest.fixture
+async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
+    views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+async def asked(page: aiohttp.ClientSession, *objects: Any, expected: int = 200) -> Any:
+    async with page.post(API, data=yaml.safe_dump_all(objects), headers=YAML) as answer:
+        found = await answer.json()
+        assert answer.status == expected, found
+    return found
+
+
+async def evaluated(cluster: NightCluster, **changes: str) -> list[CheckAnswer]:
+    """As the command line has it."""
+    found = await cluster(CLUSTER)
+    if changes:
+        found.put(health_check("gpu", pool="gpu", **changes), "file")
+    return list(as_model(evaluate(found.ledger.known(found.now)), ()).checks)
+
+
+async def test_a_changed_check_is_evaluated_beside_todays(page: aiohttp.ClientSession, cluster: NightCluster) -> None:
+    """node-12 and node-16 have been sick for two and three minutes; a check that waits for one calls them unhealthy now."""
+    found = await asked(page, health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
+    said = document()["paths"]["/api/v1/clusters/{cluster}/what-if"]["post"]["responses"]["200"]["content"]
+    jsonschema.validate(found, said["application/json"]["schema"] | {"components": document()["components"]})
+    (gpu,) = (each for each in found["checks"] if each["check"] == "NodeHealthCheck/gpu")
+    today, then = await evaluated(cluster), await evaluated(cluster, minimum="0%", wait="1m")
+    assert (gpu["today"]["allowed"], gpu["then"]["allowed"]) == (today[0].allowed, then[0].allowed) == (False, True)
+    assert (gpu["today"]["message"], gpu["then"]["message"]) == (today[0].message, then[0].message)
+    changed = {each["target"]: (each["today"], each["then"]) for each in found["verdicts"] if each["check"] == gpu["check"]}
+    assert changed["node-12"] == ("soon", "unhealthy: create-remediation")
+    assert set(changed) == {"node-12", "node-15", "node-16"}
+
+
+async def test_nothing_is_kept(page: aiohttp.ClientSession) -> None:
+    """Today's stays today's, whoever has tried what before."""
+    before = await asked(page, health_check("gpu", pool="gpu"))
+    assert before["verdicts"] == []
+    await asked(page, health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
+    after = await asked(page, health_check("gpu", pool="gpu"))
+    assert after["checks"] == before["checks"]
+    assert "unhealthy soon" in await text(page, f"/c/{CLUSTER}/nodes/node-12")
+
+
+async def test_a_check_that_is_new_has_no_today(page: aiohttp.ClientSession) -> None:
+    found = await asked(page, health_check("spare", pool="workers", wait="1m"))
+    assert [each["today"] for each in found["checks"] if each["check"] == "NodeHealthCheck/spare"] == [None]
+    assert {each["today"] for each in found["verdicts"] if each["check"] == "NodeHealthCheck/spare"} == {None}
+
+
+@pytest.mark.parametrize(
+    ("pasted", "said"),
+    [
+        ("", "expected a health check as YAML or JSON, got nothing"),
+        ("a: [", "expected YAML"),
+        (yaml.safe_dump(node(1)), "expected a health check, got a Node"),
+        (yaml.safe_dump(health_check("gpu", minimum="lots")), "spec.minHealthy"),
+        ("x" * (LONGEST + 1), f"expected at most {LONGEST} characters"),
+        ("x" * (checks.MOST_BYTES + 1), f"expected at most {LONGEST} characters"),
+        ("a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\n" * 2 + "c: [*b, *b]", "expected"),
+    ],
+)
+async def test_what_can_not_be_evaluated_is_refused_with_its_place(page: aiohttp.ClientSession, pasted: str, said: str) -> None:
+    """S41."""
+    async with page.post(API, data=pasted, headers=YAML) as answer:
+        assert answer.status == 422
+        assert said in (await answer.json())["error"]
+
+
+async def test_it_is_asked_by_this_page_alone(page: aiohttp.ClientSession, cluster: NightCluster) -> None:
+    """S42: each answer is a reading of a whole cluster."""
+    pasted = yaml.safe_dump(health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
+    token = re.search(r'name="form_token" value="(\w+)"', await text(page, PAGE))
+    assert token is not None
+    for form, headers in (
+        ({"check": pasted, "form_token": "0" * 64}, {}),
+        ({"check": pasted}, {}),
+        ({"check": pasted, "form_token": token[1]}, {"Origin": "https://evil.example.com"}),
+        ({"check": pasted, "form_token": token[1]}, {"Sec-Fetch-Site": "cross-site"}),
+    ):
+        async with page.post(PAGE, data=form, headers=headers) as answer:
+            assert answer.status == 403
+    async with page.post(API, data=pasted, headers={"Content-Type": "text/plain"}) as answer:
+        assert answer.status == 422
+    assert cluster.asked == 0
+    async with page.post(PAGE, data={"check": pasted, "form_token": token[1]}) as answer:
+        body = await answer.text()
+    assert answer.status == 200
+    assert "verdicts would be another" in body
+    assert "minHealthy: 0%" in body  # what was pasted is there to be changed again
+    async with page.post(PAGE, data={"check": "kind: <b>", "form_token": token[1]}) as answer:
+        body = await answer.text()
+    assert answer.status == 422
+    assert "<b>" not in body
+
+
+@pytest.mark.parametrize(
+    ("changes", "least"),
+    [
+        ({"healthy": 11, "remaining": 4}, 7),
+        ({"healthy": 3, "remaining": 0}, 3),
+        ({"healthy": 1, "remaining": 0, "allowed": False}, None),
+        ({"healthy": 1, "remaining": 12, "dialect": Dialect.NODE_FENCING}, None),
+    ],
+)
+def test_the_threshold_is_shown_where_the_report_says_it(changes: dict[str, Any], least: int | None) -> None:
+    assert needed(check(**changes)) == least
