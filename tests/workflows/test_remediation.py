@@ -188,7 +188,7 @@ def test_the_lease_of_the_node_lasts_as_long_as_the_step(minutes: int | None, le
 def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_and_nothing_else_is_done() -> None:
     """S35: without a permit, since nothing is disrupted."""
     world = Remediated(ladder=(SELF,), has_machine=False, owner="")
-    made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC), several=False)
+    made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
     world.objects[OBJECT] = made
     succeeds(world)(made)
     result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
