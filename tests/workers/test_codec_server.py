@@ -97,9 +97,6 @@ async def test_where_there_is_a_token_it_is_asked_for() -> None:
         assert (await ask(f"{url}/decode", {"payloads": [PLAIN]}, Authorization=f"Bearer {TOKEN}"))[0] == 200
 
 
-# The command -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """Of 127.0.0.1, signed by itself, and its key."""

@@ -119,9 +119,6 @@ async def test_a_secret_is_read_in_the_cluster_we_run_in(monkeypatch: pytest.Mon
         await encryption_of(settings)
 
 
-# On a real server --------------------------------------------------------------------------------------------------------
-
-
 @activity.defn
 async def fail(told: str) -> None:
     activity.heartbeat(f"{told} heartbeat")

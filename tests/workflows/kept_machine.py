@@ -85,7 +85,6 @@ class KeptMachine:
     hanging: asyncio.Event | None = None
     """Whoever collects evidence hangs until it is set."""
     sealed: list[contract.SealRequest] = field(default_factory=list)
-    seal_error: ApplicationError | None = None
     scanner: asyncio.Event | None = None
     """It answers nobody before this is set."""
     ended_at: datetime | None = None
@@ -270,8 +269,6 @@ class ScriptedMachine(ScriptedTarget):
         return self._kept.evidence
 
     async def seal(self, request: contract.SealRequest) -> contract.Sealed:
-        if self._kept.seal_error is not None:
-            raise self._kept.seal_error
         self._kept.sealed.append(request)
         size = sum(each.size for each in request.files)
         return contract.Sealed(

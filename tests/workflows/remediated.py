@@ -51,11 +51,9 @@ OBJECT = "SelfNodeRemediation"
 
 
 @dataclass
-class Sibling:
-    """Another Machine of the same owner."""
+class Successor:
+    """What the owner has made in its place."""
 
-    name: str
-    created: datetime
     memory: str = ""
     ready_at: datetime | None = None
     failed: str = ""
@@ -67,7 +65,6 @@ class Made:
 
     name: str
     created: datetime
-    several: bool
     processing: str = ""
     succeeded: str = ""
     node_deletion: str = ""
@@ -89,8 +86,6 @@ class Remediated:
     of_machines: bool = False
     """Its check judges Machines: one that goes is left alone by it, one that is gone is selected no more."""
     has_machine: bool = True
-    sought_by: list[ObjectRef | None] = field(default_factory=list)
-    """By which templates volumes were looked for."""
     owner: str = "MachineSet/workers"
     healthy_delay: timedelta = timedelta(0)
     refused: str = ""
@@ -104,7 +99,7 @@ class Remediated:
     """How long the other one takes; None: for ever."""
     successor_fails: str = ""
     scaled_down: str = ""
-    siblings: list[Sibling] = field(default_factory=list)
+    came: Successor | None = None
     owner_asked: datetime | None = None
     owner_acts_after: timedelta | None = None
     """How long its owner takes once asked; None: it does nothing."""
@@ -161,18 +156,17 @@ class Remediated:
         if now >= gone and self.present:
             self.present = False
             self.node.present = False
-        if self.present or self.follows_after is None or any(each.name == SUCCESSOR for each in self.siblings):
+        if self.present or self.follows_after is None or self.came is not None or now < gone + self.follows_after:
             return
-        if now >= gone + self.follows_after:
-            made = gone + self.follows_after
-            ready = made + self.ready_after if self.ready_after is not None and not self.successor_fails else None
-            self.siblings.append(
-                Sibling(name=SUCCESSOR, created=made.replace(microsecond=0), ready_at=ready, failed=self.successor_fails)
-            )
+        ready = (
+            gone + self.follows_after + self.ready_after if self.ready_after is not None and not self.successor_fails else None
+        )
+        self.came = Successor(ready_at=ready, failed=self.successor_fails)
 
-    def successor(self) -> Sibling:
+    def successor(self) -> Successor:
         """The one that came for it."""
-        return next(each for each in self.siblings if each.name == SUCCESSOR)
+        assert self.came is not None
+        return self.came
 
 
 def silent(**changes: Any) -> World:
@@ -269,8 +263,6 @@ class ScriptedRemediation:
         return replace(result, verdict=verdict)
 
     def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:
-        self.world.acts.append("find-volumes")
-        self.world.sought_by.append(request.template)
         assert self.world.found is not None
         return self.world.found
 
@@ -321,8 +313,7 @@ class ScriptedRemediation:
         world = self.world
         world.acts.append("follow")
         assert (request.machine, request.machine_uid) == (MACHINE, MACHINE_UID)
-        since = request.since or (world.deleting if world.present else None)
-        found = self._replacement(request, since) if since is not None else None
+        found = self._replacement(request.memory)
         if not world.present:
             return contract.FollowedMachine(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
         reason, message = world.owner_says if world.owner_asked is not None else ("", "")
@@ -337,18 +328,14 @@ class ScriptedRemediation:
             replacement=found,
         )
 
-    def _replacement(self, request: contract.FollowRequest, since: datetime) -> contract.Replacement | None:
-        world = self.world
-        young = [each for each in world.siblings if each.created >= since]
-        mine = [each for each in young if each.memory and read_memory(each.memory).incident == request.target.incident]
-        chosen = next((each for each in [*mine, *young] if not each.memory or each in mine), None)
-        if chosen is None:
+    def _replacement(self, memory: str) -> contract.Replacement | None:
+        world, came = self.world, self.world.came
+        if came is None:
             return None
-        if request.memory and not chosen.memory:
-            chosen.memory = request.memory
-        ready = chosen.ready_at is not None and world.now >= chosen.ready_at
+        came.memory = came.memory or memory
+        ready = came.ready_at is not None and world.now >= came.ready_at
         return contract.Replacement(
-            machine=chosen.name, uid=f"uid-{chosen.name}", node="node-8" if ready else "", ready=ready, failed=chosen.failed
+            machine=SUCCESSOR, uid=f"uid-{SUCCESSOR}", node="node-8" if ready else "", ready=ready, failed=came.failed
         )
 
     def request_owner(self, request: contract.MachineRequest) -> contract.ActResult:
@@ -391,7 +378,7 @@ class ScriptedRemediation:
         if earlier is not None and earlier.goes_at is not None and world.now >= earlier.goes_at:
             del world.objects[name]
         if name not in world.objects:
-            world.objects[name] = made = Made(name=name, created=world.now.replace(microsecond=0), several=request.several)
+            world.objects[name] = made = Made(name=name, created=world.now.replace(microsecond=0))
             world.on_create(made)
         return self._seen(request)
 

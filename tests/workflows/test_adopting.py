@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +13,11 @@ from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import CORDON, Act, FencingPlan, PlannedMethod
-from policy.fence.power import PowerState
 from policy.objects.marks import Mark
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.fencing_run import fencing
-from tests.workflows.plans import BACK, CUT, FREE, PORT
+from tests.workflows.plans import BACK
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, REBOOT, SELF, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, left_by, plan
@@ -38,9 +36,6 @@ def switched(*isolation: PlannedMethod, **changes: object) -> FencingPlan:
 def tainted(**changes: object) -> World:
     """A node on which the out-of-service taint of an episode that was terminated still stands."""
     return World(mark=left_by("old", out_of_service=True), tainted=True, **changes)  # type: ignore[arg-type]
-
-
-# In flight ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,9 +72,6 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
     assert world.count("off") == 0
 
 
-# The taint ------------------------------------------------------------------------------------------------------------
-
-
 MOMENTS: dict[str, tuple[dict[str, Any], Callable[[Play], object]]] = {
     "the first step": ({}, lambda play: play.did("remember")),
     "S17: its permit is waited for, which no brake holds up": (
@@ -112,27 +104,6 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_i
         await run.abort()
         await run.result(Outcome.ABORTED)
     assert world.marked, "the next episode adopts what else is left"
-
-
-# Paths ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("freeing", ["first", "second"])
-def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_it(freeing: str) -> None:
-    """S1, S35: the path is one, whichever step has cut it and whichever has freed."""
-    plans = [switched(CUT, FREE), switched(CUT)]
-    node = World(plan=plans.pop(0 if freeing == "first" else 1))
-    node.silent = {"ipmi://10.0.0.7:623"}
-    world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
-    with Play(world) as play:
-        play.until(lambda _: ("step", "failed") in [(entry.act, entry.outcome) for entry in play.record()])
-        node.plan = plans.pop()
-        play.parked()
-        assert world.count("cut-path") == 2
-        play.abort()
-        result = play.result()
-    assert f"left cut: {PORT.endpoint}" in result.message
-    assert (node.paths, node.noted) == ({PORT.endpoint: PowerState.OFF}, {PORT.endpoint})
 
 
 # What an episode has added it knows throughout, so that a mark that is gone can be written again ----------------------

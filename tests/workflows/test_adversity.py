@@ -229,9 +229,6 @@ def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_noth
     assert play.result.outcome is Outcome.RECOVERED
 
 
-# Ladders --------------------------------------------------------------------------------------------------------------
-
-
 def climbing(*steps: Strategy, ambush: Ambush, planned: FencingPlan | None = None, **changes: object) -> Drawn:
     """A remediation by these steps."""
     given = {"kinds": (Kind.REMEDIATION,), "ladder": tuple(step(each, HOUR) for each in steps)}

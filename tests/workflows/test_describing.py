@@ -229,9 +229,6 @@ async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(en
             await each.terminate()
 
 
-# Who begins a preservation, and who is only told ----------------------------------------------------------------------
-
-
 @workflow.defn(name="Preservation")
 class SpeechlessKeeper:
     """Keeps a machine for ever, and hears everything."""

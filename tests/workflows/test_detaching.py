@@ -54,7 +54,6 @@ def noted(result: EpisodeResult, act: str) -> list[tuple[str, str]]:
     return [(entry.outcome, entry.detail) for entry in result.record if entry.act == act]
 
 
-ONCE = restart(tries=1, restarts=0)
 ALIVE = {"ready": True, "need": PERSON}
 ELSEWHERE = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
 
@@ -66,14 +65,6 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "what the machine boots from is never detached, and nothing at all is touched for its sake": (
         story(plan=restart(AttachedVolume(name="pvc-0", handle="vol-root")), ends=None, says="vol-root is what the machine"),
         [],
-    ),
-    "S3: a volume that the cloud does not know touches nothing": (
-        story(plan=ONCE, volumes={"vol-1": UNKNOWN}, ends=None, says="nothing is touched: vol-1 is unknown"),
-        [],
-    ),
-    "a volume that stays fails the step before power is touched": (
-        story(plan=ONCE, stuck={"vol-1"}, ends=None, says=f"still attached to {CLOUD.endpoint}: vol-1", freed=[]),
-        ["cordon", "drain", "detach vol-1"],
     ),
     "S1, S2: a volume that is attached again is read just before, frees nothing and holds up nothing": (
         story(**ALIVE, at="off", then={"volumes": {"vol-1": ATTACHED, "vol-2": ATTACHED}}, freed=[]),
@@ -128,9 +119,6 @@ async def test_nothing_is_detached_from_under_a_pod_whose_budget_keeps_it(env: W
     world = world_of(restart(), drains=[blocked] * 200)
     assert "nothing is detached: demo/database-0: budget db" in (await parked(env, world)).problem
     assert set(touched(world)) == {"cordon", "drain"}
-
-
-# As a step of a ladder: found out once, carried out about that, else the next step's turn ------------------------------
 
 
 DETACH = step(Strategy.DETACH_VOLUMES, 30 * MINUTE)

@@ -81,30 +81,6 @@ async def test_a_word_acts_by_the_configuration_that_was_mended(env: WorkflowEnv
     assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
 
 
-# What was switched off, and a configuration that names another device by then -----------------------------------------
-
-
-def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
-    """The old plug answers again, and feeds another machine by now, which somebody has switched off."""
-    world.silent.clear()
-    world.plan = replace(world.plan, levels=((RIGHT,),))
-    world.power = {WRONG.endpoint: PowerState.OFF, RIGHT.endpoint: state}
-
-
-@pytest.mark.parametrize("off", [True, False], ids=["it is off", "it says on"])
-async def test_a_word_for_off_holds_for_a_mended_device_unless_that_says_on(env: WorkflowEnvironment, *, off: bool) -> None:
-    """S6, S8, S9: the word is about the machine. No device was touched, so that the configuration of now is the one that acts;
-    one that nobody had heard before the word, and says on, is switched off itself, and proves off."""
-    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=1), silent={WRONG.endpoint}, enough=1)
-    async with fencing(env, world, parks=True) as run:
-        _rewired(world, PowerState.OFF if off else PowerState.ON)
-        await run.acknowledge("pulled the plug")
-        result = await run.result(Outcome.RECOVERED)
-    assert (result.off_proof.acknowledgement is not None) is off
-    assert world.pods == 0
-    assert world.commands == [*([] if off else [f"off {RIGHT.endpoint}"]), f"on {RIGHT.endpoint}"]
-
-
 async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_device_is_configured(
     env: WorkflowEnvironment,
 ) -> None:
@@ -120,9 +96,6 @@ async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_dev
         await run.resume()
         await run.result(Outcome.RECOVERED)
     assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
-
-
-# The worst moment: a machine switched on, a word about another boot, a BMC that falls silent ---------------------------
 
 
 async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: WorkflowEnvironment) -> None:
@@ -160,9 +133,6 @@ async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
     assert lost == 0
     assert world.acts[world.acts.index(command) - 1] == look
     assert len(looks) >= 4, "two that were lost, one that came too late, one that holds"
-
-
-# What stands between a reading and a consequence --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["and hangs again", "and is not Ready"])

@@ -61,8 +61,6 @@ def test_a_seed_is_the_same_run_each_time() -> None:
     assert (one.run(), one.adversary.acts) == (other.run(), other.adversary.acts)
 
 
-# A history may be left at any rest: the next one does what the same one would have done -------------------------------
-
 LADDER = (step(Strategy.EXTERNAL, MINUTE), step(Strategy.FENCE))
 TROUBLES = {"none": (), "an answer to off is lost": (Ambush(method="power_off", number=1, mishaps=((Mishap.LOST_AFTER, 0.0),)),)}
 

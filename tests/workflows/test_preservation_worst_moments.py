@@ -139,8 +139,6 @@ async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_histor
     assert 1 < world.acts.count("permit") <= 1 + len(told)
 
 
-# A machine that is kept and that others delete -----------------------------------------------------------------------
-
 SET = "MachineSet/set"
 
 

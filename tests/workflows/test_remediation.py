@@ -30,8 +30,6 @@ from tests.workflows.remediated import (
 )
 from tests.workflows.remediating import Play, remediated
 
-# delete-machine -------------------------------------------------------------------------------------------------------
-
 
 def strategy_of(value: object) -> str:
     return value.strategy.value if isinstance(value, EscalationStep) else ""
@@ -115,9 +113,6 @@ def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> N
     assert not {"mark", "uncordon", "release-lease"} & set(world.acts)
 
 
-# request-owner --------------------------------------------------------------------------------------------------------
-
-
 def test_an_owner_that_defers_is_waited_for() -> None:
     """S33: asked once; deferring is no failure."""
     world = Remediated(ladder=(OWNER,), owner="KubeadmControlPlane/prod", owner_acts_after=20 * MINUTE, of_machines=True)
@@ -165,9 +160,6 @@ def test_a_wish_that_an_earlier_episode_has_left_is_taken_back_and_nothing_else_
     assert not {"request-owner", "give-up", "mark", "remember"} & set(world.acts)
 
 
-# external -------------------------------------------------------------------------------------------------------------
-
-
 def test_an_object_is_created_once_followed_and_deleted_at_recovery() -> None:
     """S33, S35."""
     world = Remediated(ladder=(SELF,), has_machine=False, owner="")
@@ -196,7 +188,7 @@ def test_the_lease_of_the_node_lasts_as_long_as_the_step(minutes: int | None, le
 def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_and_nothing_else_is_done() -> None:
     """S35: without a permit, since nothing is disrupted."""
     world = Remediated(ladder=(SELF,), has_machine=False, owner="")
-    made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC), several=False)
+    made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
     world.objects[OBJECT] = made
     succeeds(world)(made)
     result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
@@ -307,9 +299,6 @@ def test_a_persons_wish_is_fulfilled_once_its_controller_says_so_or_the_node_has
     assert (world.objects, world.annotated) == ({}, False)
 
 
-# annotate-external ----------------------------------------------------------------------------------------------------
-
-
 def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> None:
     world = Remediated(ladder=(ANNOTATE,))
     with Play(world) as play:
@@ -334,9 +323,6 @@ def test_an_abort_takes_the_annotations_back_however_often_it_takes(times: int) 
             play.abort()
         result = play.result(Outcome.ABORTED)
     assert world.annotated is ("the annotations of the Machine can't be taken back" in result.message) is (times > 2)
-
-
-# Permits --------------------------------------------------------------------------------------------------------------
 
 
 NOBODY = failure(ErrorType.NOT_FOUND, "there is no such Node or Machine")

@@ -15,8 +15,6 @@ from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REB
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, plan
 
-# Fencing as a step ----------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(("only", "freed"), [(FENCE, ["taint"]), (REBOOT, [])], ids=["fence", "reboot"])
 def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow(only: EscalationStep, freed: list[str]) -> None:
@@ -72,9 +70,6 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     assert "the machine may be off" in result.message
 
 
-# The ladder -----------------------------------------------------------------------------------------------------------
-
-
 def test_self_node_remediation_then_fence_then_deletion() -> None:
     """Each is tried once, what failed is written down before the next one, and told. A fencing that would ask for a person is
     followed by the next step: the person comes last."""
@@ -107,9 +102,6 @@ def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alo
     world = Remediated(ladder=(DELETE, after), goes_after=40 * MINUTE, of_machines=True)
     remediated(world, Outcome.REPLACED)
     assert (world.node.commands, world.objects, world.count("event NeedsHuman")) == ([], {}, 0)
-
-
-# A person's turn ------------------------------------------------------------------------------------------------------
 
 
 def test_a_ladder_that_is_used_up_parks_loudly_without_a_permit() -> None:
@@ -195,9 +187,6 @@ def test_an_exhausted_lineage_asks_a_person_before_anything_is_done() -> None:
         play.resume()
         play.result(Outcome.REPLACED)
     assert world.acts.index("ask-permit") < world.acts.index("mark") < world.acts.index("give-up")
-
-
-# What people see ------------------------------------------------------------------------------------------------------
 
 
 def test_the_status_tells_which_step_it_is_at_and_until_when_also_in_a_new_history() -> None:

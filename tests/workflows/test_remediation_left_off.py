@@ -9,10 +9,9 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, step
+from tests.workflows.remediated import FENCE, MINUTE, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, plan
 
@@ -38,23 +37,6 @@ def go_on(play: Play, histories: int) -> None:
     assert len(play.runs) == histories
 
 
-@pytest.mark.parametrize("histories", [1, 3])
-def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more(histories: int) -> None:
-    """S17, S35: the fencing has failed at the way back; whoever mends the BMC and says so gets the node back, and no brake holds
-    that up. What an earlier step left off is known throughout."""
-    world = stays_off()
-    world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")] * 9
-    with Play(world) as play:
-        assert "`resume` switches it on" in play.parked().problem
-        go_on(play, histories)
-        world.node.on_errors.clear()
-        play.resume()
-        result = play.result(Outcome.RECOVERED)
-    assert world.node.commands == [f"off {BMC}", f"on {BMC}"]
-    assert result.restart_proof is not None
-    assert world.count("ask-permit") == 0
-
-
 @pytest.mark.parametrize(("preserved", "why"), [(False, "no answer"), (True, "left off")], ids=["silent", "preserved"])
 def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word(why: str, *, preserved: bool) -> None:
     """S21, S35, S44: a word to go on is no word against who keeps it."""
@@ -73,29 +55,6 @@ def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word(
     assert world.node.commands[-1] == f"on {BMC}"
 
 
-@pytest.mark.parametrize("when", ["parked", "during a later step", "in a later history"])
-def test_an_abort_with_power_on_switches_the_machine_on(when: str) -> None:
-    """S35: switching on after an abort is a decision of its own, and this is it. What a later step has begun is taken back."""
-    world = stays_off(excused=when == "parked")
-    with Play(world) as play:
-        if when == "parked":
-            play.parked()
-        else:
-            play.did(f"create {OBJECT}")
-            go_on(play, 2 if when == "in a later history" else 1)
-        world.node.on_errors.clear()
-        told = play.abort(power_on=True)
-        result = play.result(Outcome.ABORTED)
-    assert world.node.commands[-1] == f"on {BMC}"
-    assert "the machine may be off" not in result.message
-    assert when == "parked" or "the node is back" in result.message
-    assert when == "in a later history" or "switched on" in told.answer
-    assert world.objects == {}
-
-
-# A new history --------------------------------------------------------------------------------------------------------
-
-
 def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     """S9: configured since then for the node is the plug of another machine."""
     world = stays_off()
@@ -112,6 +71,3 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
         result = play.result()
     assert world.node.commands == [f"off {BMC}"]
     assert "the machine may be off" in result.message
-
-
-# A machine that was to be given up ------------------------------------------------------------------------------------

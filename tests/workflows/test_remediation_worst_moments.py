@@ -9,10 +9,8 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
-from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
-from tests.workflows.clockwork import Perils
 from tests.workflows.remediated import (
     ANNOTATE,
     DELETE,
@@ -23,7 +21,6 @@ from tests.workflows.remediated import (
     OWNER,
     SELF,
     Remediated,
-    silent,
     step,
     succeeds,
 )
@@ -32,9 +29,6 @@ from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
 
 SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
-
-
-# Lost workers and answers ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", ["before", "after", "unclear"])
@@ -87,22 +81,6 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
     assert len(world.deletions) == 1
     assert (world.objects, world.annotated, world.node.marked) == ({}, False, "")
     assert world.count("off") <= 1
-
-
-@pytest.mark.parametrize("only", [OWNER, ANNOTATE, SELF], ids=["owner", "operator", "object"])
-def test_what_was_asked_for_and_never_answered_is_taken_back(only: EscalationStep) -> None:
-    """S35: whether it was is not known; nothing of it stays behind."""
-    act, name = (f"create {OBJECT}", "create-object") if only is SELF else (only.strategy.value,) * 2
-    world = Remediated(ladder=(only,))
-    world.errors[f"remediation.{name}"] = ["after"] * 1000
-    with Play(world) as play:
-        play.did(act)
-        play.abort()
-        play.result(Outcome.ABORTED)
-    assert (world.owner_asked, world.annotated, world.objects) == (None, False, {})
-
-
-# An API that does not answer ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,16 +149,6 @@ def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> No
     assert "failed calling webhook" in status.problem
 
 
-def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> None:
-    """S35: it would tell whoever wants to keep the machine that it is being given up."""
-    world = Remediated(ladder=(DELETE,))
-    conflict = failure(ErrorType.TRANSIENT, "changed by others")
-    unlicensed = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
-    world.errors["preservation.give-up"] = [failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed]
-    remediated(world, Outcome.RELEASED)
-    assert (world.deletions, world.count("withdraw")) == ([], 1)
-
-
 def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
     """The machine's deletion hangs and its Node is gone, which is another target to the next step: only its end is the end, and
     whoever replaces it is told what to remember."""
@@ -202,9 +170,6 @@ def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None
         status = play.parked()
         assert 30 * MINUTE < play.passed < 40 * MINUTE
     assert "this worker runs there" in status.problem
-
-
-# A person's word ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,21 +201,6 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
     assert moment > 5
 
 
-@pytest.mark.parametrize("ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)])
-def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
-    """S20: said while the last look is under way, or before that is asked for where it is made by whoever acts."""
-    moment = "target.last-look" if ladder == (FENCE,) else "isolation.mark"
-    world = Remediated(ladder=ladder)
-    acts = {"give-up", "request-owner", f"create {OBJECT}", "annotate-external", "off"}
-    with Play(world) as play:
-        world.after[moment] = play.hold
-        play.until(lambda status: status.doing.startswith("held by ada"))
-        play.skip(3 * HOUR)
-        assert not acts & set(world.acts)
-        play.resume()
-        play.until(lambda _: bool(acts & set(world.acts)))
-
-
 def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
     """S20: what was asked for goes its way; nothing more is begun."""
     world = Remediated(ladder=(DELETE, FENCE), goes_after=None)
@@ -263,9 +213,6 @@ def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
         assert world.node.commands == []
         play.resume()
         play.did("off")
-
-
-# A new history --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -344,15 +291,3 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
         world.before["target.last-look"] = both
         play.result(Outcome.ABORTED)
     assert not world.annotated
-
-
-# Everything at once ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_workers_that_die_at_any_task_change_nothing(seed: int) -> None:
-    """S33: each task may be the last of its worker; the next one must say the same to the same history."""
-    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent(tries=1, restarts=0))
-    remediated(world, seed=seed, perils=Perils(forgets=0.3, dies=0.1, queues=0.05), outcome=Outcome.REPLACED)
-    assert len(world.deletions) == 1
-    assert world.objects == {}

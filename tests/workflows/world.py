@@ -129,8 +129,6 @@ class World:
     """How often a machine that was given up is still read as there."""
     lingers: int = 0
     """How often a node that is off is still seen Ready, as until its lease lapses."""
-    on_lost: bool = False
-    """The answer to the next on is lost after it was carried out: its worker dies, and the time-out tells of it."""
     ready_since: datetime | None = None
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
@@ -657,9 +655,6 @@ class ScriptedTarget:
             world.boot_id, world.ready, world.ready_since = "boot-2", True, clock()
             if not world.present:  # the kubelet registers anew
                 world.present, world.uid = True, "uid-2"
-        if world.on_lost:
-            world.on_lost = False
-            await asyncio.Event().wait()  # until the attempt's time is over
         return contract.CommandResult(sent=True, before=before, after=await self._read_back(request))
 
     async def read_kdump(self, request: contract.KdumpRequest) -> KdumpReading:
