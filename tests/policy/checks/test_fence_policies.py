@@ -284,7 +284,7 @@ holders_of_any_kind = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(nodes=nodes_of_any_kind, policies=policies_of_any_kind, permits=holders_of_any_kind, cap=st.integers(1, 5))
 def test_no_scope_ever_exceeds_its_budget_and_a_storm_admits_nothing(
     nodes: list[NodeView], policies: FencePolicies, permits: list[Permit], cap: int

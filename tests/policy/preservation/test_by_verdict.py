@@ -489,7 +489,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(derandomize=True, max_examples=400, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+@settings(derandomize=True, max_examples=150, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 @example(cap=2, history=[("turn", 0, "Unknown"), ("wait", 0, 16), ("scan", 0, None), ("turn", 2, "Unknown"), ("wait", 0, 16)])
 @example(cap=2, history=[("turn", 0, "Unknown"), ("wait", 0, 16), ("scan", 0, None), ("look", 0, None), ("cap", 0, 0)])
 @given(cap=st.integers(0, 4), history=st.lists(STEPS, min_size=4, max_size=25))

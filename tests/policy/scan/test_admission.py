@@ -341,7 +341,7 @@ permits_of_any_kind = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     candidates=candidates_of_any_kind,
     permits=permits_of_any_kind,

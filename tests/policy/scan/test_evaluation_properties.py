@@ -376,7 +376,7 @@ class History:
         assert kept[1] == fresh[1]
 
 
-@settings(BUSY, max_examples=150)
+@settings(BUSY, max_examples=60)
 @given(worlds(), st.lists(steps, min_size=3, max_size=25))
 def test_after_any_history_an_evaluation_is_that_of_the_objects_as_they_are(world: World, history: list[Step]) -> None:
     """What a ledger says depends on the objects and the moment, never on the way there: any worker may take over."""
@@ -390,7 +390,7 @@ def test_after_any_history_an_evaluation_is_that_of_the_objects_as_they_are(worl
     kept.assert_it_says_what_a_fresh_one_says()
 
 
-@settings(BUSY, max_examples=100)
+@settings(BUSY, max_examples=50)
 @given(worlds(), st.lists(steps, min_size=3, max_size=12))
 def test_whatever_changes_a_report_changes_the_version(world: World, history: list[Step]) -> None:
     """By the version a waiting scan learns that there is something new. Checks come first and stay, and all Nodes are seen; see
@@ -568,7 +568,7 @@ def critical(world: World) -> list[datetime]:
     )
 
 
-@settings(BUSY, max_examples=150)
+@settings(BUSY, max_examples=60)
 @given(worlds(), st.data())
 def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st.DataObject) -> None:
     """Somebody who looks again when told to misses nothing, and never looks in vain but for what says that no clock runs."""
@@ -600,7 +600,7 @@ def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st
     assert verdicts(world.evaluated(row.verdict.due))[chosen].verdict != row.verdict
 
 
-@settings(BUSY, max_examples=100)
+@settings(BUSY, max_examples=40)
 @given(worlds())
 def test_nobody_changes_before_the_next_look_of_its_check(world: World) -> None:
     found = world.evaluated(NOW)
@@ -654,7 +654,7 @@ counted = st.builds(
 percents = st.integers(0, 100)
 
 
-@settings(BUSY, max_examples=300)
+@settings(BUSY, max_examples=100)
 @given(counted, percents)
 @example(Counts(healthy=15, unhealthy=10), 40)
 @example(Counts(healthy=14, unhealthy=11), 40)
@@ -674,7 +674,7 @@ def test_a_machine_health_check_never_exceeds_the_exact_fraction(counts: Counts,
             assert found.remaining == 0
 
 
-@settings(BUSY, max_examples=300)
+@settings(BUSY, max_examples=100)
 @given(counted, percents)
 @example(Counts(healthy=2, unhealthy=1), 51)
 @example(Counts(healthy=1, unhealthy=2), 51)
@@ -692,7 +692,7 @@ def test_a_node_health_check_rounds_up_whichever_knob_it_has(counts: Counts, per
         assert found.remaining == (counts.healthy - needed if found.allowed else 0)
 
 
-@settings(BUSY, max_examples=200)
+@settings(BUSY, max_examples=100)
 @given(counted, st.integers(0, 30), st.integers(0, 30))
 def test_plain_numbers_and_ranges_are_taken_as_they_are(counts: Counts, first: int, second: int) -> None:
     least, most = sorted((first, second))
@@ -742,7 +742,7 @@ def opinions(found: Iterable[CheckEvaluation]) -> dict[str, list[Opinion]]:
     return dict(by_victim)
 
 
-@settings(BUSY, max_examples=250)
+@settings(BUSY, max_examples=100)
 @given(worlds())
 def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
     """S17, in the strictest mode: of all checks that cover a target, also of those that think it healthy, every brake is open."""
@@ -757,7 +757,7 @@ def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: Worl
             assert victim not in candidates or {candidates[victim]} == acting, "a report and an evaluation can't disagree"
 
 
-@settings(BUSY, max_examples=250)
+@settings(BUSY, max_examples=60)
 @given(worlds())
 def test_independent_checks_act_by_their_own_brake_alone(world: World) -> None:
     """A check whose target nobody else wants to remediate says the same as if it were alone in the cluster."""
@@ -800,7 +800,7 @@ def test_of_several_independent_checks_one_gives_the_remedy_also_where_the_first
     ]
 
 
-@settings(BUSY, max_examples=150)
+@settings(BUSY, max_examples=40)
 @given(worlds())
 def test_the_numbers_of_a_check_are_those_of_its_verdicts(world: World) -> None:
     for each in world.evaluated(NOW):
