@@ -43,7 +43,7 @@ from policy.scan.ledger import Ledger
 from policy.scan.report import ReportParts
 from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect, ObjectRef
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, ledger_of, put
+from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, put
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 pytestmark = pytest.mark.timeout(300)  # an example that fails is made small before it is shown
@@ -300,24 +300,6 @@ def said(ledger: Ledger, now: datetime) -> Said:
 # Order and history ----------------------------------------------------------------------------------------------------
 
 
-def orphan(name: str, namespace: str) -> RemediationObject:
-    """A remediation object of `workers` for a node that is gone."""
-    return RemediationObject(
-        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name=name, namespace=namespace),
-        target="gone",
-        owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
-        deleting=namespace == "a",
-    )
-
-
-def test_the_order_of_two_orphans_of_one_node_makes_no_difference() -> None:
-    answers = []
-    for namespaces in ("ab", "ba"):
-        ledger = ledger_of(a_check(remediationTemplate=FOREIGN), *(orphan("gone", namespace) for namespace in namespaces))
-        answers.append(evaluate(ledger.known(NOW)))
-    assert answers[0] == answers[1]
-
-
 Step = tuple[str, object]
 steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("put"), things),
@@ -455,10 +437,10 @@ def test_whatever_else_a_report_shows_changes_the_version(case: str) -> None:
     assert kept.ledger.version != version
 
 
-def a_remediation(target: str = "n1", **fields: object) -> RemediationObject:
+def a_remediation(target: str = "n1", namespace: str = NAMESPACE, **fields: object) -> RemediationObject:
     values: dict[str, object] = {"well_since": ago(7200)} | fields
     return RemediationObject(
-        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="made", namespace=NAMESPACE),
+        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="made", namespace=namespace),
         target=target,
         owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
         **values,  # type: ignore[arg-type]
@@ -485,6 +467,9 @@ HISTORIES: dict[str, list[Thing | int]] = {
     "a healthy delay without a mark, looked at twice": [DELAYED, a_node("n1"), a_remediation(well_since=None), 5],
     "a remediation object that is about another node now": [
         EXTERNAL, sick(), a_node("n2"), a_node("n3"), a_remediation("n1"), a_remediation("n2"),
+    ],
+    "two remediation objects of a node that is gone": [
+        EXTERNAL, a_remediation("gone", "b"), a_remediation("gone", "a", deleting=True),
     ],
     "a machine that moves to another cluster": [
         PROD, replace(PROD, name="test"), cluster_api("test", cluster="test"), sick(), a_machine(), ELSEWHERE,
@@ -618,19 +603,6 @@ def test_nobody_changes_before_the_next_look_of_its_check(world: World) -> None:
                 (later,) = [other for other in world.evaluated(moment) if other.check.ref == each.check.ref]
                 assert [row.verdict for row in later.verdicts] == [row.verdict for row in each.verdicts]
                 assert (later.counts, later.brake.allowed) == (each.counts, each.brake.allowed)
-
-
-def test_of_two_clocks_that_run_the_verdict_has_the_first_to_run_out() -> None:
-    """Of a Machine without a Node: its own condition is over after 20 s, the wait for its Node after a minute."""
-    drained = a_machine(node_name="", created=NOW, conditions=(Condition(type="DrainFailed", status="True", since=NOW),))
-    world = World(things={key_of(thing): thing for thing in (PROD, TWO_CLOCKS[1], drained)})
-    dues = []
-    for seconds in (0, 20):
-        (row,) = world.evaluated(NOW + timedelta(seconds=seconds))[0].verdicts
-        dues.append(row.verdict.due)
-    assert dues == [NOW + timedelta(seconds=21)] * 2
-    (row,) = world.evaluated(NOW + timedelta(seconds=21))[0].verdicts
-    assert row.verdict.reason == "UnhealthyMachine"
 
 
 def test_a_long_timeout_of_openshifts_is_looked_at_every_hour() -> None:
