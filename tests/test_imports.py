@@ -49,24 +49,10 @@ CIRCLE = ".drivers -> .agents"
 OF_ROOM = {"policy": "policy/values/moments.py", "workflows": "workflows/kit/ids.py"}
 """A module of each room that has rules of its own."""
 
-PURE = frozenset(
-    {"__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal"}
-    | {
-        "enum",
-        "fnmatch",
-        "fractions",
-        "functools",
-        "hashlib",
-        "heapq",
-        "ipaddress",
-        "itertools",
-        "json",
-        "math",
-        "operator",
-        "re",
-        "string",
-    }
-    | {"types", "typing"}
+PURE = (
+    *("__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime"),
+    *("decimal", "enum", "fnmatch", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "math"),
+    *("operator", "re", "string", "types", "typing"),
 )
 """What of the standard library policy may use: what computes, never what looks at the world."""
 

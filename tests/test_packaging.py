@@ -1,4 +1,4 @@
-"""What a clean clone installs and what a wheel carries: declared, locked by hash, consistent, complete."""
+"""What a clean clone installs: declared, locked by hash, consistent, complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -19,7 +18,6 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-WHEEL_PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks", "supply_chain"}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ \\;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
@@ -151,56 +149,6 @@ def test_the_tests_run_in_the_locked_environment() -> None:
 def test_no_installed_package_contradicts_another() -> None:
     checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, timeout=50, check=False)
     assert checked.returncode == 0, checked.stdout
-
-
-def _wheel_of(source: Path, folder: Path) -> set[str]:
-    """The names in a wheel built by the locked backend."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
-    built = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=50, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    [path] = folder.glob("*.whl")
-    with zipfile.ZipFile(path) as opened:
-        return set(opened.namelist())
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    return _wheel_of(ROOT, tmp_path_factory.mktemp("wheel"))
-
-
-def test_a_wheel_carries_every_room_and_what_it_reads(wheel: set[str]) -> None:
-    """Modules and the files beside them: schemas, scenarios, definitions."""
-    assert set(WHEEL_PACKAGES) == ROOMS
-    ballast = {".pyc", ".md", ".toml"}
-    for room in ROOMS:
-        paths = (path.relative_to(ROOT) for path in (ROOT / room).rglob("*") if path.is_file())
-        files = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)}
-        missing = {file for file in files if Path(file).suffix not in ballast} - wheel
-        assert missing == set()
-
-
-def test_a_wheel_carries_nothing_else(wheel: set[str]) -> None:
-    metadata = f"nodewarden-{PROJECT['project']['version']}.dist-info"
-    assert {name.split("/")[0] for name in wheel} == ROOMS | {metadata}
-    assert any(name.startswith(metadata) and name.endswith("LICENSE") for name in wheel)
-
-
-def test_the_image_has_no_simulator_no_demo_and_no_temporal_server(wheel: set[str], tmp_path: Path) -> None:
-    """Its wheel is built from what .dockerignore lets in, its packages are requirements.lock."""
-    (context := tmp_path / "context").mkdir()
-    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
-        for path in ROOT.glob(line[1:]) if line.startswith("!") else ():
-            (context / path.name).symlink_to(path)
-    built = _wheel_of(context, tmp_path / "wheel")
-    left_out = {name.split("/")[0] for name in wheel} - {name.split("/")[0] for name in built}
-    assert left_out == {"simulator", "demo"}
-    assert {name for name in wheel if name.split("/")[0] not in left_out} == built
-
-
-def test_every_imported_package_is_a_package(wheel: set[str]) -> None:
-    """A folder without __init__.py is importable here and lost to tools that look for packages."""
-    folders = {Path(name).parent.as_posix() for name in wheel if name.endswith(".py")}
-    assert {folder for folder in folders if f"{folder}/__init__.py" not in wheel} == set()
 
 
 def test_the_changelog_tells_of_this_version() -> None:

@@ -1,4 +1,4 @@
-"""What a wheel and a source archive are worth without a clone: installed, run from an empty folder, and built from each other."""
+"""What a wheel and a source archive carry, and what they are worth without a clone: installed, run from an empty folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import yaml
 
 from starter.deploy.shipped import write_chart
 from tests.documents import ROOT, documents
+from tests.test_packaging import PROJECT, ROOMS
 
 SETTINGS = ("NODEWARDEN_", "TEMPORAL_", "KUBECONFIG", "PYTHONPATH")
 
@@ -107,10 +108,44 @@ def test_from_a_checkout_the_chart_is_written_without_its_links(tmp_path: Path) 
     assert (tmp_path / "mine" / "files" / "alerts.yaml").read_bytes() == (ROOT / "deploy/alerts.yaml").read_bytes()
 
 
-def test_the_licence_is_in_it(wheel: Path) -> None:
+def _names(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as opened:
-        [licence] = [name for name in opened.namelist() if name.endswith("licenses/LICENSE")]
-        assert opened.read(licence) == (ROOT / "LICENSE").read_bytes()
+        return set(opened.namelist())
+
+
+def test_a_wheel_carries_every_room_and_what_it_reads(wheel: Path) -> None:
+    """Modules and the files beside them: schemas, scenarios, definitions."""
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == ROOMS
+    ballast = {".pyc", ".md", ".toml"}
+    for room in ROOMS:
+        paths = (path.relative_to(ROOT) for path in (ROOT / room).rglob("*") if path.is_file())
+        files = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)}
+        assert {file for file in files if Path(file).suffix not in ballast} - _names(wheel) == set()
+
+
+def test_a_wheel_carries_nothing_else(wheel: Path) -> None:
+    metadata = f"nodewarden-{PROJECT['project']['version']}.dist-info"
+    assert {name.split("/")[0] for name in _names(wheel)} == ROOMS | {metadata}
+    with zipfile.ZipFile(wheel) as opened:
+        assert opened.read(f"{metadata}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_image_has_no_simulator_no_demo_and_no_temporal_server(wheel: Path, tmp_path: Path) -> None:
+    """Its wheel is built from what .dockerignore lets in, its packages are requirements.lock."""
+    (context := tmp_path / "context").mkdir()
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        for path in ROOT.glob(line[1:]) if line.startswith("!") else ():
+            (context / path.name).symlink_to(path)
+    whole, built = _names(wheel), _names(_build("wheel", context, tmp_path / "wheel"))
+    left_out = {name.split("/")[0] for name in whole} - {name.split("/")[0] for name in built}
+    assert left_out == {"simulator", "demo"}
+    assert {name for name in whole if name.split("/")[0] not in left_out} == built
+
+
+def test_every_imported_package_is_a_package(wheel: Path) -> None:
+    """A folder without __init__.py is importable here and lost to tools that look for packages."""
+    folders = {Path(name).parent.as_posix() for name in _names(wheel) if name.endswith(".py")}
+    assert {folder for folder in folders if f"{folder}/__init__.py" not in _names(wheel)} == set()
 
 
 def test_a_source_archive_has_what_is_built_from_and_no_more(archive: Path) -> None:

@@ -158,9 +158,3 @@ def test_a_node_with_the_provider_id_of_another_nodes_machine_is_contested_until
     inventory.put_machine(machine)
     _, touched = inventory.remove_machine(machine.key)
     assert ([each.target.key for each in touched], inventory.nodes["n"].contested) == (["n"], "")
-
-
-@pytest.mark.parametrize("node_name", ["", "n"])
-def test_a_nodes_own_machine_contests_nothing(node_name: str) -> None:
-    inventory = filled(a_node("n"), a_machine(provider_id="sim:///n", node_name=node_name))
-    assert inventory.nodes["n"].contested == ""

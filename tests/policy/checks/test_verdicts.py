@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.verdicts import DELETING, EXCLUDED, Health, Standing, Verdict, offences
+from policy.checks.verdicts import EXCLUDED, Health, Standing, Verdict, offences
 from policy.episode.needs import Need, NeedKind, need_gone
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged
@@ -34,8 +34,6 @@ def with_conditions(*conditions: tuple[str, str, float | None]) -> NodeView:
     ("conditions", "health", "due_in"),
     [
         ([], Health.HEALTHY, None),
-        ([("first", "Unknown", 999)], Health.HEALTHY, None),
-        ([("other", "True", 999)], Health.HEALTHY, None),
         ([("first", "True", 8)], Health.SOON, 3),
         ([("first", "True", 10)], Health.SOON, 1),
         ([("first", "True", 10.9)], Health.SOON, 0.1),
@@ -93,11 +91,6 @@ def test_the_exclude_label_skips_a_node_that_would_be_unhealthy(label: str, read
     if health is Health.SKIPPED:
         assert (verdict.reason, verdict.since) == (EXCLUDED, ago(12))
         assert EXCLUDE_LABEL in verdict.message
-
-
-@pytest.mark.parametrize("ready", ["True", "Unknown"])
-def test_a_node_that_is_being_deleted_is_skipped(ready: str) -> None:
-    assert judged(a_check(), a_node(ready=ready, deleting=True), NOW).reason == DELETING
 
 
 @pytest.mark.parametrize(

@@ -191,32 +191,20 @@ OF_EVERY_DIALECT = [
     *rows(
         DIALECTS,
         ({"spec": ABSENT}, "expected an object, got nothing"),
-        ({"spec": None}, "expected an object, got nothing"),
-        ({"spec": []}, "expected an object, got []"),
         ({"specs": {}}, "is not a known field; expected one of apiVersion, kind, metadata, spec, status"),
         ({"spec selectors": None}, "is not a known field; expected one of "),
         ({SELECTOR: {"pool": "a"}}, "is not a known field; expected one of match", "spec.selector.pool"),
         ({f"{LABELS} a": True}, "expected a string (quote it)"),
-        ({f"{LABELS} a": None}, "expected a string"),
         ({LABELS: {"a b": "c"}}, "expected a label key", "spec.selector.matchLabels.a b"),
-        ({EXPRESSIONS: "a in (b)"}, "expected a list, got 'a in (b)'"),
         (expression(key="a", operator="Is"), "expected one of In, NotIn", f"{FIRST_EXPRESSION}.operator"),
         (expression(operator="Exists"), "expected a non-empty string", f"{FIRST_EXPRESSION}.key"),
         (expression(key="not a key", operator="DoesNotExist"), "expected a label key", f"{FIRST_EXPRESSION}.key"),
         (expression(key="a", operator="In"), "at least one", f"{FIRST_EXPRESSION}.values"),
-        (expression(key="a", operator="In", values=[1]), "list of strings", f"{FIRST_EXPRESSION}.values"),
-        (
-            expression(key="a", operator="DoesNotExist", values=["b"]),
-            "expected none with operator DoesNotExist, got b",
-            f"{FIRST_EXPRESSION}.values",
-        ),
-        (expression(key="a", operator="Exists", vals=["b"]), "not a known", f"{FIRST_EXPRESSION}.vals"),
-        ({"metadata generation": "1"}, "expected a whole number of at least 0, got '1'"),
+        (expression(key="a", operator="DoesNotExist", values=["b"]), "expected none with", f"{FIRST_EXPRESSION}.values"),
         ({"metadata generation": -1}, "expected a whole number of at least 0, got -1"),
     ),
     *rows(DIALECTS, ({"metadata": ABSENT}, "expected an object, got nothing"), name=""),
     *rows(DIALECTS, ({"metadata name": ABSENT}, "expected a non-empty string, got nothing"), name=""),
-    *rows(DIALECTS, ({"metadata name": 5}, "expected a non-empty string (quote it), got 5"), name="5"),
     *rows(DIALECTS, ({"metadata name": ["bad"]}, "expected a non-empty string, got ['bad']"), name="['bad']"),
 ]
 
@@ -226,14 +214,11 @@ TIMED = [  # where durations are text
     for bad in rows(
         [dialect],
         ({CONDITIONS: [{}] * 101}, "at most 100 entries, got 101"),
-        ({f"{CONDITIONS} 0 type": ABSENT}, "expected a non-empty string"),
         ({f"{CONDITIONS} 0 type": ""}, "expected a non-empty string, got ''"),
         ({f"{CONDITIONS} 0 timeouts": "5m"}, "is not a known field"),
         ({f"{CONDITIONS} 0 {name}": ABSENT}, 'expected a duration such as "300s", of at least 0s, got nothing'),
-        ({f"{CONDITIONS} 0 {name}": 300}, 'expected a duration such as "300s", of at least 0s, got 300'),
         ({f"{CONDITIONS} 0 {name}": "5 minutes"}, "expected a duration with units"),
         ({f"{CONDITIONS} 0 {name}": "-5m"}, "expected a duration of at least 0s, got '-5m'"),
-        ({f"{CONDITIONS} 0 {name}": "9999999999h"}, "of at most 292 years, got '9999999999h'"),
         ({f"{CONDITIONS} 0 {name}": "1" * 65 + "s"}, 'expected a duration such as "300s"'),
     )
 ]
@@ -245,8 +230,7 @@ OF_NODES = rows(
     ({SELECTOR: {"matchLabels": {}, "matchExpressions": []}}, "an empty selector would take every node"),
     (
         {SELECTOR: {"matchingExpression": {"key": "a", "operator": "Exists"}, "matchExpressions": []}},
-        "expected only one of matchExpressions and matchingExpression",
-        "spec.selector.matchingExpression",
+        *("expected only one of matchExpressions and matchingExpression", "spec.selector.matchingExpression"),
     ),
     ({CONDITIONS: []}, "expected at least one condition"),
     ({"spec maxUnhealthy": 1}, "expected only one of minHealthy and maxUnhealthy, got both"),
@@ -254,12 +238,9 @@ OF_NODES = rows(
     ({"spec minHealthy": -1}, "must not be negative"),
     ({"spec minHealthy": "101%"}, 'a percentage from "0%" to "100%", got \'101%\''),
     ({"spec minHealthy": 10**9}, "got 1000000000"),
-    ({"spec minhealthy": "51%"}, "is not a known field"),
     ({"spec remediationTemplate": DELETES, "spec minHealthy": ABSENT}, "maxUnhealthy can't be used"),
     ({"spec remediationTemplate": DELETES, "spec maxUnhealthy": 1, "spec minHealthy": ABSENT}, "maxUnhealthy can't be used"),
     ({"spec remediationTemplate": ABSENT}, "expected, or escalatingRemediations"),
-    ({"spec remediationTemplate": "snr"}, "expected an object, got 'snr'"),
-    ({"spec remediationTemplate kind": ABSENT}, "expected a non-empty string"),
     # A namespace that was misspelt is one that was not given: the template would be looked for elsewhere.
     ({"spec remediationTemplate namespcae": "remediators"}, "is not a known field"),
     ({"spec remediationTemplate": OURS}, "the namespace of the FencingTemplate", "spec.remediationTemplate.namespace"),
@@ -267,7 +248,6 @@ OF_NODES = rows(
     (ladder(), "one of template and escalating remediations is mandatory", "spec.remediationTemplate"),
     (ladder(RUNG, OTHER_RUNG | {"order": 1}), "got 1 twice", f"{SECOND_RUNG}.order"),
     (ladder(RUNG | {"timeout": "59s"}), "of at least 1m, got '59s'", f"{FIRST_RUNG}.timeout"),
-    (ladder(RUNG | {"timeout": ""}), "expected a duration with units", f"{FIRST_RUNG}.timeout"),
     (ladder(RUNG | {"retries": 3}), "is not a known field", f"{FIRST_RUNG}.retries"),
     (
         ladder(RUNG, OTHER_RUNG | {"remediationTemplate": TEMPLATE}),
@@ -303,7 +283,6 @@ OF_OPENSHIFT = rows(
     [OPENSHIFT],
     ({"apiVersion": "machine.openshift.io/v1"}, "expected machine.openshift.io/v1beta1, got "),
     (expression(key="a", operator="EXISTS"), "expected one of In", f"{FIRST_EXPRESSION}.operator"),
-    (expression(Key="a", operator="Exists"), "is not a known field", f"{FIRST_EXPRESSION}.Key"),
     ({CONDITIONS: []}, "expected at least one condition"),
     ({"spec maxUnhealthy": "many"}, "expected a whole number of at least 0"),
     ({"spec maxUnhealthy": "101%"}, "got '101%'"),
@@ -315,8 +294,6 @@ OF_CLUSTER_API = rows(
     [FIRST, SECOND],
     ({"apiVersion": "cluster.x-k8s.io/v1"}, "expected cluster.x-k8s.io/v1beta1 or cluster.x-k8s.io/v"),
     ({"spec clusterName": ABSENT}, "expected a non-empty string, got nothing"),
-    ({"spec clusterName": ""}, "expected a non-empty string, got ''"),
-    ({SELECTOR: ABSENT}, "expected an object, got nothing"),
     ({SELECTOR: {}}, "an empty selector is refused"),
     ({f"{LABELS} cluster.x-k8s.io/cluster-name": "test"}, "expected spec.clusterName 'prod', got 'test'"),
 )
@@ -330,7 +307,6 @@ OF_FIRST = rows(
     ({"spec maxUnhealthy": "10"}, "a number must not be quoted, got '10'"),
     ({"spec maxUnhealthy": "101%"}, "got '101%'"),
     ({"spec nodeStartupTimeout": "29s"}, "expected 0 or at least 30s, got '29s'"),
-    ({"spec nodeStartupTimeout": "1ns"}, "expected 0 or at least 30s, got '1ns'"),
     ({"spec nodeStartupTimeout": "-30s"}, "of at least 0s, got '-30s'"),
     ({"spec checks": {}}, "is not a known field"),
     *(({"spec unhealthyRange": written}, "expected ") for written in RANGES),
@@ -344,19 +320,15 @@ TRIGGER = "spec remediation triggerIf"
 OF_SECOND = rows(
     [SECOND],
     ({"spec maxUnhealthy": "40%"}, "expected one of checks, clusterName, remediation, selector"),
-    ({"spec checks nodeStartupTimeout": "5m"}, "is not a known field"),
-    ({"spec remediation triggerif": {}}, "is not a known field"),
     ({f"{TRIGGER} range": "[1-2]"}, "is not a known field"),
     ({f"{TRIGGER} unhealthyLessThanOrEqualTo": "10"}, "a number must not be quoted"),
     ({f"{TRIGGER} unhealthyLessThanOrEqualTo": "200%"}, "got '200%'"),
     *(({f"{TRIGGER} unhealthyInRange": written}, "expected ") for written in RANGES),
     ({STARTUP: 29}, "expected 0 or at least 30, got 29"),
-    ({STARTUP: 1}, "expected 0 or at least 30, got 1"),
     ({STARTUP: -30}, "at least 0 and at most 2147483647, got -30"),
     ({STARTUP: 2**31}, "at most 2147483647, got 2147483648"),
     ({OF_NODE: []}, "at least one condition"),
     ({OF_MACHINE: []}, "at least one"),
-    ({f"{OF_NODE} 0 timeout": "5m"}, "is not a known field"),
     ({f"{OF_NODE} 0 timeoutSeconds": ABSENT}, "expected a whole number of at least 0 and at most 2147483647, got nothing"),
     ({f"{OF_NODE} 0 timeoutSeconds": -1}, "got -1"),
     ({f"{OF_NODE} 0 timeoutSeconds": 2**31}, "got 2147483648"),
@@ -396,15 +368,6 @@ def test_a_check_that_becomes_bad_admits_nobody_any_more(dialect: str) -> None:
     answer = answer_of(cluster)
     assert [(each["name"], each["allowed"], each["verdicts"]) for each in answer["checks"]] == [("bad", False, [])]
     assert len(answer["errors"]) == 1
-
-
-def test_every_bad_check_of_a_file_is_told_at_once() -> None:
-    """Nobody wants to mend one mistake to be told the next."""
-    bad = [changed(a_good_check(NHC, f"bad-{index}"), {"spec minHealthy": -index}) for index in range(1, 6)]
-    answer = answer_of(loaded([*bad, a_good_check(NHC), *a_world(NHC)]))
-    assert [error["name"] for error in answer["errors"]] == [f"bad-{index}" for index in range(1, 6)]
-    assert [check["name"] for check in answer["checks"] if not check["allowed"]] == [f"bad-{index}" for index in range(1, 6)]
-    assert_still_evaluated(answer, NHC)
 
 
 # Whatever may stand anywhere ------------------------------------------------------------------------------------------
@@ -465,12 +428,6 @@ def refusal_of(obj: Json) -> PolicyError | None:
     return None
 
 
-def test_the_complete_objects_are_good() -> None:
-    for dialect in DIALECTS:
-        assert parse(complete(dialect)).ref.name == "whole"
-    assert len(EVERY_PLACE) > 100
-
-
 TOO_MUCH: list[Any] = [LONG, [LONG], {"a": LONG}, {"type": LONG, "status": LONG}, [0] * MANY]
 
 
@@ -487,6 +444,7 @@ def kind_of(value: object) -> str:
 def test_whatever_stands_somewhere_is_taken_or_is_one_refusal_in_a_few_words(dialect: str, path: str) -> None:
     """What is of another type than belongs there is never taken: the refusal names its place, or the list that it stands in."""
     there: Any = complete(dialect)
+    assert refusal_of(there) is None
     for step in path.split(" "):
         there = there[int(step) if step.isdigit() else step]
     types = {kind_of(None), kind_of(there)} | ({"number", "str"} if path in NUMBER_OR_TEXT else set())
@@ -508,8 +466,6 @@ UNBOUNDED: dict[str, tuple[str, dict[str, object]]] = {
     "a field": (NHC, {f"spec {BIG}": 1}),
     "a label": (NHC, {SELECTOR: {"matchLabels": {BIG: "a"}}}),
     "a version": (NHC, {"apiVersion": f"remediation.medik8s.io/{BIG}"}),
-    "values that are too many": (OPENSHIFT, expression(key="a", operator="Exists", values=[BIG])),
-    "a cluster": (FIRST, {"spec clusterName": BIG, SELECTOR: {"matchLabels": {"cluster.x-k8s.io/cluster-name": "x"}}}),
     "a kind that occurs twice": (
         NHC,
         ladder(*(RUNG | {"order": order, "remediationTemplate": TEMPLATE | {"kind": BIG}} for order in (1, 2))),
@@ -528,7 +484,7 @@ def test_a_megabyte_as_a_name_is_told_in_a_few_words(case: str) -> None:
 
 # What JSON can't say --------------------------------------------------------------------------------------------------
 
-ODD: list[Any] = [10**20, -(10**20), float("nan"), float("inf"), float("-inf"), b"51%", {"51%"}]
+ODD: list[Any] = [10**20, float("nan"), float("-inf"), b"51%", {"51%"}]
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -550,8 +506,6 @@ def test_a_check_that_is_nested_as_deep_as_json_is_read_holds_up_no_other() -> N
 
 STATUSES: list[Any] = [
     "fine",
-    [],
-    {"conditions": {"type": "StormActive"}},
     {"conditions": ["StormActive"]},
     {"conditions": [{"type": "StormActive", "status": "True"}]},
     {"conditions": [{"type": "StormActive", "status": "True", "lastTransitionTime": "noon"}]},
@@ -569,7 +523,7 @@ def test_a_status_that_can_not_be_read_makes_no_bad_check(status: object) -> Non
 
 def test_a_storm_without_a_moment_goes_on() -> None:
     """The stricter of the two readings."""
-    stormy = changed(a_good_check(NHC), {"spec stormCooldownDuration": "5m"}) | {"status": STATUSES[4]}
+    stormy = changed(a_good_check(NHC), {"spec stormCooldownDuration": "5m"}) | {"status": STATUSES[2]}
     (check,) = answer_of(loaded([stormy, *a_world(NHC)]))["checks"]
     assert (check["allowed"], check["reason"]) == (False, "StormActive")
 
@@ -578,39 +532,19 @@ def test_a_storm_without_a_moment_goes_on() -> None:
 
 BAD_NODES: list[tuple[dict[str, object], str]] = [
     ({"metadata": ABSENT}, "metadata.name"),
-    ({"metadata": []}, "metadata.name"),
-    ({"metadata name": ABSENT}, "metadata.name"),
-    ({"metadata name": ""}, "metadata.name"),
     ({"metadata name": 7}, "$.metadata.name"),
-    ({"metadata uid": 7}, "$.metadata.uid"),
-    ({"metadata labels": 7}, "$.metadata.labels"),
-    ({"metadata labels": ["a"]}, "$.metadata.labels"),
     ({"metadata labels": {"a": True}}, "$.metadata.labels"),
-    ({"metadata annotations": "a"}, "$.metadata.annotations"),
-    ({"metadata deletionTimestamp": 7}, "$.metadata.deletionTimestamp"),
     ({"spec": "x"}, "$.spec"),
-    ({"status": []}, "$.status"),
-    ({"status conditions": "Ready"}, "$.status.conditions"),
     ({"status conditions": {"type": "Ready"}}, "$.status.conditions"),
     ({"status conditions": ["Ready"]}, "$.status.conditions[0]"),
 ]
 BAD_NODES_ONLY: list[tuple[dict[str, object], str]] = [
-    ({"spec": {"taints": "x"}}, "$.spec.taints"),
-    ({"spec": {"unschedulable": "yes"}}, "$.spec.unschedulable"),
     ({"status conditions 0 status": True}, "$.status.conditions[0].status"),
-    ({"status conditions 0 lastTransitionTime": "yesterday"}, "$.status.conditions[0].lastTransitionTime"),
-    ({"status conditions 0 lastTransitionTime": 1772366400}, "$.status.conditions[0].lastTransitionTime"),
     ({"status conditions 0 lastTransitionTime": "2026-02-30T00:00:00Z"}, "$.status.conditions[0].lastTransitionTime"),
-    ({"status nodeInfo": "x"}, "$.status.nodeInfo"),
 ]
 BAD_MACHINES_ONLY: list[tuple[dict[str, object], str]] = [
-    ({"metadata namespace": 7}, "$.metadata.namespace"),
-    ({"metadata ownerReferences": {}}, "$.metadata.ownerReferences"),
     ({"metadata creationTimestamp": "yesterday"}, "$.metadata.creationTimestamp"),
-    ({"spec": {"providerID": 7}}, "$.spec.providerID"),
-    ({"status phase": 7}, "$.status.phase"),
     ({"status nodeRef": "n4"}, "$.status.nodeRef"),
-    ({"status lastUpdated": "yesterday"}, "$.status.lastUpdated"),
 ]
 
 
@@ -638,14 +572,6 @@ def test_a_bad_target_is_one_mistake_and_holds_up_no_other(
     assert len(error["message"]) < LONGEST_MESSAGE
     assert len(answer["checks"]) == 1
     assert_still_evaluated(answer, dialect)
-
-
-def test_a_megabyte_in_a_node_is_told_in_a_few_words() -> None:
-    for changes in ({"metadata labels": BIG}, {"metadata labels": {BIG: 7}}, {"status conditions 0 lastTransitionTime": BIG}):
-        answer = answer_of(loaded([changed(a_node_object("n4"), dict(changes)), a_good_check(NHC), *a_world(NHC)]))
-        (error,) = answer["errors"]
-        assert len(error["message"]) < LONGEST_MESSAGE
-        assert_still_evaluated(answer, NHC)
 
 
 EDGES = ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"]
@@ -677,29 +603,6 @@ def test_a_storm_at_the_edge_of_the_calendar_holds_up_no_other() -> None:
     edge = changed(complete(NHC), {"status conditions 1 lastTransitionTime": EDGES[0]})
     answer = answer_of(loaded([edge, a_good_check(NHC), *a_world(NHC)]))
     assert {check["name"] for check in answer["checks"]} == {"good", "whole"}
-
-
-SURROUNDINGS: dict[str, Json] = {
-    "a budget's status": etcd_budget(0, 1) | {"status": "fine"},
-    "an upgrade's status": {
-        "apiVersion": "config.openshift.io/v1",
-        "kind": "ClusterVersion",
-        "metadata": {"name": "version"},
-        "status": "fine",
-    },
-    "a guard's labels": {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "other", "namespace": "openshift-etcd", "labels": ["guard"]},
-    },
-}
-
-
-@pytest.mark.parametrize("case", SURROUNDINGS)
-def test_bad_surroundings_are_at_most_one_mistake_and_hold_up_no_check(case: str) -> None:
-    answer = answer_of(loaded([SURROUNDINGS[case], a_good_check(NHC), *a_world(NHC)]))
-    assert len(answer["errors"]) <= 1
-    assert_still_evaluated(answer, NHC)
 
 
 def test_a_bad_budget_is_one_mistake_and_not_that_of_the_next_one() -> None:

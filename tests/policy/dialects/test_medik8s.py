@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.healthcheck import Rung, UnhealthyCondition
+from policy.checks.healthcheck import UnhealthyCondition
 from policy.dialects import parse
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect
@@ -31,21 +31,6 @@ def test_a_whole_check_is_read() -> None:
     assert check.paused == "upgrade of rack 4; a pause request without a reason"
 
 
-@pytest.mark.parametrize(
-    ("selector", "labels", "selected"),
-    [
-        ({"matchLabels": {"a": "1"}}, {"a": "1", "b": "2"}, True),
-        ({"matchLabels": {"a": "1"}}, {"a": "2"}, False),
-        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, {"a": "2"}, True),
-        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
-        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {"a": ""}, False),
-        ({"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "EXISTS"}]}, {"a": "1"}, False),
-    ],
-)
-def test_a_selector_means_what_it_means_everywhere(selector: object, labels: dict[str, str], selected: bool) -> None:
-    assert a_check(selector=selector).selector.matches(labels) is selected
-
-
 def test_our_own_template_may_stand_on_several_rungs() -> None:
     ladder = [rung(1, TEMPLATE | {"name": "soft"}), rung(2, TEMPLATE | {"name": "hard"})]
     assert [found.template.name for found in a_check(remediationTemplate=None, escalatingRemediations=ladder).rungs] == [
@@ -59,11 +44,6 @@ def test_several_templates_of_one_kind_need_its_controllers_word_which_is_told()
     check = a_check(remediationTemplate=None, escalatingRemediations=ladder)
     assert [found.template.name for found in check.rungs] == ["a", "harder"]
     assert "multiple-templates-support" in check.warnings[0]
-
-
-def test_a_single_template_has_no_timeout() -> None:
-    (single,) = a_check().rungs
-    assert single == Rung(template=single.template, order=0, timeout=None)
 
 
 def test_a_healthy_delay_is_taken_with_a_warning() -> None:

@@ -44,12 +44,6 @@ def test_k05_what_becomes_of_every_kind_of_pod(options: DrainOptions, fates: lis
         assert [kind for kind, ruling in rulings.items() if ruling.warnings] == K05["warned_under_all_flags"]
 
 
-def test_every_filter_s_warning_is_told() -> None:
-    ruling = rule(pod(daemon_set="logs", orphaned=True, empty_dir=True, managed=False), ALL, NOW)
-    assert ruling.fate is Fate.EVICT
-    assert len(ruling.warnings) == 3
-
-
 def test_one_refusal_and_nothing_at_all_is_evicted() -> None:
     """S29."""
     plan = plan_drain([*ZOO.values()], DrainOptions(force=True, ignore_daemon_sets=True), NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.episode.evidence import HIDDEN, LAST_APPLIED, safe_name, timeline, without_private_keys, without_secrets
@@ -12,6 +12,7 @@ from policy.episode.evidence import HIDDEN, LAST_APPLIED, safe_name, timeline, w
 TEXTS = st.one_of(st.text(), st.text(alphabet="./\\%~\0 a", max_size=8), st.text(alphabet="a/", min_size=90, max_size=300))
 
 
+@settings(max_examples=50)
 @given(TEXTS)
 def test_any_text_becomes_one_visible_part_of_a_path(text: str) -> None:
     name = safe_name(text)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +11,6 @@ import pytest
 from policy.episode.fence_agents_remediations import GROUP, KIND, VERSION, plan_of, read_request
 from policy.episode.fencing_requests import FINALIZER, Stage, conditions_of, is_taken_up, last_stage, why_ended
 from policy.episode.messages import Outcome
-from policy.fence.drivers.agent_metadata import AgentMetadata, AgentParameter, fitted
-from policy.fence.drivers.contract import ParameterError
-from policy.fence.plan import FencingPlan
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
 from policy.values.errors import PolicyError
 from tests.vectors.fencing import VECTORS
@@ -68,14 +64,6 @@ def test_the_rules_of_the_object_that_is_read(case: dict[str, Any]) -> None:
     assert {each.namespace for each in device.credentials} <= {"medik8s"}
 
 
-def test_the_plan_waits_for_nothing_and_never_starts_over() -> None:
-    """Whoever made the object has waited, and counts tries by its number alone."""
-    plan = plan_of(remediation(), NODE)
-    assert (plan.wait_before_power, plan.restarts, plan.tries) == (timedelta(0), 0, 5)
-    assert plan.source == f"{KIND}/medik8s/{NODE}"
-    assert isinstance(plan, FencingPlan)
-
-
 def plugged(written: str) -> dict[str, Any]:
     return {"agent": "fence_virsh", "sharedparameters": {"--ip": "10.0.0.1"}, "nodeparameters": {"--plug": {NODE: written}}}
 
@@ -119,15 +107,6 @@ def test_an_object_about_another_node_makes_no_plan() -> None:
     """S9."""
     with pytest.raises(PolicyError, match="this one is about node-8"):
         plan_of(remediation(name="node-8"), NODE)
-
-
-def test_a_flag_without_a_value_is_bare() -> None:
-    described = AgentMetadata(
-        agent="fence_x", parameters={"lanplus": AgentParameter(kind="boolean"), "timeout": AgentParameter(kind="second")}
-    )
-    assert fitted(described, {"lanplus": ""}).values == {"lanplus": "1"}
-    with pytest.raises(ParameterError, match="whole number"):
-        fitted(described, {"timeout": ""})
 
 
 def test_a_login_name_may_stand_in_the_object() -> None:

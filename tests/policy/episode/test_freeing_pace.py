@@ -46,24 +46,6 @@ def test_the_same_question_has_the_same_answer_and_counts_once() -> None:
     assert (again, repeated) == (portions, answer)
 
 
-def test_a_node_with_more_pods_than_a_minute_allows_goes_minute_by_minute() -> None:
-    portions, answer = handed_out(asked(25))
-    sizes, now = [answer.pods], NOW
-    for number in (2, 3):
-        _, wait = handed_out(asked(25 - sum(sizes), number=10 * number), portions, now)
-        assert wait.again is not None
-        now = wait.again
-        portions, answer = handed_out(asked(25 - sum(sizes), number=number), portions, now)
-        sizes.append(answer.pods)
-    assert sizes == [10, 10, 5]
-    assert len(portions) == 1, "what counts no more is forgotten"
-
-
-def test_a_limit_that_was_lowered_holds_for_what_comes_next() -> None:
-    portions, _ = handed_out(asked(8))
-    assert handed_out(asked(1, per_minute=5, incident="b"), portions)[1].pods == 0
-
-
 ASKS = st.lists(
     st.tuples(st.integers(0, 40), st.integers(1, 12), st.sampled_from("abc"), st.floats(0, WITHIN.total_seconds())), max_size=40
 )

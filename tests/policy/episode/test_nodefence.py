@@ -54,10 +54,6 @@ def test_a_name_that_no_object_could_have_is_cut_to_one(node: str) -> None:
     assert len(name) <= LONGEST_NAME
 
 
-def test_long_names_that_begin_alike_stay_two() -> None:
-    assert node_fence_name("n" * 250 + "a") != node_fence_name("n" * 250 + "b")
-
-
 def test_every_step_and_state_has_the_seeds_spelling() -> None:
     assert set(STEPS) == {step.value for step in FenceStep}
     of_other_kinds = {Phase.RUNNING_PRESERVED, Phase.FAILED_PRESERVED, Phase.TERMINATING}
@@ -110,10 +106,6 @@ def test_another_try_names_the_failure_before_it() -> None:
     [event] = events_between(status(), status(try_number=2), "try 1 of 3: no answer")
     assert (event.reason, event.warning) == (EventReason.STEP_RETRIED, True)
     assert event.message == "power-management: try 2 after try 1 of 3: no answer"
-
-
-def test_a_step_that_begins_again_at_its_first_try_is_no_retry() -> None:
-    assert told(status(try_number=2), status(try_number=1)) == []
 
 
 @pytest.mark.parametrize(

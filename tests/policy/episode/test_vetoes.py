@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from policy.checks.fence_policies import NO_POLICIES
-from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView, Taint
@@ -51,19 +49,6 @@ NOT_TAKEN = [
     (SICK, chosen("machine.openshift.io/delete-machine")),
     (SICK, chosen("machinepriority.machine.sapcloud.io", "3")),
 ]
-
-
-def going(node: NodeView, machine: MachineView | None, *, ours: bool = False) -> str:
-    machines = (machine,) if machine is not None else ()
-    seen = Seen(node=node, machines=machines, policies=NO_POLICIES, deletes_it=ours)
-    found = objection(seen, Operation.OFFER, By.PROGRAM, NOW)
-    return found.words if found is not None else ""
-
-
-def test_a_deletion_of_our_own_is_nobody_else_s() -> None:
-    deleting = replace(MACHINE, deleting=True)
-    assert going(SICK, deleting, ours=True) == ""
-    assert "autoscaler" in going(tainted("ToBeDeletedByClusterAutoscaler"), deleting, ours=True)
 
 
 def on_hold(word: str) -> NodeView:

@@ -146,10 +146,6 @@ def test_the_clusters_configuration_says_how_long_and_how_often() -> None:
     assert (after_check.wait_before_isolation, by_hand.wait_before_isolation) == (timedelta(0), timedelta(seconds=10))
 
 
-def test_warnings_go_with_the_plan() -> None:
-    assert any("left off" in warning for warning in plan(power="off").warnings)
-
-
 def test_a_configuration_with_an_error_in_it_never_becomes_a_plan() -> None:
     """Never a fallback to defaults, never half of it."""
     with pytest.raises(PolicyError, match="1 errors, the first"):

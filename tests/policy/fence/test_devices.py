@@ -7,7 +7,7 @@ import pytest
 from policy.fence.config import FenceConfig, Method
 from policy.fence.plan import CredentialKind, CredentialRef
 from policy.fence.shown import shown_parameters
-from tests.policy.fence.builders import NODE, PDU, config, ipmi, lines, node, of_node, only, read
+from tests.policy.fence.builders import PDU, config, ipmi, lines, node, of_node, only, read
 
 GCE = "gce://my-project/us-central1-b/n1"
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -37,15 +37,6 @@ def test_no_device_is_touched_that_only_a_shared_object_names(name: str, method:
     assert found.power_management == ()
     (error,) = found.errors
     assert "nothing identifies the device of Node/n1: expected one of ip, ipport" in error
-
-
-@pytest.mark.parametrize("ip", ["{{ .NodeName }}.bmc", "bmc-{{.NodeName}}"])
-def test_a_value_with_the_nodes_name_identifies_its_device(ip: str) -> None:
-    """S10."""
-    found = read({"fence-config-type-compute": config("", "bmc", bmc=ipmi(ip=ip, action="reboot"))}, of=node(type="compute"))
-    device = power(found).device
-    assert device is not None
-    assert device.endpoint == f"ipmi://{ip.replace('{{ .NodeName }}', NODE).replace('{{.NodeName}}', NODE)}:623"
 
 
 def test_what_stands_for_something_is_never_taken_for_it() -> None:
@@ -198,16 +189,6 @@ def test_a_secret_of_the_method_and_node_is_found_by_its_name_and_beats_what_is_
     assert shown_parameters(power(found))["password"] == "secret:default/secret-fence-method-bmc-n1#password"
 
 
-def test_files_and_variables_of_the_power_worker_are_references() -> None:
-    found = of_node("", "bmc", bmc=ipmi(action="reboot", username="env:NODEWARDEN_CREDENTIAL_USER"))
-    assert found.warnings == ()
-    assert shown_parameters(power(found)) == {
-        "ip": "10.0.0.1",
-        "username": "env:NODEWARDEN_CREDENTIAL_USER",
-        "password": "file:bmc/pass",
-    }
-
-
 @pytest.mark.parametrize(
     ("method", "problem"),
     [
@@ -219,7 +200,6 @@ def test_files_and_variables_of_the_power_worker_are_references() -> None:
         ),
         (lines(template="pdu", plug="3", port="4", action="off"), ".port: is the same parameter as plug"),
         (ipmi(action="off", colour="red"), ".colour: is not a parameter of ipmi; expected one of ip, ipport, cipher, privilege"),
-        (ipmi(action="off", ip=""), ".ip: expected a value, got nothing"),
         (ipmi(action="off", ip="{{ .Rack }}"), ".ip: {{ .Rack }} can't be filled in: expected one of InstanceID, NodeName"),
         (ipmi(action="off", ip="{{ .ProviderID }}"), ".ip: {{ .ProviderID }} can't be filled in: the node has none"),
         (ipmi(action="off", ip="no host"), ".ip: expected an IP address or a host name"),

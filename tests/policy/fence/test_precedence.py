@@ -89,13 +89,6 @@ def test_parameters_common_to_all_nodes_are_the_first_to_be_overruled() -> None:
     assert device.parameters == {"ip": "10.0.0.1", "cipher": "3", "privilege": "operator"}
 
 
-@pytest.mark.parametrize("written", ["pdu", "fence-method-template-pdu"])
-def test_a_template_is_named_in_full_or_without_its_prefix(written: str) -> None:
-    method = lines(template=written, plug="2", action="off")
-    found = read({"fence-config-node-n1": config("", "pdu", pdu=method), "fence-method-template-pdu": PDU})
-    assert only(found.power_management).template == "fence-method-template-pdu"
-
-
 def test_a_short_name_that_two_templates_answer_to_is_refused() -> None:
     method = lines(template="pdu", plug="2", action="off")
     objects = {"fence-config-node-n1": config("", "pdu", pdu=method), "fence-method-template-pdu": PDU, "fence-template-pdu": PDU}

@@ -39,11 +39,6 @@ def a_plan(power: object = None, node: str = "node-1", **spec: object) -> Fencin
     return plan_of_template(template(power, **spec), a_node(node, provider_id=f"sim:///{node}"))
 
 
-def test_a_template_that_says_little_takes_the_defaults_of_a_plan() -> None:
-    plan = a_plan()
-    assert plan == FencingPlan(source="FencingTemplate/nodewarden/bmc", levels=(plan.devices,))
-
-
 def test_every_field_of_a_template_reaches_the_plan() -> None:
     times = {"waitBeforePower": "0", "retryInterval": "1s", "actDeadline": "30s"}
     times |= {"offTimeout": "2m", "freeTimeout": "3m", "bootTimeout": "4m"}
@@ -76,10 +71,6 @@ def test_a_node_gets_its_own_device_and_the_shared_parameters() -> None:
     assert device.site == "default"
     (other,) = a_plan(node="node-2").devices
     assert other.endpoint == "ipmi://10.0.0.2:7000"
-
-
-def test_one_device_may_stand_without_a_list() -> None:
-    assert a_plan(DEVICE) == a_plan([DEVICE])
 
 
 def test_a_secret_may_have_other_keys() -> None:
@@ -204,13 +195,9 @@ def of_all(**parameters: object) -> dict[str, Any]:
     ("spec", "field", "problem"),
     [
         *(({"tries": tries}, "tries", "whole number of at least 1") for tries in VECTORS["A05"]["retries"]),
-        ({"tries": True}, "tries", "whole number of at least 1"),
         ({"tries": 11}, "tries", "at most 10, got 11"),
-        ({"restarts": -1}, "restarts", "at least 0"),
         ({"restarts": 6}, "restarts", "at most 5, got 6"),
         ({"waitBeforePower": "24h1s"}, "waitBeforePower", "at most 24h"),
-        ({"waitBeforePower": "-1s"}, "waitBeforePower", "at least 0s"),
-        ({"waitBeforePower": 300}, "waitBeforePower", "got 300"),
         ({"retryInterval": "601s"}, "retryInterval", "at most 10m"),
         ({"offTimeout": "601s"}, "offTimeout", "at most 10m"),
         ({"freeTimeout": "31m"}, "freeTimeout", "at most 30m"),
@@ -220,13 +207,11 @@ def of_all(**parameters: object) -> dict[str, Any]:
         ({"freeing": "both"}, "freeing", "automatic, out-of-service-taint, deletion, none"),
         ({"waitBeforPower": "5m"}, "waitBeforPower", "is not a known field"),
         ({"power": []}, "power", "at least one power device"),
-        ({"power": "ipmi"}, "power", "expected a list"),
         (bmc(driver="IPMI!"), "power[0].driver", "lower-case"),
         (bmc(driver=None), "power[0].driver", "non-empty string"),
         (bmc(driver="drac"), "power[0].driver", "got 'drac'"),
         (bmc(paramters={}), "power[0].paramters", "is not a known field"),
         (bmc(site="a.b"), "power[0].site", "lower-case"),
-        (bmc(secretRef={"nam": "a"}), "power[0].secretRef.nam", "is not a known field"),
         (bmc(secretRef={}), "power[0].secretRef.name", "non-empty string"),
         (bmc(secretRef=None), "power[0].secretRef", "which ipmi needs"),
         (of_all(lanplus=True), "power[0].parameters.lanplus", "quote it"),
@@ -262,19 +247,6 @@ def test_the_taint_is_refused_where_nobody_would_act_on_it() -> None:
     with pytest.raises(PolicyError, match="do not act on the out-of-service taint"):
         plan_of_template(obj, a_node(), taint_honoured=False)
     assert not plan_of_template(template(), a_node(), taint_honoured=False).taint_honoured
-
-
-def test_freeing_nothing_is_a_warning_on_the_plan() -> None:
-    assert a_plan(freeing="none").warnings
-    assert not a_plan().warnings
-
-
-@pytest.mark.parametrize(
-    "change", [{"apiVersion": "nodewarden.io/v2"}, {"kind": "Other"}, {"metadata": {"name": "x"}}, {"spec": {}}]
-)
-def test_another_object_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(PolicyError, match="expected"):
-        plan_of_template(template() | change, a_node())
 
 
 # The schema that an API server checks -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.objects.nodes import ZONE_LABEL, Condition, NodeView
-from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, called, group_of, is_scope, percent
+from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, called, group_of, is_scope
 from tests.policy.builders import a_node, ago
 from tests.policy.fencing_builders import RACK, in_rack
 
@@ -36,10 +36,6 @@ def test_a_scope_is_a_word_or_the_key_of_a_label() -> None:
 
 def test_groups_are_called_as_people_would() -> None:
     assert [called(group) for group in (CLUSTER, "zone=a", "rack=")] == ["the cluster", "zone=a", "the nodes without rack"]
-
-
-def test_nobody_is_no_percentage() -> None:
-    assert percent(0, 0) == 0
 
 
 LOST = Condition(type="StorageUnreachable", status="True")

@@ -119,10 +119,6 @@ def test_a_quarantine_alone_frees_nothing() -> None:
     assert [method.act for method in found.recovery] == [Act.LIFT_QUARANTINE]
 
 
-def test_a_plan_that_cuts_nothing_offers_nothing() -> None:
-    assert isolation_plan(FencingPlan(source="x", levels=((IPMI,),))).isolation == ()
-
-
 def test_a_node_says_that_it_is_kept_as_failed_by_condition_and_taint_and_nobody_s_no() -> None:
     """S26: `false` is heard before anything of it was written."""
     kept = Condition(type=CONDITION, status="True", reason="x", message="x")

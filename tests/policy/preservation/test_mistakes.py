@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from policy.objects.mistakes import Mistake
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from tests.policy.preservation.test_book import LATER, NOW, Fleet
@@ -44,19 +43,6 @@ def test_a_machine_without_a_node_is_told_of_itself_and_else_its_node_is() -> No
     assert seen(fleet) == [("Node", "n-1", 2)]
     fleet.book.remove_node("n-1")
     fleet.book.remove_machine("shoot/m-1")
-    assert seen(fleet) == []
-
-
-def test_a_node_alone_is_one_until_its_machine_is_seen() -> None:
-    """The same words, about the same object: nothing is told twice."""
-    fleet = Fleet()
-    fleet.node(1, **{PRESERVE_ANNOTATION: "noww"})
-    (alone,) = fleet.book.mistakes
-    fleet.machine(1)
-    (with_machine,) = fleet.book.mistakes
-    assert isinstance(alone, Mistake)
-    assert with_machine == alone
-    fleet.book.remove_node("n-1")
     assert seen(fleet) == []
 
 

@@ -19,7 +19,6 @@ TOP = WantedReplicas(kind="MachineDeployment", name="w", replicas=4)
     ("own", "top", "others", "override", "words"),
     [
         (None, None, (), Override.DELETION, "no MachineSet is known above it"),
-        (OLD, None, (), Override.DELETION, "by MachineSet w-1, which is to have 2"),
         (replace(OLD, replicas=None), None, (), Override.DELETION, "or by MachineSet w-1"),
         (replace(OLD, replicas=0), None, (), Override.HIBERNATION, "MachineSet w-1 is scaled to 0"),
         (OLD, replace(TOP, replicas=0), (NEW,), Override.HIBERNATION, "MachineDeployment w is scaled to 0"),
@@ -37,7 +36,6 @@ TOP = WantedReplicas(kind="MachineDeployment", name="w", replicas=4)
         (OLD, TOP, (replace(NEW, deleting=True),), Override.DELETION, "by MachineSet w-1"),
         (replace(OLD, revision=0), TOP, (replace(NEW, revision=0),), Override.ROLLING_UPDATE, "MachineSet w-2"),
         (replace(OLD, replicas=0), TOP, (), Override.HIBERNATION, "MachineSet w-1 is scaled to 0"),
-        (replace(OLD, deleting=True, replicas=0), TOP, (NEW,), Override.DELETION, "MachineSet w-1 is being deleted"),
         (OLD, replace(TOP, deleting=True), (NEW,), Override.DELETION, "MachineDeployment w is being deleted"),
     ],
 )

@@ -51,7 +51,7 @@ DIES_NOWHERE = -1
 Event = tuple[str, int, tuple[Any, ...], int]
 RELEASED = "released by ada"
 
-BUSY = settings(derandomize=True, max_examples=600, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+BUSY = settings(derandomize=True, max_examples=250, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 
 
 @dataclass

@@ -9,7 +9,6 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.automatic import choose
 from policy.preservation.book import PreservationBook
 from policy.preservation.deciding import Automatic, PreservationAction, decide
 from policy.preservation.effects import effects
@@ -92,10 +91,6 @@ def test_s26_a_release_that_comes_before_the_preservation_has_begun_takes_the_wo
     assert not decide(after, now=NOW, timeout=HOURS).preserved
 
 
-def test_a_machine_that_is_well_is_not_preserved_as_failed_by_an_old_selection() -> None:
-    assert not decide(held("True", failed=False), now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
-
-
 def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
     """The activity is repeated where its answer was lost (S33)."""
     machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
@@ -103,12 +98,6 @@ def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> 
     assert first.action is PreservationAction.STOP
     after = carried_out(machine, effects(first))
     assert decide(after, now=NOW, timeout=HOURS).action is not PreservationAction.TERMINATE
-
-
-def test_s25_a_machine_found_healthy_at_its_expiry_is_no_candidate_again() -> None:
-    machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
-    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
-    assert choose([after], 1, now=NOW).selected == ()
 
 
 def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:

@@ -139,13 +139,6 @@ def test_without_the_member_list_nothing_is_taken() -> None:
     assert blocked(plane(never_joined, *well, etcd=None), "m1") is None, "it has no member that could be missed"
 
 
-@pytest.mark.parametrize("missing", [*COMPONENTS, ETCD_POD])
-def test_half_a_set_of_components_serves_nobody(missing: str) -> None:
-    view = plane(member("m1", well=False), *(member(name, true=ALL - {missing}) for name in ("m2", "m3")))
-    assert blocked(view, "m1") is BlockingRule.NO_API_SERVER
-    assert (blocked(replace(view, managed_etcd=False), "m1") is None) is (missing == ETCD_POD)
-
-
 def test_an_annotation_that_outlived_the_remediation_is_a_remnant() -> None:
     """KubeadmControlPlane may have crashed between creating the replacement and removing its annotation."""
     text = json.dumps({"machine": "m0", "timestamp": "2026-03-01T12:00:00Z", "retryCount": 0})

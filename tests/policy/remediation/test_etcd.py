@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
 from policy.remediation.etcd import Member, removing, stopping
 
 KINDS = (
@@ -64,17 +62,3 @@ def test_who_is_still_starting_is_waited_for() -> None:
     assert not stopping(starting, "").safe
     assert "1 of its members is no voter yet" in after.why
     assert "one without a name" in after.why
-
-
-@pytest.mark.parametrize(
-    ("after", "words"),
-    [
-        (removing(a_list(False, False, True), "m1"), "without m1 1 of etcd's 2 voters would be well, a quorum is 2; unwell: m2"),
-        (
-            stopping((*a_list(True, True), Member(name="m3", alarm="NOSPACE")), "m1"),
-            "while m1 is stopped 1 of etcd's 3 voters would be well, a quorum is 2; unwell: m3 (NOSPACE)",
-        ),
-    ],
-)
-def test_the_numbers_are_said(after: object, words: str) -> None:
-    assert getattr(after, "why", "") == words

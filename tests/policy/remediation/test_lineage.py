@@ -78,14 +78,6 @@ def test_the_longest_delay_and_the_smallest_limit_of_all_checks_win() -> None:
     assert turn_of(found, (long, limited), NOW).exhausted
 
 
-def test_rules_of_the_settings_hold_where_a_check_says_nothing() -> None:
-    found = target(node=a_node(annotations=remembering(20)))
-    rules = RetryRules(retry_period=timedelta(minutes=2))
-    turn = turn_of(found, (CHECK,), NOW, retries=rules)
-    assert turn.not_before == NOW + timedelta(seconds=100)
-    assert turn_of(found, (AT_ONCE,), NOW, retries=rules).not_before is None
-
-
 def test_of_machine_and_node_the_later_one_counts() -> None:
     both = target(
         a_machine(dialect=OPENSHIFT, annotations=remembering(500, retry=1)), a_node("n1", annotations=remembering(100, retry=2))

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.checks.retries import (
-    AUTOSCALER_PATIENCE,
     BACKOFF_ANNOTATION,
     BACKOFF_LIMIT_ANNOTATION,
     MAX_RETRY_ANNOTATION,
@@ -28,14 +27,13 @@ from policy.remediation.memory import (
     MOST_FAILED,
     REMEDIATION_FOR_ANNOTATION,
     LastRemediation,
-    leave_to_autoscaler,
     memory_of,
     next_turn,
     read_memory,
     written_memory,
 )
 from policy.values.errors import PolicyError
-from policy.values.moments import later, written
+from policy.values.moments import written
 from tests.policy.builders import NOW
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -98,14 +96,6 @@ def test_a_backoff_doubles_up_to_its_limit() -> None:
     assert RetryBackoff(base=2 * microsecond, limit=3 * microsecond).before(2) == 3 * microsecond
 
 
-def test_the_longer_of_two_waits_wins() -> None:
-    rules = RetryRules(retry_period=2 * MINUTE, backoff=RetryBackoff())
-    assert next_turn(LAST, rules, NOW).not_before == NOW + 2 * MINUTE
-    late = next_turn(replace(LAST, retry=3), rules, NOW)
-    assert late.not_before == NOW + 4 * MINUTE
-    assert "the backoff is 4m" in late.why
-
-
 periods = st.integers(0, 7200).map(lambda seconds: timedelta(seconds=seconds))
 backoffs = st.none() | st.builds(RetryBackoff, base=periods, limit=periods)
 rules_of_checks = st.builds(
@@ -150,23 +140,6 @@ def test_no_rules_are_those_by_default() -> None:
     assert strictest([RetryRules(), RetryRules(max_retry=2), RetryRules(max_retry=5)]) == RetryRules(max_retry=2)
 
 
-def test_of_two_backoffs_the_longer_one_holds() -> None:
-    """Overlapping definitions, of which the proposal warns: each pause is the longer one, and so is the limit."""
-    quick, slow = RetryBackoff(base=SECOND, limit=HOUR), RetryBackoff(base=MINUTE, limit=10 * MINUTE)
-    both = strictest([RetryRules(backoff=quick), RetryRules(), RetryRules(backoff=slow)]).backoff
-    assert both == RetryBackoff(base=MINUTE, limit=HOUR)
-    for retry in range(1, 20):
-        assert both.before(retry) >= max(quick.before(retry), slow.before(retry))
-
-
-def test_the_autoscaler_has_its_fifteen_minutes() -> None:
-    until = leave_to_autoscaler(NOW)
-    assert until is not None
-    assert until - NOW == AUTOSCALER_PATIENCE
-    assert 15 * MINUTE < AUTOSCALER_PATIENCE <= 16 * MINUTE, "its clock starts with its first look at the machine"
-    assert leave_to_autoscaler(None) is None
-
-
 @given(lasts)
 def test_what_is_written_is_read(last: LastRemediation) -> None:
     assert read_memory(written_memory(replace(last, incident="i-7"))) == replace(
@@ -202,17 +175,12 @@ GOOD: dict[str, object] = {"machine": "M1", "timestamp": "2026-03-01T12:00:00Z",
     ("text", "expected"),
     [
         ("", "JSON"),
-        ("[" * 5000, "JSON"),
         ("{" + " " * 30_000 + "}", "an object"),
-        ("[]", "an object"),
         (json.dumps(GOOD | {"machine": None}), "machine to be a name"),
         (json.dumps(GOOD | {"machine": "x" * 501}), "machine to be a name"),
         (json.dumps(GOOD | {"timestamp": "yesterday"}), "timestamp to be a moment"),
-        (json.dumps({"machine": "M1"}), "timestamp to be a moment"),
         (json.dumps(GOOD | {"retryCount": -1}), "retryCount to be a whole number"),
-        (json.dumps(GOOD | {"retryCount": True}), "retryCount to be a whole number"),
         (json.dumps(GOOD | {"retryCount": 10**30}), "retryCount to be a whole number"),
-        (json.dumps(GOOD | {"failed": "fence"}), "failed to be a list"),
         (json.dumps(GOOD | {"failed": [1]}), "failed to be a list"),
         (json.dumps(GOOD | {"failed": ["x"] * 51}), "failed to be a list"),
         (json.dumps(GOOD | {"incident": 7}), "incident to be a name"),
@@ -242,13 +210,6 @@ def test_nothing_that_anybody_writes_is_more_than_refused(text: str) -> None:
     assert next_turn(last, RetryRules(backoff=RetryBackoff()), NOW).retry >= 0
 
 
-def test_a_memory_of_the_end_of_days_holds_back_and_says_so() -> None:
-    last = replace(LAST, at=later(NOW, timedelta(days=365 * 9000)))
-    turn = next_turn(last, RetryRules(retry_period=MINUTE), NOW)
-    assert turn.not_before is not None
-    assert f"{turn.not_before.year}-" in turn.why
-
-
 def test_rules_are_set_by_annotations() -> None:
     annotations = {
         MAX_RETRY_ANNOTATION: "5",
@@ -269,10 +230,8 @@ def test_rules_are_set_by_annotations() -> None:
     ("annotations", "expected"),
     [
         ({MAX_RETRY_ANNOTATION: "-1"}, "a whole number"),
-        ({MAX_RETRY_ANNOTATION: "many"}, "a whole number"),
         ({MAX_RETRY_ANNOTATION: "9" * 5000}, "a whole number"),
         ({RETRY_PERIOD_ANNOTATION: "2"}, "duration"),
-        ({RETRY_PERIOD_ANNOTATION: "-2m"}, "duration"),
         ({RETRY_PERIOD_ANNOTATION: "1s" * 1000}, "duration"),
         ({MIN_HEALTHY_PERIOD_ANNOTATION: "9000h"}, "duration"),
         ({BACKOFF_ANNOTATION: "linear"}, "exponential or none"),
@@ -293,9 +252,3 @@ def test_the_backoff_of_the_proposal_is_read_where_a_spec_has_it() -> None:
     assert read_backoff({"type": "exponential", "limit": "20m"}, "NodeHealthCheck/w") == RetryBackoff(limit=20 * MINUTE)
     assert read_backoff({"type": "exponential"}, "NodeHealthCheck/w") == RetryBackoff()
     assert read_backoff(None, "NodeHealthCheck/w") is None
-
-
-def test_the_longest_memory_that_is_written_can_be_read() -> None:
-    """Of more failures than anybody has steps, the last ones are kept."""
-    names = tuple(f"{number}-{'x' * 490}" for number in range(2 * MOST_FAILED))
-    assert read_memory(written_memory(replace(LAST, failed=names))).failed == names[MOST_FAILED:]

@@ -43,7 +43,6 @@ def found(*messages: str, attached: tuple[AttachedVolume, ...] = ATTACHED, pods:
     [
         ("I/O errors on vol-0aa1", [DATABASE]),
         ("vol-0aa12: not accessible", [LOGS]),
-        ("I/O errors on vol-0aa1, vol-0aa12.", [DATABASE, LOGS]),
         ("PersistentVolume pvc-5d1b can't be read", [DATABASE]),
         ("/var/lib/kubelet/plugins/pv/pvc-77c0/globalmount: Input/output error", [LOGS]),
         ("aws://eu-west-1a/vol-0aa1 is gone", [DATABASE]),
@@ -51,7 +50,6 @@ def found(*messages: str, attached: tuple[AttachedVolume, ...] = ATTACHED, pods:
         ('applications lost the disk "backup"', [PLAIN]),
         ("PersistentVolume/data is gone", [PLAIN]),
         ("lost data, no backup", []),
-        ("vol-0aa is gone", []),
         ("myvol-0aa1 is gone", []),
         ("vol-0aa1-copy is gone", []),
         ("vol-0bb2 of another node is gone", []),

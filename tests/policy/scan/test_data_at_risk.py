@@ -251,20 +251,6 @@ def due_of(risks: DataAtRisk) -> float | None:
 
 
 class TestLooking:
-    def test_unknown_after_false_is_no_new_beginning(self) -> None:
-        """The taint manager counts on when one taint takes the place of the other."""
-        risks = with_one_down()
-        risks.put_node(node(since=T0 + seconds(200)), T0 + seconds(200))
-        looked(risks, pod("a"), at=T0 + seconds(200))
-        assert due_of(risks) == 600
-
-    def test_what_is_attached_later_counts_from_when_the_node_went_down(self) -> None:
-        risks = DataAtRisk(margin=MARGIN)
-        risks.put_node(node(ready="False"), T0)
-        risks.put_attachment("va-1", "node-7", T0 + seconds(201))
-        looked(risks, pod("a"), at=T0 + seconds(201))
-        assert due_of(risks) == 600
-
     @pytest.mark.parametrize(
         ("attached", "pods", "due"),
         [
@@ -293,19 +279,6 @@ class TestLooking:
         risks.not_told("node-7", T0 + seconds(290))
         looked(risks, at=T0 + seconds(300))
         assert due_of(risks) == 200
-
-    def test_pods_that_stay_for_ever_are_looked_at_again_before_any_deletion_could_tell(self) -> None:
-        risks = with_one_down()
-        looked(risks, pod("a", patience=None))
-        assert risks.next_due == T0 + FORCE_DETACH_AFTER - MARGIN
-        looked(risks, pod("a", patience=None, requested=T0 + seconds(20)), at=T0 + seconds(300))
-        assert risks.next_due == T0 + seconds(320)
-
-    def test_a_pod_that_was_forced_away_counts_from_when_it_was_last_seen(self) -> None:
-        risks = with_one_down()
-        looked(risks, pod("a", patience=None), pod("b", patience=None))
-        looked(risks, pod("b", patience=None), at=T0 + seconds(300))
-        assert [each.node for each in risks.to_tell(T0 + seconds(300), 9)] == ["node-7"]
 
     def test_where_the_pods_cannot_be_read_the_default_is_taken_and_they_are_asked_for_again(self) -> None:
         risks = with_one_down()

@@ -43,7 +43,7 @@ from policy.scan.ledger import Ledger
 from policy.scan.report import ReportParts
 from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect, ObjectRef
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, ledger_of, put
+from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, put
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 pytestmark = pytest.mark.timeout(300)  # an example that fails is made small before it is shown
@@ -300,24 +300,6 @@ def said(ledger: Ledger, now: datetime) -> Said:
 # Order and history ----------------------------------------------------------------------------------------------------
 
 
-def orphan(name: str, namespace: str) -> RemediationObject:
-    """A remediation object of `workers` for a node that is gone."""
-    return RemediationObject(
-        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name=name, namespace=namespace),
-        target="gone",
-        owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
-        deleting=namespace == "a",
-    )
-
-
-def test_the_order_of_two_orphans_of_one_node_makes_no_difference() -> None:
-    answers = []
-    for namespaces in ("ab", "ba"):
-        ledger = ledger_of(a_check(remediationTemplate=FOREIGN), *(orphan("gone", namespace) for namespace in namespaces))
-        answers.append(evaluate(ledger.known(NOW)))
-    assert answers[0] == answers[1]
-
-
 Step = tuple[str, object]
 steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("put"), things),
@@ -376,7 +358,7 @@ class History:
         assert kept[1] == fresh[1]
 
 
-@settings(BUSY, max_examples=150)
+@settings(BUSY, max_examples=60)
 @given(worlds(), st.lists(steps, min_size=3, max_size=25))
 def test_after_any_history_an_evaluation_is_that_of_the_objects_as_they_are(world: World, history: list[Step]) -> None:
     """What a ledger says depends on the objects and the moment, never on the way there: any worker may take over."""
@@ -390,7 +372,7 @@ def test_after_any_history_an_evaluation_is_that_of_the_objects_as_they_are(worl
     kept.assert_it_says_what_a_fresh_one_says()
 
 
-@settings(BUSY, max_examples=100)
+@settings(BUSY, max_examples=50)
 @given(worlds(), st.lists(steps, min_size=3, max_size=12))
 def test_whatever_changes_a_report_changes_the_version(world: World, history: list[Step]) -> None:
     """By the version a waiting scan learns that there is something new. Checks come first and stay, and all Nodes are seen; see
@@ -455,10 +437,10 @@ def test_whatever_else_a_report_shows_changes_the_version(case: str) -> None:
     assert kept.ledger.version != version
 
 
-def a_remediation(target: str = "n1", **fields: object) -> RemediationObject:
+def a_remediation(target: str = "n1", namespace: str = NAMESPACE, **fields: object) -> RemediationObject:
     values: dict[str, object] = {"well_since": ago(7200)} | fields
     return RemediationObject(
-        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="made", namespace=NAMESPACE),
+        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="made", namespace=namespace),
         target=target,
         owners=(Owner(kind="NodeHealthCheck", name="workers", uid="uid-of-workers"),),
         **values,  # type: ignore[arg-type]
@@ -485,6 +467,9 @@ HISTORIES: dict[str, list[Thing | int]] = {
     "a healthy delay without a mark, looked at twice": [DELAYED, a_node("n1"), a_remediation(well_since=None), 5],
     "a remediation object that is about another node now": [
         EXTERNAL, sick(), a_node("n2"), a_node("n3"), a_remediation("n1"), a_remediation("n2"),
+    ],
+    "two remediation objects of a node that is gone": [
+        EXTERNAL, a_remediation("gone", "b"), a_remediation("gone", "a", deleting=True),
     ],
     "a machine that moves to another cluster": [
         PROD, replace(PROD, name="test"), cluster_api("test", cluster="test"), sick(), a_machine(), ELSEWHERE,
@@ -568,7 +553,7 @@ def critical(world: World) -> list[datetime]:
     )
 
 
-@settings(BUSY, max_examples=150)
+@settings(BUSY, max_examples=60)
 @given(worlds(), st.data())
 def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st.DataObject) -> None:
     """Somebody who looks again when told to misses nothing, and never looks in vain but for what says that no clock runs."""
@@ -600,7 +585,7 @@ def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st
     assert verdicts(world.evaluated(row.verdict.due))[chosen].verdict != row.verdict
 
 
-@settings(BUSY, max_examples=100)
+@settings(BUSY, max_examples=40)
 @given(worlds())
 def test_nobody_changes_before_the_next_look_of_its_check(world: World) -> None:
     found = world.evaluated(NOW)
@@ -618,19 +603,6 @@ def test_nobody_changes_before_the_next_look_of_its_check(world: World) -> None:
                 (later,) = [other for other in world.evaluated(moment) if other.check.ref == each.check.ref]
                 assert [row.verdict for row in later.verdicts] == [row.verdict for row in each.verdicts]
                 assert (later.counts, later.brake.allowed) == (each.counts, each.brake.allowed)
-
-
-def test_of_two_clocks_that_run_the_verdict_has_the_first_to_run_out() -> None:
-    """Of a Machine without a Node: its own condition is over after 20 s, the wait for its Node after a minute."""
-    drained = a_machine(node_name="", created=NOW, conditions=(Condition(type="DrainFailed", status="True", since=NOW),))
-    world = World(things={key_of(thing): thing for thing in (PROD, TWO_CLOCKS[1], drained)})
-    dues = []
-    for seconds in (0, 20):
-        (row,) = world.evaluated(NOW + timedelta(seconds=seconds))[0].verdicts
-        dues.append(row.verdict.due)
-    assert dues == [NOW + timedelta(seconds=21)] * 2
-    (row,) = world.evaluated(NOW + timedelta(seconds=21))[0].verdicts
-    assert row.verdict.reason == "UnhealthyMachine"
 
 
 def test_a_long_timeout_of_openshifts_is_looked_at_every_hour() -> None:
@@ -654,7 +626,7 @@ counted = st.builds(
 percents = st.integers(0, 100)
 
 
-@settings(BUSY, max_examples=300)
+@settings(BUSY, max_examples=100)
 @given(counted, percents)
 @example(Counts(healthy=15, unhealthy=10), 40)
 @example(Counts(healthy=14, unhealthy=11), 40)
@@ -674,7 +646,7 @@ def test_a_machine_health_check_never_exceeds_the_exact_fraction(counts: Counts,
             assert found.remaining == 0
 
 
-@settings(BUSY, max_examples=300)
+@settings(BUSY, max_examples=100)
 @given(counted, percents)
 @example(Counts(healthy=2, unhealthy=1), 51)
 @example(Counts(healthy=1, unhealthy=2), 51)
@@ -692,7 +664,7 @@ def test_a_node_health_check_rounds_up_whichever_knob_it_has(counts: Counts, per
         assert found.remaining == (counts.healthy - needed if found.allowed else 0)
 
 
-@settings(BUSY, max_examples=200)
+@settings(BUSY, max_examples=100)
 @given(counted, st.integers(0, 30), st.integers(0, 30))
 def test_plain_numbers_and_ranges_are_taken_as_they_are(counts: Counts, first: int, second: int) -> None:
     least, most = sorted((first, second))
@@ -742,7 +714,7 @@ def opinions(found: Iterable[CheckEvaluation]) -> dict[str, list[Opinion]]:
     return dict(by_victim)
 
 
-@settings(BUSY, max_examples=250)
+@settings(BUSY, max_examples=100)
 @given(worlds())
 def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
     """S17, in the strictest mode: of all checks that cover a target, also of those that think it healthy, every brake is open."""
@@ -757,7 +729,7 @@ def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: Worl
             assert victim not in candidates or {candidates[victim]} == acting, "a report and an evaluation can't disagree"
 
 
-@settings(BUSY, max_examples=250)
+@settings(BUSY, max_examples=60)
 @given(worlds())
 def test_independent_checks_act_by_their_own_brake_alone(world: World) -> None:
     """A check whose target nobody else wants to remediate says the same as if it were alone in the cluster."""
@@ -800,7 +772,7 @@ def test_of_several_independent_checks_one_gives_the_remedy_also_where_the_first
     ]
 
 
-@settings(BUSY, max_examples=150)
+@settings(BUSY, max_examples=40)
 @given(worlds())
 def test_the_numbers_of_a_check_are_those_of_its_verdicts(world: World) -> None:
     for each in world.evaluated(NOW):

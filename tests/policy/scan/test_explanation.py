@@ -116,9 +116,3 @@ def test_a_fence_policy_that_holds_a_node_back_is_named_with_what_would_unblock_
     (opinion,) = explain(ledger.known(NOW), "r0-0").opinions
     assert (opinion.target.held_by, opinion.unblock) == (held_by, (unblock,))
     assert opinion.target.action is Action.NONE
-
-
-def test_a_label_that_switches_fencing_off_is_named() -> None:
-    ledger = tolerant_ledger_of([*racks(1, 5), in_rack("x", "r0", "Unknown", 60, **{"nodewarden.io/fencing": "off"})])
-    (opinion,) = explain(ledger.known(NOW), "x").opinions
-    assert opinion.unblock == ("remove the label nodewarden.io/fencing from the node",)

@@ -92,15 +92,6 @@ def test_once_is_no_coincidence() -> None:
     assert "no workload was seen there each time" in third.message
 
 
-def test_the_oldest_incidents_are_forgotten_first() -> None:
-    """A bad night: more nodes fail within the window than are remembered."""
-    memory: tuple[PastIncident, ...] = ()
-    for number in range(MAXIMUM_INCIDENTS + 50):
-        memory, _ = hear(memory, release(f"i-{number}", node=f"node-{number}"), NOW, ALARM)
-    assert [past.incident for past in (memory[0], memory[-1])] == ["i-50", f"i-{MAXIMUM_INCIDENTS + 49}"]
-    assert len(memory) == MAXIMUM_INCIDENTS
-
-
 @given(
     st.lists(
         st.tuples(

@@ -183,13 +183,6 @@ def test_a_machine_that_people_keep_out_keeps_its_node_out_of_every_check(
     assert ledger.version != version, "else nobody would look"
 
 
-def test_the_exclude_label_of_a_node_that_only_machines_checks_cover_is_noticed_at_once() -> None:
-    ledger = ledger_of(openshift("pool"), a_node("n1", "Unknown", 60), *fleet(4), a_machine(dialect=Dialect.OPENSHIFT))
-    version = ledger.version
-    ledger.put_node(a_node("n1", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}), NOW)
-    assert ledger.version != version
-
-
 def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
     member = a_machine("m2", node_name="n2", control_plane=True)
     ledger = ledger_of(cluster_api("prod"), a_node("n1"), a_node("n2"), PROD, a_machine(), member)
@@ -234,13 +227,6 @@ def test_a_mark_that_cannot_be_read_is_a_problem_and_leaves_a_report_small(value
     assert found.incident == ""
     assert f"{value[:20]}" in found.mark_problem
     assert len(found.mark_problem) < 600
-
-
-def test_watched_nodes_are_never_crowded_out_by_stray_marks() -> None:
-    strays = [a_node(f"a-{index:03}", mark="i") for index in range(MAXIMUM_OBSERVATIONS + 50)]
-    found = ledger_of(*strays).report_parts(NOW, watching=["z"]).observations
-    assert len(found) == MAXIMUM_OBSERVATIONS
-    assert found[0].node == "z"
 
 
 def test_of_more_nodes_in_hand_than_a_report_shows_none_is_passed_over() -> None:

@@ -94,13 +94,12 @@ def digest_of(parts: ReportParts, *, stale: str = "", held: bool = True, problem
 PRINT_DIGEST = "from tests.policy.scan.test_views import digest_of, some_parts; print(digest_of(some_parts()))"
 
 
-@pytest.mark.parametrize("seed", ["1", "4242"])
-def test_every_process_computes_the_same_digest_whatever_its_hash_seed(seed: str) -> None:
+def test_every_process_computes_the_same_digest_whatever_its_hash_seed() -> None:
     root = Path(__file__).parents[3]
     other = subprocess.run(
         [sys.executable, "-c", PRINT_DIGEST],
         cwd=root,
-        env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONHASHSEED": "4242", "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         check=True,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policy.fence.drivers import canonical, fence_agents, parameters_of
 from policy.fence.drivers.agent_metadata import FALSE, TRUE, AgentMetadata, AgentParameter, fitted
 from policy.fence.drivers.contract import ParameterError
-from policy.fence.drivers.fence_agents import FABRIC_AGENTS, PUBLISHED, SINGLE_MACHINE_AGENTS
+from policy.fence.drivers.fence_agents import PUBLISHED, SINGLE_MACHINE_AGENTS
 from policy.fence.power_devices import DeviceReader
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
@@ -163,10 +163,8 @@ def test_an_endpoint_is_made_or_refused_and_never_two_in_one(agent: str, paramet
         ("fence_apc", {"ip": "a", "plug": "1,2"}, "each plug that feeds the node is a device of its own"),
         ("fence_apc", {"ip": "a", "plug": "1", "port": "2"}, "given twice"),
         ("fence_apc", {"ip": "a", "plug": "1\naction=on"}, "a single line"),
-        ("fence_apc", {"ip": "a", "plug": "1", "action": "reboot"}, "set by nodewarden itself"),
         ("fence_apc", {"ip": "a", "plug": "1", "delay": "5"}, "the device's own delay"),
         ("fence_apc", {"ip": "a", "plug": "1", "password-script": "/x"}, "run or write"),
-        ("fence_apc", {"ip": "a", "plug": "1", "ssh_options": "-oProxyCommand=x"}, "run or write"),
         ("fence_apc", {"ip": "a", "plug": "1", "identity-file": "/etc/shadow"}, "its content as a credential"),
         ("fence_apc_snmp", {"ip": "a", "plug": "1", "snmpset_path": "/x"}, "names a program"),
         ("fence_apc", {"ip": "a", "plug": "1", "debug": "/x"}, "password to a file"),
@@ -192,19 +190,6 @@ def test_what_is_not_for_a_configuration_to_set_is_refused(agent: str, parameter
 def read(power: dict[str, Any]) -> Any:
     reader = DeviceReader(node=a_node("node-1"), namespace="ns")
     return reader.read(Fields({"power": [power]}, subject="template"), "power")
-
-
-def test_an_agent_is_a_driver_under_its_own_name_in_either_spelling() -> None:
-    (device,) = read(
-        {
-            "driver": "fence-apc-snmp",
-            "parameters": {"ip": "pdu", "snmp-version": "2c"},
-            "nodeParameters": {"node-1": {"plug": 7}, "node-2": {"plug": 8}},
-            "secretRef": {"name": "pdu"},
-        }
-    )
-    assert device.driver == "fence_apc_snmp"
-    assert device.endpoint == "fence_apc_snmp://pdu:161/7"
 
 
 @pytest.mark.parametrize(
@@ -234,13 +219,3 @@ def test_a_plan_refuses_a_device_that_is_not_the_nodes_own_or_no_power_device(po
     """S1, S9, S10, S12."""
     with pytest.raises(PolicyError, match=problem):
         read(power)
-
-
-def test_fabric_agents_are_known_as_such_and_no_agent_is_two_things() -> None:
-    for agent in FABRIC_AGENTS:
-        takes = parameters_of(agent)
-        assert takes is not None
-        assert takes.fabric
-    assert FABRIC_AGENTS <= PUBLISHED
-    assert not FABRIC_AGENTS & SINGLE_MACHINE_AGENTS
-    assert all(fence_agents.refusal(agent) is None for agent in PUBLISHED)
