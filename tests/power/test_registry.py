@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials
 from activities.power.errors import PowerError
 from activities.power.registry import DRIVER_FACTORIES, driver_for
 from policy.fence import drivers as power_drivers
-from policy.fence.drivers.contract import ParameterError
 from policy.fence.plan import PowerDevice
 from tests.power.targets import endpoint_of
 
@@ -86,31 +83,5 @@ def test_credentials_do_not_show_themselves() -> None:
 # What a plan accepts and pins ---------------------------------------------------------------------------------------
 
 
-def spellings(address: str) -> st.SearchStrategy[str]:
-    return st.sampled_from([address, address.upper(), f"[{address}]", f"{address}.", f" {address}"])
-
-
-ODD = "a.:-_/[]%@ \n0٦é"
-ADDRESSES = st.one_of(
-    st.ip_addresses().map(str),
-    st.ip_addresses(v=6).map(lambda address: address.exploded),
-    st.from_regex(r"[A-Za-z0-9._-]{1,30}", fullmatch=True),
-    st.text(alphabet=ODD, max_size=5),
-).flatmap(spellings)
-PORTS = st.one_of(st.integers(-1, 70000).map(str), st.integers(0, 999).map("{:05}".format), st.text(alphabet=ODD, max_size=3))
-
-
 def test_a_plan_may_name_every_driver_that_there_is_and_no_other() -> None:
     assert frozenset(DRIVER_FACTORIES) == frozenset(power_drivers.DRIVER_PARAMETERS)
-
-
-@given(parameters=st.fixed_dictionaries({}, optional={"ip": ADDRESSES, "ipport": PORTS}))
-def test_a_plan_pins_the_endpoint_that_the_driver_compares(parameters: dict[str, str]) -> None:
-    """S9: two spellings of one device would end every fencing as TargetChanged; what one refuses the other does too."""
-    try:
-        pinned = power_drivers.DRIVER_PARAMETERS["ipmi"].endpoint(parameters)
-    except ParameterError:
-        with pytest.raises(PowerError, match=r"'ip(port)?'"):
-            endpoint_of("ipmi", parameters)
-    else:
-        assert endpoint_of("ipmi", parameters) == pinned

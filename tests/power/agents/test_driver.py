@@ -398,12 +398,6 @@ def test_agents_that_cannot_prove_off_or_are_unknown_are_refused(agent_name: str
     assert caught.value.type is ErrorType.INVALID_CONFIG
 
 
-@pytest.mark.parametrize("name", ["fence_../../bin/sh", "/usr/sbin/fence_apc", "fence_", "fence_apc snmp", "fence_ÀPC"])
-def test_a_driver_is_never_a_path(name: str) -> None:
-    with pytest.raises(PowerError, match="is not known"):
-        endpoint_of(name, {"ip": "device", "plug": "1"})
-
-
 @pytest.mark.parametrize(
     ("credentials", "reason"),
     [

@@ -90,20 +90,10 @@ def secrets_of(key: str, *others: str) -> list[str]:
 @pytest.mark.parametrize(
     ("status", "state"),
     [
-        ("RUNNING", PowerState.ON),
-        ("STAGING", PowerState.ON),
-        ("PROVISIONING", PowerState.ON),
-        ("PENDING", PowerState.ON),
-        ("TERMINATED", PowerState.OFF),
-        ("STOPPED", PowerState.OFF),
-        ("STOPPING", PowerState.UNKNOWN),
-        ("PENDING_STOP", PowerState.UNKNOWN),
-        ("DEPROVISIONING", PowerState.UNKNOWN),
-        ("SUSPENDING", PowerState.UNKNOWN),
-        ("SUSPENDED", PowerState.UNKNOWN),
-        ("REPAIRING", PowerState.UNKNOWN),
-        ("SOME_STATE_TO_COME", PowerState.UNKNOWN),
-        ("", PowerState.UNKNOWN),
+        *((status, PowerState.ON) for status in ("RUNNING", "STAGING", "PROVISIONING", "PENDING")),
+        *((status, PowerState.OFF) for status in ("TERMINATED", "STOPPED")),
+        *((status, PowerState.UNKNOWN) for status in ("STOPPING", "PENDING_STOP", "DEPROVISIONING", "SUSPENDING", "SUSPENDED")),
+        *((status, PowerState.UNKNOWN) for status in ("REPAIRING", "SOME_STATE_TO_COME", "")),
     ],
 )
 async def test_only_a_machine_that_has_stopped_for_good_is_off(stand: GceStand, status: str, state: PowerState) -> None:
@@ -336,17 +326,13 @@ async def test_each_refusal_has_its_type_and_is_met_once(
     assert stand.instance.machine.log == []
 
 
-async def test_an_answer_that_never_ends_is_cut_by_the_deadline() -> None:
+async def test_whether_its_time_is_over_or_it_is_cancelled_an_act_lets_go_of_its_connection() -> None:
     """S34: nothing of it is left in flight."""
     async with raw_server(dripping) as server:
         began = time.monotonic()
         await fails(unsigned(server).off(within(0.3)), ErrorType.AMBIGUOUS)
         assert time.monotonic() - began < 1.3
         await asyncio.wait_for(server.gone.wait(), 5)
-
-
-async def test_a_cancelled_act_lets_go_of_its_connection() -> None:
-    """S34: the worker that shuts down leaves nothing behind."""
     async with raw_server(dripping) as server:
         act = asyncio.ensure_future(unsigned(server).off(within(30)))
         while not server.requests:
@@ -357,10 +343,9 @@ async def test_a_cancelled_act_lets_go_of_its_connection() -> None:
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
-async def test_a_redirect_is_not_followed(status: str) -> None:
+async def test_a_redirect_is_not_followed() -> None:
     """S33: it would send a command a second time, and the token to somebody else."""
-    async with raw_server(saying(status, "", "Location: /compute/v1/elsewhere")) as server:
+    async with raw_server(saying("307 Temporary Redirect", "", "Location: /compute/v1/elsewhere")) as server:
         await fails(unsigned(server).off(within(10)), ErrorType.INVALID_CONFIG, "redirects to /compute/v1/elsewhere")
         assert len(server.requests) == 1
 
@@ -375,9 +360,7 @@ async def test_an_answer_of_something_else_is_no_state_and_no_success(body: str)
         await fails(unsigned(server).off(within(10)), ErrorType.AMBIGUOUS, "answers 502")
 
 
-@pytest.mark.parametrize(
-    "body", ["", "{}", '{"status": null}', '{"status": "7"}', '{"error": "x"}', '{"error": {"errors": [7]}}']
-)
+@pytest.mark.parametrize("body", ["", "{}", '{"status": null}', '{"status": "7"}', '{"error": {"errors": [7]}}'])
 async def test_an_answer_without_a_state_is_unknown(body: str) -> None:
     """S3."""
     async with raw_server(saying("200 OK", body)) as server:

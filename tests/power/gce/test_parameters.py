@@ -41,30 +41,6 @@ def test_a_provider_id_is_read_whole_or_not_at_all(project: str, zone: str, inst
 
 
 @pytest.mark.parametrize(
-    "provider_id",
-    [
-        "",
-        "gce://",
-        "gce://p/z",
-        "gce:///z/n",
-        "gce:////n",
-        "gce://p/z/n/",
-        "gce://p/z/n/m",
-        "gce://p/z/n\n",
-        "gce://p/z/N",
-        "gce://p:q/z/n",
-        "gce://12345/z/n",
-        "GCE://p/z/n",
-        "aws:///eu-west-1a/i-0abc",
-        "azure:///subscriptions/s/resourceGroups/g",
-        "kind://docker/kind/node",
-    ],
-)
-def test_another_platforms_provider_id_gives_nothing(provider_id: str) -> None:
-    assert instance_of_provider_id(provider_id) == {}
-
-
-@pytest.mark.parametrize(
     ("parameters", "api"),
     [
         ({}, PUBLIC_API),

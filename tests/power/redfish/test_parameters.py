@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.drivers.redfish import redfish_address
-from tests.policy.builders import a_node
-from tests.policy.fencing_builders import plan_of_template
-
-ONE = "/redfish/v1/Systems/1"
-
-
-def test_certificates_are_verified_and_tls_is_spoken_unless_asked_otherwise() -> None:
-    """S12."""
-    address = redfish_address({"ip": "10.0.0.7"})
-    assert (address.scheme, address.verify, address.ca_file) == ("https", True, None)
-    assert not redfish_address({"ip": "10.0.0.7", "ssl-insecure": "true"}).verify
-    assert redfish_address({"ip": "10.0.0.7", "ssl-insecure": "0"}).verify
 
 
 def test_a_fingerprint_is_the_sha_256_of_a_certificate_and_stands_alone() -> None:
@@ -50,20 +36,3 @@ def test_a_system_leads_to_one_path_below_the_service_or_to_none(system: str) ->
     assert all(segment and not segment.startswith(".") for segment in segments[1:])
     assert not set(path) & set("%? \n")
     assert redfish_address({"ip": "10.0.0.7", "system": path}).system == path
-
-
-def template(**device: object) -> dict[str, object]:
-    power: list[dict[str, Any]] = [{"driver": "redfish", "secretRef": {"name": "bmc"}} | device]
-    return {
-        "apiVersion": "nodewarden.io/v1alpha1",
-        "kind": "FencingTemplate",
-        "metadata": {"name": "rack", "namespace": "nodewarden"},
-        "spec": {"template": {"spec": {"power": power}}},
-    }
-
-
-def test_one_service_may_have_all_machines_where_the_node_says_which() -> None:
-    """S10: the system identifies, however many share the address."""
-    shared = template(parameters={"ip": "10.0.0.7", "system": "{{ .NodeName }}"})
-    (device,) = plan_of_template(shared, a_node("node-1")).devices
-    assert device.endpoint == "redfish://10.0.0.7:443/redfish/v1/Systems/node-1"
