@@ -45,6 +45,7 @@ from activities.contracts.episodes import (
     OpenResult,
     TellResult,
 )
+from activities.contracts.pages import introduced
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
 from policy.episode.advice import until_well_or_asked
@@ -78,8 +79,10 @@ FOREIGN = "foreign "
 class EpisodeService(EpisodeActivities, PreservationStarts):
     """`task_queue` is where episodes run; `holder` tells how the cluster Lease names the deployment that a client belongs to."""
 
-    def __init__(self, client: Client, *, task_queue: str, holder: Callable[[Client], Awaitable[str]]) -> None:
+    def __init__(self, client: Client, *, task_queue: str, holder: Callable[[Client], Awaitable[str]], page: str = "") -> None:
+        """page: the address of our page, to be linked to."""
         self._client = client
+        self._page = page
         self._task_queue = task_queue
         self._holder = holder
 
@@ -104,7 +107,14 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 task_queue=self._task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                static_summary=f"{episode.node}: {episode.reason}"[:200],
+                **introduced(
+                    kind,
+                    cluster=episode.cluster,
+                    node=episode.node,
+                    reason=episode.reason,
+                    requester=episode.requester,
+                    page=self._page,
+                ),
                 memo={"incident": episode.incident},
                 search_attributes=search.of_episode(kind, cluster=episode.cluster, node=episode.node, reason=episode.reason),
             )
@@ -149,7 +159,14 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 task_queue=self._task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                static_summary=f"{need.victim}: {need.reason}"[:200],
+                **introduced(
+                    Kind.PRESERVATION,
+                    cluster=request.cluster,
+                    node=need.victim,
+                    reason=need.reason,
+                    requester=wanted.requester,
+                    page=self._page,
+                ),
                 memo={"incident": incident},
                 search_attributes=search.of_episode(
                     Kind.PRESERVATION, cluster=request.cluster, node=need.victim, reason=need.reason

@@ -16,6 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
+from activities.contracts.pages import introduced
 from activities.errors import ErrorType, failure
 from policy.episode.ids import device_check_id, episode_id, scanner_id
 from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
@@ -42,9 +43,11 @@ OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "un
 class Herald:
     """Speaks for the objects of the clusters that this process serves. task_queue: where episodes run."""
 
-    def __init__(self, client: Client, *, task_queue: str) -> None:
+    def __init__(self, client: Client, *, task_queue: str, page: str = "") -> None:
+        """page: the address of our page, to be linked to."""
         self._client = client
         self._task_queue = task_queue
+        self._page = page
 
     async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where nobody has answered."""
@@ -96,7 +99,7 @@ class Herald:
                 task_queue=self._task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                static_summary=f"{spoken.node}: {spoken.reason}"[:200],
+                **introduced(kind, cluster=cluster, node=spoken.node, reason=spoken.reason, requester=who, page=self._page),
                 memo={"incident": incident},
                 search_attributes=search.of_episode(kind, cluster=cluster, node=spoken.node, reason=spoken.reason),
                 rpc_timeout=PATIENCE,

@@ -15,7 +15,7 @@ import logging
 import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from urllib.parse import quote
 from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
+from activities.contracts.pages import page_of
 from policy.episode.notices import FIELDS, Notice, NoticeRule, Severity
 
 _log = logging.getLogger(__name__)
@@ -63,10 +64,11 @@ class Recipient:
 class Notifier:
     """The messages of one worker process. A context: what is left at its end is tried once, as one message."""
 
-    def __init__(self, recipients: Sequence[Recipient], *, meter: MetricMeter = MetricMeter.noop) -> None:
+    def __init__(self, recipients: Sequence[Recipient], *, page: str = "", meter: MetricMeter = MetricMeter.noop) -> None:
         self._waiting = {each: deque[Notice](maxlen=WAITING) for each in recipients}
         """Until they are sent, or given up. Of more than so many the oldest go: they would be one message anyway."""
         self._news = {each: asyncio.Event() for each in recipients}
+        self._page = page
         self._meter = meter
         self._told: OrderedDict[tuple[str | int, ...], float] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,7 +86,7 @@ class Notifier:
                 await asyncio.gather(*(self._try(each, list(left), set()) for each, left in self._waiting.items() if left))
 
     def tell(self, notice: Notice) -> None:
-        """Have it sent to whoever wants it, unless it was told a while ago."""
+        """Have it sent to whoever wants it, with a link to our page, unless it was told a while ago."""
         now, key = asyncio.get_running_loop().time(), (notice.when, notice.cluster, notice.subject, notice.text, notice.words)
         if now - self._told.get(key, float("-inf")) < QUIET_SECONDS:
             return
@@ -92,6 +94,7 @@ class Notifier:
         self._told.move_to_end(key)
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
+        notice = replace(notice, link=page_of(self._page, notice.cluster, notice.node))
         for recipient, waiting in self._waiting.items():
             if recipient.rule.wants(notice):
                 waiting.append(notice)

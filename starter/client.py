@@ -24,6 +24,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
+from activities.contracts.pages import introduced
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport, DeviceRow
@@ -54,9 +55,11 @@ SHOWN_OPEN = 50
 class Nodewarden:
     """Episodes and scanners of one Temporal namespace. Make one with `connect`, or round a client that has our converter."""
 
-    def __init__(self, client: Client, *, speaker: Speaker | None = None) -> None:
-        """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called."""
+    def __init__(self, client: Client, *, speaker: Speaker | None = None, page: str = "") -> None:
+        """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called. page: the
+        address of our page, which Temporal's is to link to."""
         self.client = client
+        self.page = page
         self.history = History(client)
         """Episodes that have ended, and the decision record of each."""
         self._speaker = speaker
@@ -79,7 +82,7 @@ class Nodewarden:
         temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})
         try:
             connected = await connect(temporal, clusters=settings.connections, patience=temporal.patience)
-            yield cls(connected, speaker=speaker)
+            yield cls(connected, speaker=speaker, page=settings.page_url)
         finally:
             await asyncio.sleep(0.2)  # lets the bridge's threads end: an interpreter that exits at once after can crash
 
@@ -214,8 +217,7 @@ class Nodewarden:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 memo={"incident": request.incident, "request": digest},
-                static_summary=f"{node}: {reason or 'asked by ' + (requester or 'somebody')}"[:200],
-                static_details=f"{kind.value} of `{node}` in `{cluster}`, asked by {requester or 'somebody'}: {reason or '-'}",
+                **introduced(kind, cluster=cluster, node=node, reason=reason, requester=requester, page=self.page),
                 search_attributes=search.of_episode(kind, cluster=cluster, node=node, reason=reason),
             )
         except WorkflowAlreadyStartedError as error:

@@ -44,7 +44,7 @@ async def compose(
         notify = await _notify(stack, settings)
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
-            servings.append(workflow_serving(client))
+            servings.append(workflow_serving(client, page=settings.page_url))
         connections: dict[str, ClusterConnection] = {}
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
@@ -87,8 +87,8 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
     return role in {Role.ALL, Role.CLUSTER} or (role is Role.POWER and settings.secrets_directory is None)
 
 
-def workflow_serving(client: Client) -> Serving:
-    """Workflows, and the activities that hold the Temporal client."""
+def workflow_serving(client: Client, *, page: str) -> Serving:
+    """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
     from workers.identity import holder
     from workflows.definitions.device_check import DeviceCheck
@@ -100,7 +100,7 @@ def workflow_serving(client: Client) -> Serving:
     return Serving(
         queue=WORKFLOW_QUEUE,
         workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck),
-        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder)),
+        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
 
 
@@ -193,7 +193,7 @@ async def _cluster_serving(
             view,
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
-            herald=Herald(client, task_queue=WORKFLOW_QUEUE),
+            herald=Herald(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url),
             meter=runtime().metric_meter,
             notify=notify,
         )
@@ -281,7 +281,7 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
         )
         for number, each in enumerate(settings.notifications)
     ]
-    return (await stack.enter_async_context(Notifier(recipients, meter=runtime().metric_meter))).tell
+    return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).tell
 
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from policy.episode.messages import Kind, Phase
+from policy.episode.messages import Kind, Outcome, Phase
 
 CLUSTER = SearchAttributeKey.for_keyword("Cluster")
 NODE = SearchAttributeKey.for_keyword("Node")
@@ -12,17 +12,26 @@ ZONE = SearchAttributeKey.for_keyword("Zone")
 KIND = SearchAttributeKey.for_keyword("Kind")
 PHASE = SearchAttributeKey.for_keyword("Phase")
 REASON = SearchAttributeKey.for_keyword("Reason")
+OUTCOME = SearchAttributeKey.for_keyword("Outcome")
+"""Of an episode that has ended."""
 
-ALL = (CLUSTER, NODE, ZONE, KIND, PHASE, REASON)
+ALL = (CLUSTER, NODE, ZONE, KIND, PHASE, REASON, OUTCOME)
 
 REASON_LENGTH = 200
 """Visibility on PostgreSQL keeps 255 characters of a keyword."""
 
 
 def of_episode(
-    kind: Kind, *, cluster: str, node: str, reason: str, zone: str = "", phase: Phase = Phase.NEW
+    kind: Kind,
+    *,
+    cluster: str,
+    node: str,
+    reason: str,
+    zone: str = "",
+    phase: Phase = Phase.NEW,
+    outcome: Outcome | None = None,
 ) -> TypedSearchAttributes:
-    """By which an episode is found."""
+    """By which an episode is found. outcome: None while it is open."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(CLUSTER, cluster),
@@ -31,5 +40,6 @@ def of_episode(
             SearchAttributePair(KIND, kind.value),
             SearchAttributePair(PHASE, phase.value),
             SearchAttributePair(REASON, reason[:REASON_LENGTH]),
+            *([SearchAttributePair(OUTCOME, outcome.value)] if outcome is not None else []),
         ]
     )

@@ -54,7 +54,8 @@ class KnownNode:
 class Notice:
     """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
     that has ended. waited: how long an episode has waited for a person already. words: how often people had spoken to it by
-    then. known: None of a node that is gone, or not seen yet, and where it is about none. over: what was told before is over."""
+    then. known: None of a node that is gone, or not seen yet, and where it is about none. over: what was told before is over.
+    link: where it is shown, "" for nowhere."""
 
     when: When
     cluster: str
@@ -66,6 +67,7 @@ class Notice:
     words: int = 0
     known: KnownNode | None = None
     over: bool = False
+    link: str = ""
 
     @property
     def good(self) -> bool:
@@ -100,6 +102,7 @@ FIELDS: Mapping[str, Callable[[Notice], str]] = {
     "thread": lambda notice: notice.thread,
     "title": lambda notice: notice.title,
     "text": lambda notice: notice.text,
+    "link": lambda notice: notice.link,
 }
 """What a text may name in braces."""
 
@@ -130,7 +133,8 @@ class Wording:
         """Title and text of one."""
         values = {name: read(notice) for name, read in FIELDS.items()}
         title, text = (each.format_map(values) for each in (self.title, self.text))
-        return " ".join(title.split()) or notice.title, text or notice.text
+        ours = "\n".join(filter(None, (notice.text, notice.link)))
+        return " ".join(title.split()) or notice.title, text or ours
 
 
 PLAIN = Wording()

@@ -17,6 +17,7 @@ from starter.commands.session import Exit, Session, me, run, session_of
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from activities.contracts.pages import TemporalUi
     from starter.client import Nodewarden
     from starter.web.sessions import Sessions
     from starter.web.who import Doorkeeper
@@ -78,7 +79,8 @@ def ui(
         sessions = _sessions(session_keys)
         async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
             keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
-            views = Views(warden, names, source=settings.policy_source(), reading=partial(read_named, settings))
+            reading, temporal = partial(read_named, settings), _temporal_ui(settings)
+            views = Views(warden, names, source=settings.policy_source(), reading=reading, temporal=temporal)
             try:
                 async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
                     typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
@@ -110,8 +112,10 @@ async def page_beside(
         yield ""
         return
     opening = partial(session.own_connection, settings)
-    warden = Nodewarden(client, speaker=Speaker(opening, otherwise=me(), complain=log.warning))
-    views = Views(warden, clusters, source=settings.policy_source(), reading=partial(read_named, settings))
+    speaker = Speaker(opening, otherwise=me(), complain=log.warning)
+    warden = Nodewarden(client, speaker=speaker, page=settings.page_url)
+    reading, temporal = partial(read_named, settings), _temporal_ui(settings)
+    views = Views(warden, clusters, source=settings.policy_source(), reading=reading, temporal=temporal)
     async with AsyncExitStack() as stack:
         page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(session, warden, settings, login=False))
         try:
@@ -119,6 +123,17 @@ async def page_beside(
         except OSError as error:
             where = f", no page: port {port}: {error.strerror or error} (--ui-port, --no-ui)"
         yield where
+
+
+def _temporal_ui(settings: Settings) -> TemporalUi | None:
+    """As the settings have it; the embedded server knows its own."""
+    from activities.contracts.pages import TemporalUi
+    from workers.embedded.server import running_endpoint
+
+    temporal, address = settings.temporal, settings.temporal.ui_url
+    if not address and not temporal.address and (endpoint := running_endpoint(settings.state)) is not None:
+        address = endpoint.ui_url
+    return TemporalUi(address=address, namespace=temporal.namespace) if address else None
 
 
 def _sessions(file: Path | None) -> Sessions:

@@ -80,6 +80,8 @@ class EpisodeRecord:
     ended: datetime | None = None
     off_proof: OffProof | None = None
     entries: tuple[RecordEntry, ...] = ()
+    run_id: str = ""
+    """In Temporal, of one that has ended."""
 
 
 class History:
@@ -188,6 +190,7 @@ class History:
             ended=episode.ended,
             off_proof=result.off_proof if result is not None else None,
             entries=entries,
+            run_id=episode.run_id,
         )
 
     async def _ended(self, cluster: str, run: WorkflowExecution) -> EndedEpisode | None:

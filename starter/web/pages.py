@@ -14,6 +14,8 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
+from activities.contracts.pages import queries
+from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import Outcome
 from policy.scan.report import TargetRow
 from policy.values.durations import parse_duration
@@ -68,7 +70,7 @@ templates.env.filters |= {
     "at_risk": _now(wording.at_risk),
     "commands": _with_commands,
 }
-templates.env.globals |= {"progress": progress}
+templates.env.globals |= {"progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
 
 
 def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:
@@ -85,6 +87,8 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "vendor": "/vendor",
             "now": datetime.now(UTC),
             "good": GOOD,
+            "temporal": _views(request).temporal,
+            "queries": queries(cluster),
             **values,
         },
         status_code=status,

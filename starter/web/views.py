@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from activities.cluster.watch.offline import OfflineCluster
+from activities.contracts.pages import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.fence.device_check import DeviceReport
 from policy.scan.explanation import explain
@@ -148,9 +149,12 @@ class Views:
         *,
         source: PolicySource | None = None,
         reading: Reading | None = None,
+        temporal: TemporalUi | None = None,
     ) -> None:
         """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown.
-        reading: by which a cluster's objects are read; None: they are not shown."""
+        reading: by which a cluster's objects are read; None: they are not shown. temporal: where Temporal's own pages are; None:
+        nothing leads there."""
+        self.temporal = temporal
         self.clusters = clusters
         self.source = source
         self.warden = warden

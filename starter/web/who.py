@@ -123,7 +123,7 @@ class Reviewed:
             raise ForbiddenError(f"{name} may not look: that is the verb get on nodes.nodewarden.io")
         own = self._own(token)
         speaker = Speaker(own, otherwise="", complain=lambda _: None, insists=True)
-        return Caller(name=name, warden=Nodewarden(self._warden.client, speaker=speaker), opening=own)
+        return Caller(name=name, warden=Nodewarden(self._warden.client, speaker=speaker, page=self._warden.page), opening=own)
 
     @staticmethod
     async def _user(ours: ClusterConnection, token: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from activities.contracts import search
+from activities.contracts.pages import queries
 from policy.dialects import parse
 from policy.fence.templates import is_fencing_template
 from policy.objects.nodes import NodeView
@@ -152,3 +153,8 @@ def test_its_search_attributes_are_those_that_are_set() -> None:
     told = re.search(r"search attributes \(([^)]+)\)", pages()["docs/temporal.md"])
     assert told is not None
     assert re.findall(r"`(\w+)`", told[1]) == [key.name for key in search.ALL]
+
+
+def test_the_lists_of_temporals_ui_are_those_that_the_page_links_to() -> None:
+    told = dict(re.findall(r"^\| ([^|`]+) \| `(Cluster = [^`]+)` \|$", pages()["docs/temporal.md"], flags=re.MULTILINE))
+    assert told == {name.lower(): query for name, query in queries("<cluster>").items()}

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from activities.contracts.pages import TemporalUi
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.permits import PermitRequest
@@ -195,6 +196,25 @@ def test_each_guard_that_people_are_told_of_has_an_end() -> None:
 
 
 # Nothing but itself ----------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_shown_leads_to_temporals_own_page_of_it(scripted: ScriptedWarden) -> None:
+    """And to lists of what people look for there. Without its address nothing seems to lead anywhere."""
+    waits = episode("node-2", phase=Phase.NEEDS_HUMAN)
+    scripted.answer = status(row("node-2", Health.UNHEALTHY), episodes=(episode("machine/ns/m-1"), waits))
+    scripted.episodes = NodeEpisodes(episode=waits)
+    temporal = TemporalUi(address="https://temporal.example.com/ui", namespace="nodes")
+    views_of_it = Views(scripted, (CLUSTER,), temporal=temporal)  # type: ignore[arg-type]
+    async with serving(views_of_it, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+        body = await text(page, f"/c/{CLUSTER}")
+        there = "https://temporal.example.com/ui/namespaces/nodes/workflows"
+        for name in ("node-2", "machine%2Fns%2Fm-1"):
+            assert f'href="{there}/episode%2F{CLUSTER}%2F{name}"' in body
+        assert f'href="{there}/scanner%2F{CLUSTER}"' in body
+        assert f"{there}?query=Cluster%20%3D%20%27{CLUSTER}%27%20AND%20Phase%20%3D%20%27needs-human%27" in body
+        assert f'href="{there}/episode%2F{CLUSTER}%2Fnode-2"' in await text(page, f"/c/{CLUSTER}/nodes/node-2")
+    async with serving(Views(scripted, (CLUSTER,)), host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:  # type: ignore[arg-type]
+        assert "in Temporal" not in await text(page, f"/c/{CLUSTER}")
 
 
 async def test_the_browser_is_told_to_run_nothing_that_is_not_ours(page: aiohttp.ClientSession) -> None:

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, async_playwright
 
+from activities.contracts.pages import TemporalUi
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.web.night import CLUSTER, NightWarden
 from tests.web.objects import NightCluster
 
+TEMPORAL = TemporalUi(address="https://temporal.example.com", namespace="default")
 CHROMIUM = shutil.which("chromium")
 
 
@@ -35,6 +37,6 @@ def warden() -> NightWarden:
 
 @pytest.fixture
 async def url(warden: NightWarden) -> AsyncIterator[str]:
-    views = Views(warden, (CLUSTER,), reading=NightCluster())  # type: ignore[arg-type]
+    views = Views(warden, (CLUSTER,), reading=NightCluster(), temporal=TEMPORAL)  # type: ignore[arg-type]
     async with serving(views, host="127.0.0.1", port=0) as address:
         yield address.rstrip("/")

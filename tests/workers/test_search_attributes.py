@@ -38,7 +38,7 @@ async def client(server: str) -> Client:
 
 
 async def test_missing_ones_are_created_and_usable_at_once(client: Client) -> None:
-    assert set(await ensure(client)) == {"Cluster", "Node", "Zone", "Kind", "Phase", "Reason"}
+    assert set(await ensure(client)) == {"Cluster", "Node", "Zone", "Kind", "Phase", "Reason", "Outcome"}
     await client.start_workflow(
         "Anything",
         id="typed",

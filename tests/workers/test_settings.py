@@ -355,6 +355,6 @@ def test_who_is_told_what_and_in_which_words(clean: Path) -> None:
 
 def test_words_with_a_field_that_there_is_not_name_the_setting(clean: Path) -> None:
     """When the worker starts, not when somebody would be told."""
-    text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {link}'}}}]"
-    with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{link\}"):
+    text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {runbook}'}}}]"
+    with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{runbook\}"):
         load(config=write(clean / "nodewarden.yaml", text))

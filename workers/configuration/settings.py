@@ -98,6 +98,17 @@ def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
+def _web_address(value: str) -> str:
+    """Without a slash at its end, so that paths are put behind it."""
+    scheme, _, rest = value.partition("://")
+    if value and (scheme not in {"http", "https"} or not rest or set(rest) & set("?#@ ")):
+        raise ValueError(f"expected an address such as https://nodes.example.com, got {value!r}")
+    return value.rstrip("/")
+
+
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+
+
 class LogFormat(StrEnum):
     """plain: one line for people. json: one object a line, for collectors."""
 
@@ -155,6 +166,7 @@ class TemporalSettings(_Section):
 
     address: Annotated[str, _host_and_port("localhost:7233")] = Field(default="", description="host:port of the frontend")
     namespace: str = Field(default="default", description="namespace of the service")
+    ui_url: WebAddress = Field(default="", description="address of Temporal's web UI, to link to; default: the embedded one's")
     api_key: SecretStr | None = Field(default=None, description="API key of the service")
     api_key_file: UserPath | None = Field(default=None, description="file with the API key, instead of the key itself")
     tls: bool | None = Field(default=None, description="default: on with an API key or a certificate, else off")
@@ -569,6 +581,9 @@ class Settings(BaseSettings):
     fence_check: FenceCheckSettings = FenceCheckSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
+    page_url: WebAddress = Field(
+        default="", description="where people find the page (nodewarden ui), for links in notifications and in Temporal"
+    )
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
     metrics: Annotated[str, _host_and_port("127.0.0.1:9464")] = Field(
         default="", description="host:port for Prometheus metrics; empty: none"

@@ -261,7 +261,7 @@ class DeviceCheck:
 
     # Words from outside ---------------------------------------------------------------------------------------------
 
-    @workflow.update
+    @workflow.update(description="Read the devices now.")
     async def check(self, request: CheckRequest) -> DeviceReport:
         """Read the devices now. Fails where the cluster's nodes or their configuration can't be read."""
         self._asking += 1
@@ -270,7 +270,7 @@ class DeviceCheck:
         finally:
             self._asking -= 1
 
-    @workflow.signal
+    @workflow.signal(description="Check all devices by the clock from now on.")
     def repeat(self, every: timedelta) -> None:
         """Check all devices by the clock from now on. The interval that holds already changes nothing, and neither does one that
         can't be meant."""
@@ -278,24 +278,24 @@ class DeviceCheck:
             self._every = every
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
 
-    @workflow.signal
+    @workflow.signal(description="Which policies name devices now (not for people).")
     def hear_policies(self, policies: str) -> None:
         """Which policies name devices now, as a digest: what is new of them is read in a moment, and not only by the clock."""
         if policies != self._remembered.policies:
             self._remembered.policies = policies
             self._due = min(self._due, later(workflow.now(), SETTLED_AFTER))
 
-    @workflow.signal
+    @workflow.signal(description="Only when asked from now on, and so the end if nobody does.")
     def stop(self) -> None:
         """Only when asked from now on, and so the end if nobody does."""
         self._every = None
 
-    @workflow.query
+    @workflow.query(description="The last check of all devices, None before this run has made one.")
     def report(self) -> DeviceReport | None:
         """The last check of all devices, None before this run has made one."""
         return self._report
 
-    @workflow.query
+    @workflow.query(description="Node and device of each that several nodes are configured to have, as the last check found.")
     def shared(self) -> tuple[tuple[str, str], ...]:
         """Node and device of each that several nodes are configured to have, as the last check of all devices has found."""
         return self._remembered.claimed

@@ -47,7 +47,7 @@ class Fencing(EpisodeConversation):
         doing = f"{self.episode.phase.value}, {self.episode.doing}"
         return f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"
 
-    @workflow.update
+    @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
         return self.episode.take_acknowledgement(await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off))

@@ -51,12 +51,12 @@ class Preservation(EpisodeConversation):
             return f"{word.value}: expected a preservation that goes on; this one ends: {why}"
         return said
 
-    @workflow.signal
+    @workflow.signal(description="The scanner saw the objects change.")
     def look_again(self, news: PreservationNews) -> None:
         """The scanner: the objects differ from what was last written."""
         self._story.take_news(news)
 
-    @workflow.update
+    @workflow.update(description="End the preservation now.")
     async def release(self, request: PersonRequest) -> str:
         """End the preservation now."""
         return self._story.take_release(await self._heard(Verb.RELEASE, request, self._check_release))
@@ -66,7 +66,7 @@ class Preservation(EpisodeConversation):
         by_a_person(request)
         self.check(Verb.RELEASE)
 
-    @workflow.update
+    @workflow.update(description="Have it cut off from its volumes and its network while it is kept as failed.")
     async def isolate(self, request: PersonRequest) -> str:
         """Have it cut off from its volumes and its network while it is kept as failed."""
         return self._story.take_isolation(await self._heard(Verb.ISOLATE, request, self._check_isolate))
@@ -76,7 +76,7 @@ class Preservation(EpisodeConversation):
         by_a_person(request)
         self.check(Verb.ISOLATE)
 
-    @workflow.update
+    @workflow.update(description="Let it end later: so much later, or at a moment.")
     async def extend(self, request: ExtendRequest) -> str:
         """Let it end later: so much later, or at a moment."""
         said = {"until": request.until, "hold": request.hold, "shorten": request.shorten}

@@ -228,7 +228,7 @@ class HealthScanner:
 
     # Words from outside ---------------------------------------------------------------------------------------------
 
-    @workflow.query
+    @workflow.query(description="Everything that is known, for people.")
     def status(self) -> ScannerStatus:
         """Everything that is known, for people."""
         return ScannerStatus(
@@ -251,12 +251,12 @@ class HealthScanner:
             pause=self._granting.pause,
         )
 
-    @workflow.query
+    @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
         """Which of those incidents may disrupt their nodes now; asked by every last look, for all looks of a moment at once."""
         return PermitQuestions(questions=tuple(self._granting.answer_look(each, self._report) for each in asked.questions))
 
-    @workflow.signal
+    @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
     def release(self, release: Release) -> None:
         """An episode ended, parked or is held."""
         self._granting.take_release(release)
@@ -264,7 +264,7 @@ class HealthScanner:
             self._repeating.hear(release)
         self._hear()
 
-    @workflow.update
+    @workflow.update(description="An episode asks for leave to disrupt its node (not for people).")
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
         """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
         if self._stop is not None:
@@ -293,7 +293,7 @@ class HealthScanner:
         if not request.incident:
             raise ValueError("incident: expected the episode's incident id, got nothing")
 
-    @workflow.update
+    @workflow.update(description="An episode asks how many pods it may free now (not for people).")
     def hand_out(self, request: PortionRequest) -> PortionAnswer:
         """An episode asks how many pods it may free now, where a cluster limits how many go in a minute."""
         return self._granting.hand_out(request)
@@ -307,7 +307,7 @@ class HealthScanner:
         spoken = Spoken(action=verb, node="", reason=word.reason, until=until)
         return await heard(word, spoken, cluster=self._input.cluster, still=still)
 
-    @workflow.update
+    @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
     async def stop(self, request: StopRequest) -> str:
         """Stop scanning; open episodes pause before their next destructive act."""
         self._take_stop(await self._verified(Verb.STOP_SCAN, request, self._check_stop))
@@ -317,7 +317,7 @@ class HealthScanner:
     def _check_stop(self, request: StopRequest) -> None:
         by_a_person(request)
 
-    @workflow.update
+    @workflow.update(description="Begin nothing new and do nothing destructive until a moment, or until unpause.")
     async def pause(self, request: PauseRequest) -> str:
         """Begin nothing new and do nothing destructive until a moment, or until `unpause`. What was begun and is off is still
         freed and switched on again."""
@@ -335,7 +335,7 @@ class HealthScanner:
         if self._stop is not None:
             raise ValueError("pause: expected a scanner that goes on; this one is being stopped, and begins nothing")
 
-    @workflow.update
+    @workflow.update(description="End a pause: whoever waits is served.")
     async def unpause(self, request: PersonRequest) -> str:
         """End a pause: whoever waits is served."""
         request = await self._verified(Verb.UNPAUSE, request, self._check_unpause)

@@ -50,6 +50,7 @@ async def close(
         told = f"{end.outcome.value}: {end.message}"
         worse = end.outcome not in {Outcome.RECOVERED, Outcome.REPLACED}  # than what it was there for
         desk.tell(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
+    episode.outcome = end.outcome
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
     episode.note("end", end.outcome.value, end.message)
     ended = workflow.now()  # before others may begin

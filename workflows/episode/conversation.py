@@ -131,22 +131,22 @@ class EpisodeConversation:
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
 
-    @workflow.query
+    @workflow.query(description="What the episode does now.")
     def status(self) -> EpisodeStatus:
         """What the episode does now."""
         return replace(self.episode.status(), ways=self.ways())
 
-    @workflow.query
+    @workflow.query(description="The decision record so far.")
     def record(self) -> tuple[RecordEntry, ...]:
         """The decision record so far."""
         return tuple(self.episode.record)
 
-    @workflow.signal
+    @workflow.signal(description="Look at the node now.")
     def observe(self, observation: Observation) -> None:
         """The scanner saw a change of our node."""
         self.episode.observe(observation)
 
-    @workflow.signal
+    @workflow.signal(description="The scanner grants the permit that the episode waits for (not for people).")
     def permit_granted(self) -> None:
         """The scanner grants the permit that we queued for."""
         self.episode.hear_grant()
@@ -188,7 +188,7 @@ class EpisodeConversation:
         if said := self.why_not(word):
             raise ValueError(said)
 
-    @workflow.update
+    @workflow.update(description="Stop the episode: before off what it has added is taken away, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
         request = await self._heard(Verb.ABORT, request, self._check_abort, power_on=request.power_on)
@@ -203,7 +203,7 @@ class EpisodeConversation:
         by_a_person(request)
         self.check(Verb.ABORT)
 
-    @workflow.update
+    @workflow.update(description="Do nothing destructive until resume, or until a moment.")
     async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
         return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold, until=request.until))
@@ -214,7 +214,7 @@ class EpisodeConversation:
         still_to_come(request.until)
         self.check(Verb.HOLD)
 
-    @workflow.update
+    @workflow.update(description="End a hold, or let a parked episode try again.")
     async def resume(self, request: PersonRequest) -> str:
         """End a hold, or let a parked episode try again."""
         return self.episode.take_resume(await self._heard(Verb.RESUME, request, self._check_resume))

@@ -19,7 +19,7 @@ from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Phase, RecordEntry
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Outcome, Phase, RecordEntry
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
@@ -49,6 +49,8 @@ class Episode(EpisodeState):
         """Whether this history may be left: nothing is done beside the story whose answer would be lost."""
         self.advise: Callable[[], str] = str
         """What a person who is waited for can do; set by the conversation, which knows what each word would mean."""
+        self.outcome: Outcome | None = None
+        """Once it has ended."""
         self._around = self.undertakings
         info = workflow.info()
         if not self.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
@@ -131,7 +133,13 @@ class Episode(EpisodeState):
     def _tag(self) -> None:
         """Set those search attributes that are not as they should be."""
         wanted = search.of_episode(
-            self.kind, cluster=self.cluster, node=self.node, reason=self.reason, zone=self.zone, phase=self.phase
+            self.kind,
+            cluster=self.cluster,
+            node=self.node,
+            reason=self.reason,
+            zone=self.zone,
+            phase=self.phase,
+            outcome=self.outcome,
         )
         found = workflow.info().typed_search_attributes  # as the last upsert has left them
         if changed := [each.key.value_set(each.value) for each in wanted if found.get(each.key) != each.value]:
@@ -179,9 +187,14 @@ class Episode(EpisodeState):
         )
 
     def _show(self) -> None:
-        lines = [
-            f"**{self.kind.value} of `{self.node}`** ({self.cluster}, incident `{self.incident}`)",
-            f"* phase **{self.phase.value}**, step {self.step or '-'}: {self.doing}",
+        """What matters first: whether somebody is waited for, and what he can do."""
+        lines = [f"**{self.doing}**"]
+        if self.phase is Phase.NEEDS_HUMAN:
+            lines = [f"**needs a person: {self.problem or self.doing}**", "", self.advice]
+        lines += [
+            "",
+            f"* {self.kind.value} of `{self.node}` ({self.cluster}, incident `{self.incident}`)",
+            f"* phase {self.phase.value}, step {self.step or '-'}",
             f"* reason: {self.reason or '-'}",
         ]
         if self.rung:
@@ -190,10 +203,8 @@ class Episode(EpisodeState):
             lines.append(f"* until {written(self.until)}")
         if self.off_proof:
             lines.append("* off proven")
-        if self.problem:
+        if self.problem and self.phase is not Phase.NEEDS_HUMAN:
             lines.append(f"* **problem: {self.problem}**")
-        if advice := self.advice:
-            lines.append(f"* {advice}")
         workflow.set_current_details("\n".join(lines))
 
     # What people and the scanner say --------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""Where people look: addresses of our own page and of Temporal's, and what Temporal's shows of an episode from its first moment.
+
+An address is "" where the settings name none (`page_url`, `temporal.ui_url`); then there is no link, and nothing else is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+from urllib.parse import quote
+
+from policy.episode.messages import Kind
+
+SUMMARY_LENGTH = 200
+"""Temporal's UI shows a line of it; 400 bytes are the least that servers take (limit.userMetadataSummaryBytes)."""
+
+
+def page_of(address: str, cluster: str, node: str = "") -> str:
+    """Our page of a node, or of the whole cluster."""
+    if not address:
+        return ""
+    return f"{address}/c/{_part(cluster)}" + (f"/nodes/{_part(node)}" if node else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalUi:
+    """Temporal's own pages of one namespace."""
+
+    address: str
+    namespace: str
+
+    def of(self, workflow_id: str, run_id: str = "") -> str:
+        """Of a workflow; without run_id of its latest run."""
+        return f"{self._workflows}/{_part(workflow_id)}" + (f"/{_part(run_id)}" if run_id else "")
+
+    def found(self, query: str) -> str:
+        """The list of those that a query finds."""
+        return f"{self._workflows}?query={quote(query, safe='')}"
+
+    @property
+    def _workflows(self) -> str:
+        return f"{self.address}/namespaces/{_part(self.namespace)}/workflows"
+
+
+class Introduction(TypedDict):
+    """Words of `Client.start_workflow`."""
+
+    static_summary: str
+    static_details: str
+
+
+def introduced(kind: Kind, *, cluster: str, node: str, reason: str, requester: str, page: str) -> Introduction:
+    """What a workflow is started with for whoever finds it in Temporal's UI. page: the address of ours."""
+    asked = f"asked by {requester}" if requester else "asked by nobody who is named"
+    details = f"{kind.value} of `{node}` in `{cluster}`, {asked}: {reason or '-'}"
+    if link := page_of(page, cluster, node):
+        details += f"\n\n[{node} on nodewarden's page]({link})"
+    return Introduction(static_summary=f"{node}: {reason or asked}"[:SUMMARY_LENGTH], static_details=details)
+
+
+def queries(cluster: str) -> Mapping[str, str]:
+    """What people look for in Temporal, each by its name: as docs/temporal.md has it."""
+    of_cluster = f"Cluster = '{cluster}'"
+    return {
+        "Needs a person": f"{of_cluster} AND Phase = 'needs-human' AND ExecutionStatus = 'Running'",
+        "Open episodes": f"{of_cluster} AND Kind IN {_EPISODES} AND ExecutionStatus = 'Running'",
+        "Did not come back": f"{of_cluster} AND Outcome IN ('fenced-off', 'aborted')",
+        "Ended without a result": f"{of_cluster} AND Kind IN {_EPISODES} AND ExecutionStatus IN {_BROKEN}",
+    }
+
+
+_EPISODES = "({})".format(", ".join(f"'{each.value}'" for each in Kind))
+
+
+_BROKEN = "('Failed', 'Terminated', 'Canceled', 'TimedOut')"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")

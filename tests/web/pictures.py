@@ -1,0 +1,54 @@
+"""The pictures of docs/page.md: each view in the bad night of night.py, as a desk's browser has it. `make pictures` takes them anew."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from playwright.async_api import Browser, async_playwright
+
+from starter.web.app import serving
+from starter.web.views import Views
+from tests.docs.reading import DOCS
+from tests.web.looking import DESK, opened
+from tests.web.night import CLUSTER, NightWarden
+
+AT = f"/c/{CLUSTER}"
+PICTURES = {
+    "now": AT,
+    "needs-a-person": f"{AT}/nodes/node-9",
+    "record": f"{AT}/record/inc-node-7",
+    "checks": f"{AT}/checks",
+    "history": f"{AT}/history?since=30d",
+}
+"""By name: docs/pictures/page-NAME.png."""
+TALLEST = 900
+"""Pixels; what is further down is cut off."""
+
+
+def file_of(name: str) -> Path:
+    return DOCS / "pictures" / f"page-{name}.png"
+
+
+async def taken(browser: Browser, path: str) -> bytes:
+    """A PNG of that view."""
+    views = Views(NightWarden(), (CLUSTER,))  # type: ignore[arg-type]
+    async with serving(views, host="127.0.0.1", port=0) as url, opened(browser, url.rstrip("/") + path) as (page, said):
+        if said:
+            raise RuntimeError(f"{path}: {said}")
+        height = min(TALLEST, await page.evaluate("Math.ceil(document.body.getBoundingClientRect().height)"))
+        return await page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": DESK, "height": height})
+
+
+async def main() -> None:
+    """Into docs/pictures."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        for name, path in PICTURES.items():
+            await asyncio.to_thread(file_of(name).write_bytes, await taken(browser, path))
+        await browser.close()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,74 @@
+"""What Temporal's own UI and CLI show of our workflows: first what matters, each word with its meaning, how it ended."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio import workflow
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.testing import WorkflowEnvironment
+
+from activities.contracts import search
+from activities.contracts.pages import SUMMARY_LENGTH, TemporalUi, introduced, page_of, queries
+from policy.episode.messages import Kind, Outcome
+from tests.workflows.fencing_run import fencing
+from tests.workflows.world import NODE, World
+from workers.composition import workflow_serving
+
+pytestmark = pytest.mark.timeout(60)
+
+KINDS = workflow_serving(None, page="").workflows  # type: ignore[arg-type] # no activity is called
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_whatever_a_workflow_may_be_asked_or_told_says_what_it_is(kind: type) -> None:
+    """A person finds the words in a menu there, without our docs."""
+    found = workflow._Definition.must_from_class(kind)
+    silent = [name for each in (found.updates, found.queries, found.signals) for name, one in each.items() if not one.description]
+    assert silent == []
+    assert found.updates or found.signals
+
+
+async def test_the_first_sentence_says_that_a_person_is_needed_and_what_he_can_do(env: WorkflowEnvironment) -> None:
+    world = World(ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        status = await run.status()
+        shown: WorkflowMetadata = await run.handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        first, _, second, *facts = shown.current_details.splitlines()
+        assert first == f"**needs a person: {status.problem}**"
+        assert second == status.advice
+        assert status.advice
+        assert any(f"Fencing of `{NODE}`" in each for each in facts)
+        assert shown.current_details.count(status.problem) == 1
+        await run.abort()
+
+
+async def test_an_ended_episode_is_found_by_how_it_ended(env: WorkflowEnvironment) -> None:
+    async with fencing(env, World()) as run:
+        before = (await run.handle.describe()).typed_search_attributes
+        await run.result(Outcome.RECOVERED)
+        after = (await run.handle.describe()).typed_search_attributes
+    assert (before.get(search.OUTCOME), after.get(search.OUTCOME)) == (None, "recovered")
+
+
+def test_what_it_is_started_with_leads_to_our_page() -> None:
+    told = introduced(
+        Kind.FENCING, cluster="prod", node="node-7", reason="x" * 500, requester="ann", page="https://n.example.com"
+    )
+    assert len(told["static_summary"]) == SUMMARY_LENGTH
+    assert told["static_details"].startswith("Fencing of `node-7` in `prod`, asked by ann: xxx")
+    assert told["static_details"].endswith("[node-7 on nodewarden's page](https://n.example.com/c/prod/nodes/node-7)")
+    without = introduced(Kind.FENCING, cluster="prod", node="node-7", reason="", requester="", page="")
+    assert without == {
+        "static_summary": "node-7: asked by nobody who is named",
+        "static_details": "Fencing of `node-7` in `prod`, asked by nobody who is named: -",
+    }
+
+
+def test_a_name_becomes_no_part_of_an_address() -> None:
+    """S41."""
+    assert page_of("https://n.example.com", "prod", "machine/ns/m-1?x#y") == (
+        "https://n.example.com/c/prod/nodes/machine%2Fns%2Fm-1%3Fx%23y"
+    )
+    ui = TemporalUi(address="https://t.example.com", namespace="n/s")
+    assert ui.of("episode/prod/a?b", "run") == "https://t.example.com/namespaces/n%2Fs/workflows/episode%2Fprod%2Fa%3Fb/run"
+    assert "?query=" in ui.found(queries("prod")["Needs a person"])
