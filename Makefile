@@ -74,8 +74,9 @@ reference: $(STAMP) ## Write anew what docs/ has from code: settings, commands, 
 	@$(BIN)/python -m tests.docs.reference
 
 .PHONY: pictures
-pictures: $(STAMP) ## Show a demo and take the pictures of docs/ anew
+pictures: $(STAMP) ## Show a demo and the page, and take the pictures of docs/ anew
 	@$(BIN)/python -m tests.docs.pictures
+	@$(BIN)/python -m tests.web.pictures
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"

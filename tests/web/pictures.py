@@ -1,4 +1,4 @@
-"""The pictures of docs/page.md: each view in the bad night of night.py, as a desk's browser has it. `make pictures` takes them anew."""
+"""The pictures of docs/page.md: views in the bad night of night.py, at a desk. `make pictures` takes them anew."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PICTURES = {
     "history": f"{AT}/history?since=30d",
 }
 """By name: docs/pictures/page-NAME.png."""
-TALLEST = 900
+TALLEST = 820
 """Pixels; what is further down is cut off."""
 
 
@@ -44,7 +44,9 @@ async def taken(browser: Browser, path: str) -> bytes:
 async def main() -> None:
     """Into docs/pictures."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--hide-scrollbars"]
+        )
         for name, path in PICTURES.items():
             await asyncio.to_thread(file_of(name).write_bytes, await taken(browser, path))
         await browser.close()
