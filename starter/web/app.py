@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
 from starter.errors import RequestError
-from starter.web import api, checks, inventory, login, nodes, pages, saying
+from starter.web import api, checks, inventory, login, nodes, pages, past, saying
 from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.overview import overview_of
 from starter.web.sessions import Sessions
@@ -54,8 +54,8 @@ def application(views: Views, keeper: Doorkeeper | None = None, sessions: Sessio
     app.state.keeper = keeper or OwnHouse(views.warden, _no_way, name="")
     app.state.sessions = sessions or Sessions()
     app.state.document = cache(lambda: api.document(app))
-    for router in (nodes.router, inventory.router, checks.router, pages.router, api.router, saying.router, login.router):
-        app.include_router(router)
+    for part in (nodes, inventory, checks, past, pages, api, saying, login):
+        app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))
     app.add_api_route("/healthz", _alive, methods=["GET"], include_in_schema=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,12 +16,9 @@ from starlette.templating import Jinja2Templates
 
 from activities.contracts.pages import queries
 from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import Outcome
 from policy.scan.report import TargetRow
-from policy.values.durations import parse_duration
 from policy.values.moments import written
 from starter import wording
-from starter.handles.history import OUTCOMES
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
 from starter.web.progress import progress
@@ -61,6 +58,7 @@ def _with_commands(text: str) -> Markup:
 templates.env.filters |= {
     "rfc3339": written,
     "span": wording.span,
+    "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "countdown": _now(wording.countdown),
     "brake": wording.brake,
     "verdict": _now(wording.verdict),
@@ -127,30 +125,6 @@ async def now(request: Request, cluster: str) -> Response:
     """Is it safe, who is waited for, what is under way, who waits."""
     status = await _view(request, cluster).status()
     return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status))
-
-
-@router.get("/c/{cluster}/history")
-async def history(request: Request, cluster: str, node: str = "", since: str = "24h", outcome: str = "") -> Response:
-    """What has ended."""
-    view, said = _view(request, cluster), ""
-    try:
-        span = parse_duration(since)
-    except ValueError:
-        said, span = f"within: expected a duration such as 24h or 90m, got {since!r}", parse_duration("24h")
-    ended = await _views(request).warden.history.ended(view.cluster, node=node.strip(), since=datetime.now(UTC) - span)
-    found = [each for each in ended.episodes if (each.outcome == outcome if outcome else each.outcome != Outcome.REFUSED)]
-    asked = {"node": node, "since": since, "outcome": outcome}
-    return render(
-        request,
-        "history.html",
-        "History",
-        cluster=cluster,
-        found=found,
-        more=ended.more,
-        asked=asked,
-        outcomes=OUTCOMES,
-        problem=said,
-    )
 
 
 @router.get("/c/{cluster}/record/{name}")

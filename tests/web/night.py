@@ -163,8 +163,9 @@ def ended(number: int) -> EndedEpisode:
     node, end = f"node-{number % 9 + 1}", ago(hours=5 * number + 1)
     start = end - timedelta(seconds=150 + 37 * (number % 7), hours=number % 5 == 4)
     waited = (
-        RecordEntry(at=start + timedelta(minutes=2), step="power-management", act="needs-human", outcome="parked"),
-        RecordEntry(at=end - timedelta(minutes=2), step="power-management", act="resume", outcome="ok", detail="ann: BMC mended"),
+        RecordEntry(at=start + timedelta(minutes=2), step="power-management", act="phase", outcome="needs-human"),
+        RecordEntry(at=end - timedelta(minutes=2), step="power-management", act="resume", outcome="asked", detail="by ann"),
+        RecordEntry(at=end - timedelta(minutes=2), step="power-management", act="phase", outcome="running"),
     )
     made = result(
         node,

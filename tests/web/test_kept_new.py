@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser
@@ -21,10 +23,8 @@ from tests.web.looking import OVERFLOW, PHONE, opened
 from tests.web.night import CLUSTER, FENCED, REBOOTED, NightWarden, night
 
 TURNS = 9
-LONG_TASKS = """window.long = [];
-new PerformanceObserver((list) => { for (const each of list.getEntries()) long.push(each.duration); })
-  .observe({ type: "longtask", buffered: true });"""
-
+LONGEST_FRAME = 80.0
+"""Milliseconds. Sections that were exchanged whole took 110, half of them to lay out what nobody saw."""
 TOUCHED = """window.touched = new Set();
 for (const each of document.querySelectorAll("#under-way article")) each.stays = true;
 new MutationObserver((list) => { for (const each of list) {
@@ -96,7 +96,7 @@ async def test_a_link_never_becomes_another_under_the_keyboard(browser: Browser,
 async def test_a_storm_of_two_hundred_episodes_leaves_the_page_fluent(
     browser: Browser, url: str, warden: NightWarden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Long tasks are reported: how long one takes is the machine's affair. That the page keeps up is not."""
+    """No task of the page works for as long as a frame may take; how long one lasts beside others is the machine's affair."""
     monkeypatch.setattr(views, "until_next", lambda _status: timedelta(milliseconds=200))
     steps = ("isolation", "power-management", "recovery")
 
@@ -113,18 +113,34 @@ async def test_a_storm_of_two_hundred_episodes_leaves_the_page_fluent(
 
     storm(0)
     async with opened(browser, f"{url}/c/{CLUSTER}") as (page, said):
-        await page.evaluate(LONG_TASKS)
-        for turn in range(1, TURNS):
-            storm(turn)
-            await page.locator("#under-way").get_by_text(f"turn {turn}").first.wait_for()
-        long = sorted(await page.evaluate("long"), reverse=True)
+        await browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
+        try:
+            for turn in range(1, TURNS):
+                storm(turn)
+                await page.locator("#under-way").get_by_text(f"turn {turn}").first.wait_for()
+        finally:
+            traced = json.loads(await browser.stop_tracing())["traceEvents"]
         assert said == []
-        assert await page.locator("#under-way tbody tr, #under-way article").count() >= 200
+        assert await page.locator("#under-way article").count() >= 200
+    worked, took = longest(traced)
     told.table(
         "A storm of 200 episodes on an open page",
-        ("changes", "tasks over 50 ms", "longest"),
-        [(str(TURNS - 1), str(len(long)), f"{long[0]:.0f} ms" if long else "-")],
+        ("changes", "longest task, as worked", "as taken on this machine"),
+        [(str(TURNS - 1), f"{worked:.0f} ms", f"{took:.0f} ms")],
     )
+    assert 1 < worked < LONGEST_FRAME
+
+
+def longest(traced: list[dict[str, Any]]) -> tuple[float, float]:
+    """Of the tasks of the page's main thread, in milliseconds: what a processor has done for one, and how long one has lasted."""
+    named = ((each["pid"], each["tid"], each["args"]["name"]) for each in traced if each.get("name") == "thread_name")
+    (*_, main) = ((pid, tid) for pid, tid, name in named if name == "CrRendererMain")
+    tasks = [
+        each
+        for each in traced
+        if each.get("ph") == "X" and each["name"].endswith("RunTask") and (each["pid"], each["tid"]) == main
+    ]
+    return max(each.get("tdur", 0) for each in tasks) / 1000, max(each["dur"] for each in tasks) / 1000
 
 
 @pytest.mark.parametrize("nodes", [2000, 5000])

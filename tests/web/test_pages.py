@@ -18,7 +18,7 @@ VIEWS = {
     "checks": f"{AT}/checks",
     "kept": f"{AT}/kept",
     "devices": f"{AT}/devices",
-    "history": f"{AT}/history?since=30d",
+    "history": f"{AT}/history?since=720h",
     "node": f"{AT}/nodes/node-7?at=03:12",
     "node-that-waits-for-a-person": f"{AT}/nodes/node-9",
     "record": f"{AT}/record/inc-node-7",

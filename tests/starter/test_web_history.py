@@ -1,0 +1,122 @@
+"""What has ended, on the page: how long it took, what of that was waiting for people, and how each day was."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from xml.etree import ElementTree
+
+import aiohttp
+import pytest
+
+from policy.episode.messages import Kind, Outcome, RecordEntry
+from policy.scan.pauses import PastPause, Pause
+from starter.handles.history import EndedEpisode
+from starter.web.reckoning import MOST_DAYS, by_day, by_outcome, quantile, times
+from tests.starter.builders import result
+from tests.starter.test_web import CLUSTER, ScriptedWarden, text
+from tests.starter.test_web import page as page  # noqa: PLC0414 - a fixture
+from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
+
+NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def ended(
+    took: int, *, outcome: Outcome = Outcome.RECOVERED, at: datetime = NOW, record: tuple[tuple[int, str, str, str], ...] = ()
+) -> EndedEpisode:
+    """took: minutes. record: after how many minutes which step, act and outcome."""
+    started = at - took * MINUTE
+    entries = tuple(RecordEntry(at=started + after * MINUTE, step=step, act=act, outcome=end) for after, step, act, end in record)
+    made = result("node-1", outcome=outcome, started=started, ended=at, record=entries)
+    return EndedEpisode(
+        node="node-1",
+        kind=Kind.FENCING,
+        outcome=outcome.value,
+        message=made.message,
+        why="Ready is Unknown",
+        incident=f"i-{took}",
+        started=started,
+        ended=at,
+        workflow_id="w",
+        run_id=f"r-{took}",
+        result=made,
+    )
+
+
+POWER = "power-management"
+WAITED = ended(
+    60,
+    record=(
+        (0, "isolation", "cordon", "ok"),
+        (2, POWER, "power-off", "ok"),
+        (5, POWER, "phase", "needs-human"),
+        (30, POWER, "resume", "asked"),
+        (45, POWER, "phase", "running"),
+        (50, "recovery", "power-on", "ok"),
+    ),
+)
+"""Two minutes of isolation, eight of power, ten of recovery, and forty in which somebody had to be found."""
+
+
+def test_waiting_for_people_is_no_work() -> None:
+    """Whoever looks for what is slow is not told that power management takes an hour, where nobody was at his desk."""
+    found = times(WAITED)
+    assert (found.took, found.waited) == (60 * MINUTE, 40 * MINUTE)
+    assert found.steps == {"isolate": 2 * MINUTE, "power": 8 * MINUTE, "recover": 10 * MINUTE}
+    assert times(ended(5)).steps == {}
+    still_waited = ended(9, outcome=Outcome.ABORTED, record=((1, POWER, "phase", "needs-human"),))
+    assert times(still_waited).waited == 8 * MINUTE
+
+
+def test_outcomes_are_reckoned_each_for_itself() -> None:
+    found = by_outcome([WAITED, ended(2), ended(4), ended(7, outcome=Outcome.ABORTED)])
+    assert [(each.outcome, each.episodes, each.half, each.most, each.waiting, each.waited) for each in found] == [
+        ("recovered", 3, 4 * MINUTE, 60 * MINUTE, 1, 40 * MINUTE),
+        ("aborted", 1, 7 * MINUTE, 7 * MINUTE, 0, 0 * MINUTE),
+    ]
+    assert found[0].steps["power"] == 8 * MINUTE
+
+
+def test_each_day_has_its_own_numbers_and_a_day_without_repairs_none() -> None:
+    yesterday = NOW - timedelta(days=1)
+    found = by_day(
+        [ended(2), ended(4), ended(9, outcome=Outcome.FENCED_OFF), ended(3, at=yesterday)], NOW - timedelta(days=2), NOW
+    )
+    assert [(each.day, each.repaired, each.other, each.half, each.most) for each in found] == [
+        (date(2026, 11, 24), 0, 0, None, None),
+        (date(2026, 11, 25), 1, 0, 3 * MINUTE, 3 * MINUTE),
+        (date(2026, 11, 26), 2, 1, 2 * MINUTE, 4 * MINUTE),
+    ]
+    assert len(by_day([], NOW - timedelta(days=4000), NOW)) == MOST_DAYS
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.5, 50), (0.99, 99), (1.0, 100)])
+def test_a_quantile_is_one_that_has_been(share: float, found: int) -> None:
+    assert quantile([number * MINUTE for number in range(100, 0, -1)], share) == found * MINUTE
+
+
+async def test_the_page_says_who_was_waited_for_and_shows_days_and_pauses(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    now = datetime.now(UTC)
+    scripted.past = (WAITED, ended(3, at=now))
+    pause = Pause(who="ann@example.com", reason="storage <move>", since=now - timedelta(hours=2))
+    scripted.heard = (PastPause(pause=pause),)
+    body = await text(page, f"/c/{CLUSTER}/history?since=48h")
+    assert "2 episodes ended; 1 of them waited for a person" in body
+    assert "40m00s of it waiting for people" in body
+    assert "isolate 2m00s, power 8m00s, recover 10m00s" in body
+    assert "ann@example.com: storage &lt;move&gt;" in body
+    assert "in force" in body
+    for chart in body.split("<svg ")[1:]:
+        drawn = ElementTree.fromstring("<svg " + chart.split("</svg>")[0] + "</svg>")  # noqa: S314 - ours, just made
+        assert not [each for each in drawn.iter() if "style" in each.attrib or each.tag in {"script", "style"}]
+        for bar in drawn.iter("rect"):
+            assert float(bar.attrib["y"]) >= 12
+            assert float(bar.attrib["y"]) + float(bar.attrib["height"]) <= 130.1
+    assert "ann@example.com" not in await text(page, f"/c/{CLUSTER}/history?since=48h&node=node-1")
+    scripted.past = ()
+    empty = await text(page, f"/c/{CLUSTER}/history?since=soon")
+    assert "within: expected a duration" in empty
+    assert "No episode has ended in that time" in empty
+    assert "<svg" not in empty
