@@ -73,11 +73,8 @@ class Demo:
             self._say("Temporal, with its history in a file …")
             running = await stack.enter_async_context(process.temporal(settings, embed=True, stop=stop))
             self._address = running.address
-            if running.endpoint is not None and self._keep:
-                self._where = f"Temporal UI {running.endpoint.ui_url}"
-                self._say(f"  web UI   {running.endpoint.ui_url}")
-            if self._keep:  # else they are gone before anybody has opened them
-                self._say(f"  kubectl  KUBECONFIG={simulation.kubeconfig}")
+            for line in self.addresses(running.endpoint.ui_url if running.endpoint else "", simulation.kubeconfig):
+                self._say(line)
             await simulation.apply(
                 f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE}/fencingtemplates",
                 fencing_template(simulation.facts),
@@ -95,6 +92,13 @@ class Demo:
 
             await alongside(process.work(settings, running, clusters=settings.connections()), running.failed(), show_it())
         return code
+
+    def addresses(self, ui_url: str, kubeconfig: Path) -> list[str]:
+        """Where somebody can look; nowhere where all of it is gone before they have."""
+        if not self._keep:
+            return []
+        self._where = f"Temporal UI {ui_url}" if ui_url else ""
+        return [*([f"  web UI   {ui_url}"] if ui_url else []), f"  kubectl  KUBECONFIG={kubeconfig}"]
 
     async def _show(self, simulation: Simulation, warden: Nodewarden, settings: Settings) -> int:
         await warden.start_scanner(CLUSTER, cap=settings.scan.cap, wait=settings.scan.wait)

@@ -38,7 +38,7 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; but for the loopback with TLS and a token.")
+        str, typer.Option("--host", help="Address to listen on. Any but the loopback needs TLS and a token.")
     ] = "127.0.0.1",
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,

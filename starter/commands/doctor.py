@@ -17,7 +17,7 @@ def doctor(
         bool,
         typer.Option(
             "--fix",
-            help="Create our missing search attributes and kinds: search attributes and definitions of kinds. Nothing else.",
+            help="Create what is missing of ours: search attributes and definitions of kinds. Nothing else.",
         ),
     ] = False,
     cluster: ClusterOption = "",

@@ -27,7 +27,7 @@ def evaluate(
     overlap: OverlapOption = Overlap.STRICTEST,
     output: OutputOption = None,
 ) -> None:
-    """Judge objects from files by the health checks among them: each verdict, each brake, and what would be done.
+    """Judge objects from files by the health checks among them: each verdict, each circuit breaker, and what would be done.
 
     The files hold what kubectl get -o yaml prints, a must-gather, or manifests that were never applied. Exit code 1: some object
     could not be used; everything else was evaluated all the same.

@@ -25,7 +25,7 @@ def history(
     output: OutputOption = None,
 ) -> None:
     """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them the pauses of the
-    cluster: by whom, why, and how they ended; not where --node or --outcome asks for some episodes only.
+    cluster: by whom, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
     session = session_of(context, cluster=cluster, output=output)
 

@@ -48,7 +48,7 @@ def begin(
 ) -> None:
     """Keep the machine of NODE as it is, powered, until its time is over or somebody releases it. It is drained if it fails.
 
-    A node that is preserved already stays as it is, and so does the end of that (see `preserve extend`); --isolate is heard.
+    A node that is preserved already stays preserved until the same moment (see `preserve extend`); --isolate is added to that.
     """
     session = session_of(context, cluster=cluster, output=output)
 

@@ -77,7 +77,7 @@ def pause(
 ) -> None:
     """Begin nothing new in a cluster and do nothing destructive, until `unpause` or for a while.
 
-    Machines that are off already are still freed and switched on again. Said again, the last word counts.
+    Machines that are off already are still freed and switched on again. Of two pauses the later one counts.
     """
     session = session_of(context, cluster=cluster, output=output)
 

@@ -22,7 +22,7 @@ def status(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Show nodes with their verdicts, checks with their brakes, and episodes with their current step."""
+    """Show nodes with their verdicts, checks with their circuit breakers, and episodes with their current step."""
     session = session_of(context, cluster=cluster, output=output)
 
     async def work() -> Exit | None:

@@ -33,7 +33,7 @@ def ui(
     *,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = PAGE_PORT,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; but for the loopback with TLS, or behind a proxy.")
+        str, typer.Option("--host", help="Address to listen on. Any but the loopback needs TLS, or a proxy that speaks it.")
     ] = "127.0.0.1",
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,
@@ -51,7 +51,7 @@ def ui(
     ] = None,
     cluster: ClusterOption = "",
 ) -> None:
-    """Serve the page that says whether it is safe, whom it needs and why nothing happens, until Ctrl-C.
+    """Serve the page that says whether the cluster is safe, who is needed, and why nothing happens, until Ctrl-C.
 
     On the loopback whoever asks is you. Elsewhere, and behind a proxy, each request needs a bearer token that the cluster knows
     and that may `get` `nodes.nodewarden.io`; what is said is made with that token. It asks Temporal and the scanners while

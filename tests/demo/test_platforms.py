@@ -6,6 +6,7 @@ The templates are tried on whole systems by `tests/system/test_platforms.py`, wh
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,13 @@ def test_a_platform_that_there_is_not_ends_with_those_that_there_are(
     monkeypatch.setattr(sys, "argv", ["demo", "--platform", "bogus"])
     assert demo.main() == 2
     assert capsys.readouterr().err == "there is no platform 'bogus': expected one of ipmi, redfish, aws, gce, pdu\n"
+
+
+@pytest.mark.parametrize(
+    ("keep", "lines"), [(True, ["  web UI   http://127.0.0.1:8233", "  kubectl  KUBECONFIG=kc"]), (False, [])]
+)
+def test_only_what_stays_up_is_said_to_be_looked_at(tmp_path: Path, *, keep: bool, lines: list[str]) -> None:
+    assert demo.Demo(tmp_path, keep=keep).addresses("http://127.0.0.1:8233", Path("kc")) == lines
 
 
 def test_what_is_not_installed_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tests.docs.reading import ROOT, Block, blocks
 from workers.embedded.server import running_endpoint
 from workers.embedded.server_process import free_ports
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 HERE = "tests/docs/test_a_day.py::test_the_page_is_followed"
 PAGE = "docs/a-day.md"
