@@ -15,7 +15,7 @@ from workers.connect import connect
 from workers.identity import holder, name_embedded
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def other_server() -> Iterator[str]:
     """Another deployment's Temporal, with a `default` namespace like ours."""
     with development_server() as address:

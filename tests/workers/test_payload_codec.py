@@ -79,17 +79,6 @@ async def test_a_payload_that_was_changed_is_refused(where: str) -> None:
         await both.decode([sealed])
 
 
-@pytest.mark.parametrize("content", ["", "# nothing\n", "too-short\n"])
-async def test_a_file_without_a_usable_key_is_refused_by_its_setting(tmp_path: Path, content: str) -> None:
-    """And never taken for leave to encrypt nothing."""
-    file = tmp_path / "keys"
-    file.write_text(content)
-    with pytest.raises(SettingsError, match=r"temporal\.payload_keys_file: .*at least 32 bytes"):
-        await encryption_of(TemporalSettings(payload_keys_file=file))
-    with pytest.raises(SettingsError, match=r"temporal\.payload_keys_file"):
-        await encryption_of(TemporalSettings(payload_keys_file=tmp_path / "missing"))
-
-
 async def test_a_secret_is_read_in_the_cluster_we_run_in(monkeypatch: pytest.MonkeyPatch) -> None:
     api, asked = Api(), []
 

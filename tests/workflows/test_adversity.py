@@ -9,12 +9,10 @@ from datetime import timedelta
 import pytest
 
 from policy.episode.messages import Kind, Outcome
-from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
-from tests.workflows.clockwork import Perils
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE, step
@@ -74,28 +72,13 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         arranged(plan(freeing=Freeing.DELETION), at("read_power", Mishap.HOLD, number=2), **RESUME),
         held,
     ),
-    "S20: the same before a taint": (
-        arranged(plan(freeing=Freeing.OUT_OF_SERVICE_TAINT), at("read_power", Mishap.HOLD, number=2), **RESUME),
-        held,
-    ),
-    "S20: the same for what lies behind a cut": (arranged(CUT, at("read_path", Mishap.HOLD, number=3), **RESUME), held),
     "S20: there is no way back from giving a machine up, which a hold keeps from it while the proof is read": (
         arranged(GIVEN_UP, at("read_power", Mishap.HOLD, number=3), **RESUME),
         lambda play: (play.result.outcome, play.adversary.machine.terminated) == (Outcome.FENCED_OFF, True),
     ),
-    "S20: a hold is obeyed before the pods of a dead kernel are freed": (
-        arranged(
-            plan(kdump=KdumpRule(trusted=True)), at("mark_unschedulable", Mishap.DUMP), at("read_workload", Mishap.HOLD), **RESUME
-        ),
-        lambda play: said(play) == ["hold", "resume"],
-    ),
     "an abort ends every hold, so that nobody is told that one is obeyed": (
         arranged(plan(), at("read_power", Mishap.ABORT_ON, (Mishap.HOLD, 0.3), number=2)),
         lambda play: [bool(each.word.refused) for each in play.adversary.referee.said] == [False, True],
-    ),
-    "S1, S6: nobody reads the proof while a held episode waits, and somebody switches the machine on": (
-        arranged(plan(), at("taint_out_of_service", (Mishap.HOLD, 0.01), OTHERS), **RESUME),
-        unexposed,
     ),
     "S32: giving paths back may take hours, in which somebody switches a machine on that an abort has left off": (
         arranged(QUARANTINED, at("taint_out_of_service", Mishap.ABORT, Mishap.VETO, (Mishap.OTHERS_ON, 3.0))),
@@ -158,14 +141,6 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
             reactions=("abort-on",),
         ),
         lambda play: play.result.outcome is Outcome.ABORTED and play.adversary.machine.runs,
-    ),
-    "S18: declines took the time of an act that was licensed, and a person was asked since it came too late": (
-        arranged(plan(tries=1, restarts=0), skews=(0.0, 120.0), perils=Perils(queues=0.4), seed=135),
-        lambda play: not play.adversary.asked_for_a_person,
-    ),
-    "S18: all devices of a level were commanded until no worker had declined any of them, which hardly ever happens": (
-        arranged(plan(levels=(PDUS,), tries=1, restarts=0), skews=(600.0, 0.0, -600.0), seed=2),
-        lambda play: not play.adversary.asked_for_a_person and play.adversary.machine.runs,
     ),
     "S18: half of a level was off when a worker declined, and what said on of it spoke against the next level's proof": (
         arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0)),

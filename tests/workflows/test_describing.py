@@ -30,9 +30,11 @@ from activities.episodes import EpisodeService
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import (
     EpisodeResult,
+    EpisodeStatus,
     FencingInput,
     Kind,
     Outcome,
+    Phase,
     PreservationInput,
     PreservationNews,
 )
@@ -46,6 +48,33 @@ CLUSTER = "describing"
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 SINCE = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ENDED = SINCE + timedelta(minutes=5)
+
+
+@workflow.defn(name="Fencing")
+class AnsweringEpisode:
+    """Holds its node and answers like an episode."""
+
+    @workflow.run
+    async def run(self, request: FencingInput) -> None:
+        self._request = request
+        await asyncio.Future[None]()
+
+    @workflow.query
+    def status(self) -> EpisodeStatus:
+        return EpisodeStatus(
+            incident=self._request.incident,
+            cluster=CLUSTER,
+            node=self._request.node,
+            kind=Kind.FENCING,
+            phase=Phase.RUNNING,
+            step="",
+            doing="",
+            reason="",
+            started=SINCE,
+            control_plane=True,
+            node_uid="uid-1",
+            provider_id="sim:///1",
+        )
 
 
 @workflow.defn(name="Fencing")
@@ -134,6 +163,14 @@ async def test_a_workflow_of_a_foreign_type_holds_its_node_and_hides_no_other(en
         assert outcome.reason == "foreign Backup holds node-1"
     closed = await described(env.client, "node-1")
     assert (closed.known, closed.open, closed.permit) == (True, False, False)
+
+
+async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnvironment) -> None:
+    """S15: whoever rebuilds the table of permits needs to know of members of the control plane."""
+    async with holding(env.client, "node-2", "Fencing", memo={"incident": "i-1"}, by=AnsweringEpisode):
+        found = await described(env.client, "node-2")
+    assert (found.incident, found.started, found.permit) == ("i-1", SINCE, False)
+    assert (found.control_plane, found.node_uid, found.provider_id) == (True, "uid-1", "sim:///1")
 
 
 async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(env: WorkflowEnvironment) -> None:
