@@ -146,16 +146,6 @@ def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> N
     assert "1 unhealthy node waits because NodeHealthCheck/zone-b selects them too" in workers.message
 
 
-def test_a_check_that_counts_the_candidate_as_healthy_is_named() -> None:
-    disks = a_check("disks", unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
-    sick = a_node("a", "Unknown", 60)
-    (candidate,) = ledger_of(a_check(), disks, sick, *fleet(4)).report_parts(NOW).candidates
-    assert candidate.healthy_under == ("NodeHealthCheck/disks",)
-    marked = a_node("a", "Unknown", 60, mark="incident-1")
-    (candidate,) = ledger_of(a_check(), disks, marked, *fleet(4)).report_parts(NOW).candidates
-    assert candidate.healthy_under == (), "an episode's node counts as recovering there already"
-
-
 def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_node_says() -> None:
     """S15: not every distribution labels the Nodes of its control plane."""
     slow = cluster_api(
