@@ -330,8 +330,6 @@ def test_a_machine_that_only_its_health_check_calls_failed_is_kept_as_a_machine(
     assert found.admitted == set()
 
 
-# Random histories -----------------------------------------------------------------------------------------------------
-
 Step = tuple[str, int, Any]
 NODES = 4
 

@@ -56,9 +56,6 @@ BUSY = settings(derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.
 Thing = NodeView | MachineView | WorkloadCluster | RemediationObject | HealthCheck
 
 
-# Checks ---------------------------------------------------------------------------------------------------------------
-
-
 OF_MACHINES_ALONE = {
     "unhealthyNodeConditions": None,
     "unhealthyMachineConditions": [{"type": "DrainFailed", "status": "True", "timeoutSeconds": 20}],
@@ -99,8 +96,6 @@ CHECKS: list[HealthCheck] = [
     *TWO_CLOCKS,
 ]
 
-
-# What there is --------------------------------------------------------------------------------------------------------
 
 NODES = ["n1", "n2", "n3", "n4"]
 MACHINES = ["m1", "m2", "m3"]
@@ -295,9 +290,6 @@ WATCHED = ("n1", "gone")
 def said(ledger: Ledger, now: datetime) -> Said:
     """All that anybody gets to know."""
     return evaluate(ledger.known(now)), ledger.report_parts(now, WATCHED)
-
-
-# Order and history ----------------------------------------------------------------------------------------------------
 
 
 Step = tuple[str, object]
@@ -525,9 +517,6 @@ def test_a_change_of_a_check_is_followed_by_all_that_it_covers(change: str) -> N
     assert said(kept.ledger, NOW)[0][0].verdicts != first[0][0].verdicts
 
 
-# Time -----------------------------------------------------------------------------------------------------------------
-
-
 def verdicts(found: Iterable[CheckEvaluation]) -> dict[tuple[str, str, str], TargetEvaluation]:
     return {(each.check.ref.key, row.target, row.machine): row for each in found for row in each.verdicts}
 
@@ -600,8 +589,6 @@ def test_a_long_timeout_of_openshifts_is_looked_at_every_hour() -> None:
     assert (found.due_in, found.verdict.due) == (timedelta(hours=1), NOW + timedelta(hours=2, seconds=1))
 
 
-# Thresholds -----------------------------------------------------------------------------------------------------------
-
 counted = st.builds(
     Counts,
     **{
@@ -662,8 +649,6 @@ def test_plain_numbers_and_ranges_are_taken_as_they_are(counts: Counts, first: i
     allowed = brake(a_check(minHealthy=None, maxUnhealthy=most), counts).allowed
     assert allowed is (most <= counts.total and counts.healthy >= counts.total - most)
 
-
-# Brakes ---------------------------------------------------------------------------------------------------------------
 
 ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 """What happens to a target; giving a remediation object back is none of them."""

@@ -65,9 +65,6 @@ def test_a_persons_word_is_to_be_taken_back() -> None:
     assert SKIP_ANNOTATION in opinion.unblock[0]
 
 
-# Fence policies -----------------------------------------------------------------------------------------------------
-
-
 STORM = StormRule(name="racks", percentage=40, scope=RACK)
 
 

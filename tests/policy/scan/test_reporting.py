@@ -32,9 +32,6 @@ def sick_ledger(*sick: NodeView, healthy: int = 10) -> Ledger:
     return ledger_of(a_check(), *sick, *fleet(healthy))
 
 
-# Candidates ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_candidate_says_everything_admission_needs() -> None:
     sick = a_node("a", "Unknown", 60, labels={WORKER: "", ZONE_LABEL: "z1", "node-role.kubernetes.io/control-plane": ""})
     (candidate,) = sick_ledger(sick).report_parts(NOW).candidates
@@ -181,9 +178,6 @@ def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
     assert not ledger.report_parts(NOW).checks[0].mixed_control_plane
 
 
-# Observations -------------------------------------------------------------------------------------------------------
-
-
 def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
     ledger = ledger_of(a_check(), a_node("marked", mark="i-1"), a_node("watched", "Unknown", 5), a_node("other"))
     found = {seen.node: seen for seen in ledger.report_parts(NOW, watching=["watched", "gone"]).observations}
@@ -249,9 +243,6 @@ def test_kept_machines_hide_no_other_mark() -> None:
     found = ledger_of(*kept, a_node("z", "Unknown", 60, mark="of-a-fencing")).report_parts(NOW).observations
     assert len(found) == MAXIMUM_OBSERVATIONS
     assert (found[0].node, found[0].incident) == ("z", "of-a-fencing")
-
-
-# Rows ---------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_show_the_sickest_first_then_those_in_hand_then_the_rest() -> None:
