@@ -86,7 +86,7 @@ async def asked(url: str, ask: Ask) -> object:
             return error
 
 
-@examples(300)
+@examples(150)
 @given(
     ask=st.sampled_from(sorted(READS | WRITES)),
     status=st.sampled_from(STATUSES),

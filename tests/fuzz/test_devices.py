@@ -119,7 +119,7 @@ class Session:
         """Nothing comes of it."""
 
 
-@examples(200)
+@examples(100)
 @given(ACTS, st.lists(st.tuples(st.sampled_from((0, 0, 0, 0, 0xC0, 0xD5, 0xFF)), st.binary(max_size=24)), max_size=12))
 def test_whatever_a_bmc_answers(act: str, answers: list[tuple[int, bytes]]) -> None:
     found = spoken(driver("ipmi", ip="10.0.0.7"), act, Here(ipmi.perform), (ipmi, "log_in", lambda _request: Session(answers)))
@@ -134,7 +134,7 @@ LINES = (
 )
 
 
-@examples(100)
+@examples(60)
 @given(ACTS, st.lists(st.one_of(BODIES, st.sampled_from([*LINES, b'{"answer": {"state": "off"}}']))))
 def test_whatever_a_child_of_ours_says_in_the_end(act: str, said: list[bytes]) -> None:
     """Its pipe may be full of anything."""
@@ -191,7 +191,7 @@ def services(draw: st.DrawFn) -> Said:
     return said
 
 
-@examples(200)
+@examples(100)
 @given(ACTS, services(), st.booleans())
 @example("read", WELL, True)
 @example("read", WELL, False)
@@ -227,7 +227,7 @@ ENDS = st.builds(
 )
 
 
-@examples(200)
+@examples(100)
 @given(st.sampled_from(("read", "read", "off", "on")), st.lists(ENDS, min_size=1, max_size=4))
 def test_whatever_an_agent_says_and_ends_with(act: str, ends: list[Ended]) -> None:
     """The list of its plugs is the second word."""
@@ -292,7 +292,7 @@ def texts(draw: st.DrawFn) -> bytes:
     return f"{EC2_SAID[:begin]}{instead}{EC2_SAID[end:]}".encode()
 
 
-@examples(100)
+@examples(60)
 @given(CLOUD_ACTS, STATUSES, st.one_of(texts(), texts(), BODIES))
 @example("read", 200, EC2_SAID.encode())
 def test_whatever_is_said_in_ec2s_place(server: Server, act: str, status: int, body: bytes) -> None:
@@ -304,7 +304,7 @@ def test_whatever_is_said_in_ec2s_place(server: Server, act: str, status: int, b
     assert not off or (status < 300 and b"stopped" in body)
 
 
-@examples(100)
+@examples(60)
 @given(CLOUD_ACTS, STATUSES, st.one_of(*[changed(each).map(as_bytes) for each in (GCE_SAID, GCE_SAID, FAILED)], BODIES))
 @example("read", 200, as_bytes(GCE_SAID))
 def test_whatever_is_said_in_compute_engines_place(server: Server, act: str, status: int, body: bytes) -> None:

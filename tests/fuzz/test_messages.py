@@ -103,7 +103,7 @@ async def begun(env: ClockworkEnvironment, name: str, arguments: list[RawValue])
     return handle
 
 
-@examples(150)
+@examples(80)
 @given(st.sampled_from(sorted(STARTS)).flatmap(lambda name: st.tuples(st.just(name), said(STARTS[name][1]))))
 @example(("Fencing", [raw(b'{"cluster": "c", "node": 7}')]))
 @example(("Remediation", []))
@@ -146,7 +146,7 @@ def words(said_of: dict[tuple[str, str], Any]) -> st.SearchStrategy[Word]:
     return st.sampled_from(sorted(said_of)).flatmap(lambda key: st.tuples(st.just(key), said(said_of[key])))
 
 
-@examples(80)
+@examples(40)
 @given(st.lists(words(WORDS), min_size=1, max_size=4))
 @example([(("signal", "observe"), [])])
 @example([(("signal", "permit_granted"), [raw(b"7")])])
@@ -179,7 +179,7 @@ TO_SCANNER: dict[tuple[str, str], Any] = {
 }
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(words(TO_SCANNER), min_size=1, max_size=4))
 def test_whatever_is_said_to_a_scanner_it_scans_on(spoken: list[Word]) -> None:
     async def play(env: ClockworkEnvironment) -> None:

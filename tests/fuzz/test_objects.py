@@ -82,7 +82,7 @@ def other(document: Json, **fields: object) -> Json:
 MACHINE, CHECK = dict(WATCHED)[MACHINES[OPENSHIFT]], dict(WATCHED)[paths.NODE_HEALTH_CHECKS]
 
 
-@examples(250)
+@examples(120)
 @given(st.sampled_from(WATCHED).flatmap(lambda each: st.tuples(st.just(each[0]), changed(each[1], keeps=VOUCHED, stored=True))))
 @example((MACHINES[OPENSHIFT], other(MACHINE, spec={"providerSpec": {"value": DEEP}})))
 @example((MACHINE_DEPLOYMENTS[MCM], other(A_SET, spec={"template": {"metadata": {"labels": ["x"]}}})))
@@ -121,7 +121,7 @@ def test_what_is_right_is_a_plan(spelling: str) -> None:
     assert planned(*PLANS[spelling])
 
 
-@examples(200)
+@examples(100)
 @given(
     st.sampled_from(PLACES).flatmap(lambda at: st.tuples(st.just(at), changed(PLANS[at[0]][1][at[1]], keeps=FOUND, stored=True)))
 )

@@ -55,9 +55,6 @@ def a_request(node: str) -> PermitRequest:
     return PermitRequest(node=node, workflow_id=f"episode/c/{node}", incident=f"by-hand-{node}")
 
 
-# Storms -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_rack_at_the_percentage_is_left_alone_and_the_others_are_not() -> None:
     """S17: in the rack of five two are down, at 40%; the other rack has lost one."""
     report = scan(sick(racks(2, 5), "r0-0", "r0-1", "r1-0"), FencePolicies(storms=(STORM,)))
@@ -92,9 +89,6 @@ def test_a_request_by_hand_is_refused_in_a_storm_of_its_rack_and_granted_elsewhe
     assert answer_request(report, (), a_request("r1-3"), cap=5).decision is PermitDecision.GRANTED
 
 
-# Caps ---------------------------------------------------------------------------------------------------------------
-
-
 def test_a_holder_of_an_unknown_rack_may_be_in_any() -> None:
     """S14: its line was taken in from an open episode, and its Node is gone."""
     report = scan(sick(racks(2, 4), "r0-0"), FencePolicies(caps=(ONE_PER_RACK,)))
@@ -124,9 +118,6 @@ def test_a_rack_that_has_been_ill_for_longest_does_not_take_every_place_on_the_l
     report = scan(nodes, FencePolicies(caps=(ONE_PER_RACK,)))
     admitted = {node for node, reason in answers(report).items() if not reason}
     assert admitted == {"old-000", "new-0", "new-1", "new-2", "new-3"}
-
-
-# The switch, storage, quiet times, attempts ----------------------------------------------------------------------------
 
 
 def test_nothing_new_is_fenced_while_fencing_is_switched_off() -> None:
@@ -186,9 +177,6 @@ def test_a_node_is_left_alone_after_so_many_failures_until_the_pause_is_over() -
     policies = FencePolicies(maximum_attempts=3, attempts_pause=timedelta(minutes=5))
     assert left_alone_until(Attempts(node="a", failed=2, at=NOW), policies) is None
     assert left_alone_until(Attempts(node="a", failed=3, at=NOW), policies) == NOW + timedelta(minutes=5)
-
-
-# Together -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_several_say_holds_as_the_strictest_says() -> None:
@@ -281,9 +269,6 @@ def test_no_scope_ever_exceeds_its_budget_and_a_storm_admits_nothing(
     if policies.off_groups:
         assert not [new for new in admission.admitted if rack_of[new.node] == "r0"]
     assert len(admission.admitted) + len(admission.refused) == len(report.candidates)
-
-
-# Events -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("off", [timedelta(days=365 * 7000), timedelta(minutes=5, seconds=1)])

@@ -65,28 +65,6 @@ def test_a_machine_finds_its_node_by_reference_else_by_annotation_else_by_provid
         assert list(inventory.machines_of) == [found]
 
 
-def test_a_machine_loses_its_node_and_finds_it_again() -> None:
-    machine, node = a_machine(provider_id="sim:///n"), a_node("n")
-    inventory = filled(machine, node)
-    touched = inventory.put_node(replace(node, provider_id="sim:///other"))
-    assert {each.target.key for each in touched} == {"n", machine.key}
-    assert (node_of(inventory, machine), inventory.machines_of) == ("", {})
-    inventory.put_node(node)
-    assert node_of(inventory, machine) == "n"
-    _, touched = inventory.remove_node("n")
-    assert [each.target.key for each in touched] == [machine.key]
-    assert node_of(inventory, machine) == ""
-
-
-def test_a_reference_that_is_written_later_takes_the_place_of_a_guess() -> None:
-    machine = a_machine(provider_id="sim:///n")
-    inventory = filled(machine, a_node("n"), a_node("o"))
-    inventory.put_machine(replace(machine, node_name="o"))
-    assert (node_of(inventory, machine), list(inventory.machines_of)) == ("o", ["o"])
-    inventory.remove_machine(machine.key)
-    assert (inventory.machines_of, inventory.machines) == ({}, {})
-
-
 def test_the_nodes_of_a_cluster_are_seen_once_one_of_them_says_so() -> None:
     """Else a management cluster's Machines would all seem to have lost their Nodes."""
     machine = a_machine(api=CLUSTER_API, node_name="n")

@@ -66,13 +66,6 @@ def test_offences_are_told_in_the_order_of_the_list_and_not_of_the_node() -> Non
     assert [each.condition.type for each in offences(found, listed)] == ["first", "second"]
 
 
-def test_a_condition_that_does_not_say_since_when_is_never_enough_for_unhealthy() -> None:
-    """Unknown is never expired: the node counts as not healthy, and nothing follows from it."""
-    verdict = judged(two_conditions(), with_conditions(("first", "True", None)), NOW + timedelta(days=365))
-    assert (verdict.health, verdict.due, verdict.since) == (Health.SOON, None, None)
-    assert "nothing says since when" in verdict.message
-
-
 @pytest.mark.parametrize(
     ("label", "ready", "age", "health"),
     [

@@ -131,9 +131,6 @@ def assert_still_evaluated(answer: Json, dialect: str, check: str = "good") -> N
     }
 
 
-# One mistake each -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Bad:
     """One mistake. changes: paths (steps apart by blanks) with what stands there. name: what the error calls the object."""
@@ -370,8 +367,6 @@ def test_a_check_that_becomes_bad_admits_nobody_any_more(dialect: str) -> None:
     assert len(answer["errors"]) == 1
 
 
-# Whatever may stand anywhere ------------------------------------------------------------------------------------------
-
 STORM = [
     {"type": kind, "status": "True", "lastTransitionTime": "2026-03-01T11:00:00Z"}
     for kind in ("StormActive", "StormCooldownActive")
@@ -482,8 +477,6 @@ def test_a_megabyte_as_a_name_is_told_in_a_few_words(case: str) -> None:
     assert len(str(error)) < LONGEST_MESSAGE
 
 
-# What JSON can't say --------------------------------------------------------------------------------------------------
-
 ODD: list[Any] = [10**20, float("nan"), float("-inf"), b"51%", {"51%"}]
 
 
@@ -527,8 +520,6 @@ def test_a_storm_without_a_moment_goes_on() -> None:
     (check,) = answer_of(loaded([stormy, *a_world(NHC)]))["checks"]
     assert (check["allowed"], check["reason"]) == (False, "StormActive")
 
-
-# Bad Nodes, Machines and what surrounds them --------------------------------------------------------------------------
 
 BAD_NODES: list[tuple[dict[str, object], str]] = [
     ({"metadata": ABSENT}, "metadata.name"),

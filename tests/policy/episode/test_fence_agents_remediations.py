@@ -115,9 +115,6 @@ def test_a_login_name_may_stand_in_the_object() -> None:
     assert plan.devices[0].parameters["username"] == "admin"
 
 
-# Who asks, and whether still -----------------------------------------------------------------------------------------------
-
-
 def test_the_node_is_the_annotations_or_the_objects_name() -> None:
     annotated = remediation(name="far-x7k", annotations={"remediation.medik8s.io/node-name": NODE})
     assert read_request(annotated).node == NODE
@@ -153,9 +150,6 @@ def test_it_asks_until_it_has_its_answer_or_is_given_up(changes: dict[str, Any],
 def test_a_finalizer_tells_in_whose_hands_it_is() -> None:
     assert is_taken_up(remediation(finalizers=[FINALIZER]))
     assert not is_taken_up(remediation(finalizers=["somebody.else/finalizer"]))
-
-
-# What it is answered -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,6 @@ def a_plan(**fields: object) -> FencingPlan:
     return FencingPlan(source="t", levels=(DEVICES,), **fields)  # type: ignore[arg-type]
 
 
-# The wait -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("not_ready", "started", "due"),
     [
@@ -52,8 +49,6 @@ def test_the_wait_before_power_counts_from_not_ready(not_ready: object, started:
     plan = a_plan(wait_before_power=at(300))
     assert power_due(not_ready, plan, NOW, started=started) == at(due)  # type: ignore[arg-type]
 
-
-# Proof of off -------------------------------------------------------------------------------------------------------
 
 ENDED = {A: NOW, B: NOW + at(1)}
 BOTH_OFF = (read(A, OFF, 2), read(B, OFF, 2))
@@ -120,8 +115,6 @@ def test_a_proof_never_contains_a_doubt(readings: list[Reading], ended: dict[str
     assert proof_stands(proof, [[A, B]])
 
 
-# Whether it still stands --------------------------------------------------------------------------------------------
-
 PROOF = OffProof(commanded_at=NOW, readings=(read(A, OFF, 2), read(B, OFF, 2)))
 SEEN_OFF = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="ann", why="pulled the cord", at=NOW))
 
@@ -160,9 +153,6 @@ def test_a_proof_stands_for_all_endpoints_of_a_level(proof: OffProof | None, end
 )
 def test_automatic_freeing_takes_the_taint_where_it_is_acted_on(freeing: Freeing, honoured: bool, choice: Freeing) -> None:
     assert freeing_choice(a_plan(freeing=freeing, taint_honoured=honoured)) is choice
-
-
-# Proof of a restart -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -234,8 +234,6 @@ def test_the_end_of_somebody_s_lease_is_told() -> None:
     assert (found.until, found.words) == (until, "the node's lease is held by 'node-maintenance'")
 
 
-# One place ------------------------------------------------------------------------------------------------------------
-
 VETOES = {
     "HOLD_ANNOTATION",
     "EXCLUDE_LABEL",

@@ -18,9 +18,6 @@ def power(found: FenceConfig) -> Method:
     return only(found.power_management)
 
 
-# What identifies the node's own device (S10) --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "method"),
     [
@@ -60,9 +57,6 @@ def test_a_plug_that_contradicts_the_provider_id_is_refused() -> None:
     method = lines(agent_name="fence-gce", project="my-project", zone="us-central1-b", plug="other", action="reboot")
     found = read({"fence-config-n1": config("", "gce", gce=method)}, of=node(provider_id=GCE))
     assert "data[fence-method-gce].plug: contradicts the providerID of Node/n1, which says 'n1': got 'other'" in only_error(found)
-
-
-# Drivers and agents ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["fence-gce", "fence_gce", "gce"])
@@ -108,9 +102,6 @@ def test_what_proves_no_off_or_is_unknown_is_refused(agent: str, problem: str) -
     assert found.power_management == ()
 
 
-# The default: nothing is configured ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("provider_id", "driver", "endpoint"), [(EC2, "ec2", "ec2://us-east-1/i-0123456789abcdef0"), (GCE, "gce", GCE)]
 )
@@ -149,9 +140,6 @@ def test_where_project_and_zone_are_configured_the_nodes_name_is_its_instance() 
     device = power(read(objects)).device
     assert device is not None
     assert device.endpoint == GCE
-
-
-# Credentials (S12) -----------------------------------------------------------------------------------------------------------
 
 
 def test_credentials_written_inline_become_references_to_their_object() -> None:

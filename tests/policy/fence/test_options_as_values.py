@@ -14,6 +14,7 @@ from policy.values.errors import PolicyError
 from tests.policy.builders import a_node
 from tests.policy.episode.test_fence_agents_remediations import remediation
 from tests.policy.fence.builders import NODE, config, lines, node, read
+from tests.policy.fence.test_templates import template
 from tests.policy.fencing_builders import plan_of_template
 
 OPTION = "-oProxyCommand=touch${IFS}x"
@@ -55,8 +56,8 @@ def test_what_a_node_says_of_itself_is_no_option_once_it_is_filled_in(variable: 
 def test_a_provider_id_in_a_template_has_one_line_and_is_one_word(said: str) -> None:
     power = {"driver": "fence_virsh", "parameters": {"ip": "10.0.0.1", "plug": "{{ .ProviderID }}"}}
     with pytest.raises(PolicyError, match=r"parameters\.plug: expected a word|parameters\.plug: expected a single line"):
-        plan_of_template(template(power), node(provider_id=said))
-    assert plan_of_template(template(power), node(provider_id="sim:///vm-1")).endpoints == (
+        plan_of_template(template([power]), node(provider_id=said))
+    assert plan_of_template(template([power]), node(provider_id="sim:///vm-1")).endpoints == (
         "fence_virsh://10.0.0.1:22/sim:%2F%2F%2Fvm-1",
     )
 
@@ -76,7 +77,7 @@ def test_a_provider_id_in_a_template_has_one_line_and_is_one_word(said: str) -> 
 def test_a_field_of_a_template_is_no_option_and_no_path(more: dict[str, Any], field: str) -> None:
     power = {"driver": "fence_virsh", "parameters": {"ip": "10.0.0.1", "plug": "{{ .NodeName }}"}} | more
     with pytest.raises(PolicyError) as caught:
-        plan_of_template(template(power), node(provider_id="x/../../other/password"))
+        plan_of_template(template([power]), node(provider_id="x/../../other/password"))
     assert field in caught.value.field
     assert caught.value.problem.startswith("expected ")
 
@@ -122,13 +123,4 @@ def test_a_secrets_name_in_a_remediation_is_a_name(field: str) -> None:
 def test_a_redfish_device_is_a_host_and_a_path(parameters: dict[str, str], field: str) -> None:
     power = {"driver": "redfish", "nodeParameters": {NODE: parameters}, "secretRef": {"name": "bmc"}}
     with pytest.raises(PolicyError, match=f"{NODE}.{field}"):
-        plan_of_template(template(power), node(provider_id="user@evil.example/x"))
-
-
-def template(power: dict[str, Any]) -> dict[str, object]:
-    return {
-        "apiVersion": "nodewarden.io/v1alpha1",
-        "kind": "FencingTemplate",
-        "metadata": {"name": "bmc", "namespace": "nodewarden"},
-        "spec": {"template": {"spec": {"power": [power]}}},
-    }
+        plan_of_template(template([power]), node(provider_id="user@evil.example/x"))

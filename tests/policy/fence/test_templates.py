@@ -57,9 +57,6 @@ def test_every_field_of_a_template_reaches_the_plan() -> None:
     )
 
 
-# Devices ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_node_gets_its_own_device_and_the_shared_parameters() -> None:
     """S11: what is nearer to the node beats what is shared, value by value."""
     (device,) = a_plan().devices
@@ -175,9 +172,6 @@ def test_a_credential_in_the_template_is_refused_without_being_repeated(where: s
     assert "s3cr3t" not in str(refusal.value)
 
 
-# Refusals -----------------------------------------------------------------------------------------------------------
-
-
 def bmc(**fields: object) -> dict[str, Any]:
     """The device with these fields instead of its own; None takes one away."""
     return {"power": [{key: value for key, value in (DEVICE | fields).items() if value is not None}]}
@@ -247,9 +241,6 @@ def test_the_taint_is_refused_where_nobody_would_act_on_it() -> None:
     with pytest.raises(PolicyError, match="do not act on the out-of-service taint"):
         plan_of_template(obj, a_node(), taint_honoured=False)
     assert not plan_of_template(template(), a_node(), taint_honoured=False).taint_honoured
-
-
-# The schema that an API server checks -------------------------------------------------------------------------------
 
 
 def schema() -> dict[str, Any]:

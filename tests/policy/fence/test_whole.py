@@ -114,9 +114,6 @@ def test_what_is_doubtful_as_a_whole_is_warned_about(isolation: str, power: str,
     assert any(expected in warning for warning in warnings), warnings
 
 
-# Single words, keys and lines -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("properties", "more", "expected"),
     [

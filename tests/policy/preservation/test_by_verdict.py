@@ -155,22 +155,6 @@ def fleet_of(count: int, cap: int, **options: Any) -> Fleet:
     return fleet
 
 
-def test_a_node_that_turns_unhealthy_is_kept_and_nobody_is_let_at_it() -> None:
-    """S21: by the same report, and by every later one, whatever has been written meanwhile."""
-    fleet = fleet_of(3, cap=1)
-    failed(fleet, "n-1")
-    found = fleet.scan()
-    need = found.needs["n-1"]
-    assert (need.action, need.automatic, need.machine) == ("preserve", True, None)
-    assert "calls it unhealthy" in need.unhealthy
-    assert found.admitted == set()
-    assert "preserved" in found.refused["n-1"]
-    found = fleet.settle()
-    assert fleet.nodes["n-1"].annotations[PRESERVE_ANNOTATION] == "auto-preserved"
-    assert found.admitted == set()
-    assert "preserved" in found.refused["n-1"]
-
-
 def test_an_object_of_another_system_that_asks_for_a_node_waits_as_well() -> None:
     """S21: until the failure has settled nothing is said of it, then it is told that the node is kept."""
     fleet = fleet_of(3, cap=1)
@@ -345,8 +329,6 @@ def test_a_machine_that_only_its_health_check_calls_failed_is_kept_as_a_machine(
     }
     assert found.admitted == set()
 
-
-# Random histories -----------------------------------------------------------------------------------------------------
 
 Step = tuple[str, int, Any]
 NODES = 4

@@ -95,8 +95,6 @@ class Pools:
         )
         return Kept(held=held, users=users)
 
-    # What happens ---------------------------------------------------------------------------------------------------
-
     def see(self, event: Event) -> None:
         what, index, words, writes = event
         getattr(self, what)(self.machines[index], *words)
@@ -186,8 +184,6 @@ class Pools:
             raise AssertionError("there is always something left to write")
         self.quiescent(found)
 
-    # How it is written ----------------------------------------------------------------------------------------------
-
     def found(self) -> Survey:
         pool = Pool(name="a", selector=Selector(), cap=self.cap, timeout=self.timeout, zones=ZONES)
         found = survey([machine.held for machine in self.machines], [pool], now=self.now)
@@ -241,8 +237,6 @@ class Pools:
             or (value is Intent.NONE and decision.held.condition_reason != BY_US)  # what the cap gave nobody's removal ends
             or well
         )
-
-    # What has to hold -----------------------------------------------------------------------------------------------
 
     def check_choice(self, found: Survey) -> None:
         """S23, S24, S26, S27 of every decision, quiescent or not."""

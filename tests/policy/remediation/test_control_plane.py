@@ -69,33 +69,22 @@ SICK, WELL = member("m1", well=False), member("m1")
 SECOND, THIRD = member("m2"), member("m3")
 
 
+LAST, QUORUM, NO_API = BlockingRule.LAST_MEMBER, BlockingRule.QUORUM, BlockingRule.NO_API_SERVER
+WITHOUT_ETCD = member("m1", true=ALL - {ETCD_MEMBER})
+
+
 @pytest.mark.parametrize(
     ("view", "name", "removed", "stopped"),
     [
         pytest.param(plane(SICK, SECOND, THIRD), "m1", None, None, id="the failed one of three"),
-        pytest.param(
-            plane(SICK, member("m2", well=False), THIRD), "m1", BlockingRule.QUORUM, BlockingRule.QUORUM, id="one of two failed"
-        ),
-        pytest.param(
-            plane(SICK, SECOND), "m1", None, BlockingRule.QUORUM, id="the failed one of two: stopped it goes on counting"
-        ),
-        pytest.param(plane(SICK, SECOND), "m2", BlockingRule.NO_API_SERVER, BlockingRule.NO_API_SERVER, id="the well one of two"),
-        pytest.param(
-            plane(member("m1", true=ALL - {ETCD_MEMBER}), SECOND),
-            "m2",
-            BlockingRule.QUORUM,
-            BlockingRule.QUORUM,
-            id="the one of etcd",
-        ),
-        pytest.param(
-            plane(SICK, SECOND, etcd=(etcd.Member(name="m2", healthy=True),)), "m1", None, None, id="etcd does not list it"
-        ),
-        pytest.param(plane(SICK), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="alone"),
-        pytest.param(plane(WELL), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="alone and well"),
-        pytest.param(plane(SICK, SECOND, replicas=1), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="to be alone"),
-        pytest.param(
-            plane(WELL, SECOND, replicas=1), "m1", BlockingRule.LAST_MEMBER, BlockingRule.LAST_MEMBER, id="to be alone and well"
-        ),
+        pytest.param(plane(SICK, member("m2", well=False), THIRD), "m1", QUORUM, QUORUM, id="one of two failed"),
+        pytest.param(plane(SICK, SECOND), "m1", None, QUORUM, id="the failed one of two: stopped it goes on counting"),
+        pytest.param(plane(SICK, SECOND), "m2", NO_API, NO_API, id="the well one of two"),
+        pytest.param(plane(WITHOUT_ETCD, SECOND), "m2", QUORUM, QUORUM, id="the one of etcd"),
+        pytest.param(plane(SICK, SECOND, etcd=(etcd.Member(name="m2", healthy=True),)), "m1", None, None, id="unlisted"),
+        pytest.param(plane(SICK), "m1", LAST, LAST, id="alone"),
+        pytest.param(plane(WELL), "m1", LAST, LAST, id="alone and well"),
+        pytest.param(plane(SICK, SECOND, replicas=1), "m1", LAST, LAST, id="to be alone"),
     ],
 )
 def test_a_member_is_taken_where_the_others_are_a_quorum_without_it(

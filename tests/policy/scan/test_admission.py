@@ -39,9 +39,6 @@ def only_refusal(report: ScanReport, *permits: Permit, cap: int = 5, held_off: t
     return refused
 
 
-# The order and the cap ----------------------------------------------------------------------------------------------
-
-
 def test_the_oldest_offence_goes_first_then_the_name() -> None:
     report = a_report(a_candidate("c", age=60), a_candidate("b", age=90), a_candidate("a", age=60))
     admission = admit(report, (), cap=2, now=NOW)
@@ -58,9 +55,6 @@ def test_reserved_and_open_permits_count_and_parked_ones_do_not(holding: PermitS
     """S14."""
     admission = admit(a_report(a_candidate("a")), [a_permit("other", holding)], cap=1, now=NOW)
     assert names(admission.admitted) == ([] if counts else ["a"])
-
-
-# One at a time ------------------------------------------------------------------------------------------------------
 
 
 def test_a_node_in_an_episode_gets_no_second_one() -> None:
@@ -83,9 +77,6 @@ def test_a_machine_that_is_held_under_another_name_is_held(same: dict[str, str])
 def test_unknown_identities_are_never_taken_for_equal() -> None:
     holder = a_permit("b", node_uid="", provider_id="")
     assert names(admit(a_report(a_candidate("a", uid="", provider_id="")), [holder], cap=2, now=NOW).admitted) == ["a"]
-
-
-# What forbids it ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,9 +133,6 @@ def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_rem
 def test_an_open_brake_with_nothing_remaining_still_lets_the_unhealthy_be_repaired() -> None:
     """As the shipped systems do: they are within the threshold as they are, and disrupting them makes it no worse."""
     assert names(admit(a_report(a_candidate("a"), checks=(a_check_report(remaining=0),)), (), cap=1, now=NOW).admitted) == ["a"]
-
-
-# The control plane --------------------------------------------------------------------------------------------------
 
 
 ONE_OF_3, ONE_OF_2 = (f"1 of {members} control-plane members would be left Ready, a quorum needs 2" for members in (3, 2))
@@ -207,9 +195,6 @@ def test_a_member_waits_for_the_end_of_another_members_episode_even_a_parked_one
     """S15: a parked machine may be off."""
     refused = only_refusal(a_report(a_candidate("m1", control_plane=True)), a_permit("m2", holding, control_plane=True))
     assert refused.reason is AdmissionRefusal.CONTROL_PLANE
-
-
-# Started by hand ----------------------------------------------------------------------------------------------------
 
 
 def a_request(node: str = "a", **fields: object) -> PermitRequest:
@@ -292,9 +277,6 @@ def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst()
     assert only_refusal(a_report(limited), silent).reason is AdmissionRefusal.IN_FLIGHT
 
 
-# Orphans ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "orphan"),
     [
@@ -313,8 +295,6 @@ def test_a_healthy_node_with_the_mark_of_a_closed_incident_is_to_be_cleaned(fiel
     """S35."""
     assert bool(orphans([seen(**fields)], {"i-open"})) is orphan
 
-
-# Any table ----------------------------------------------------------------------------------------------------------
 
 node_names = [f"n{index}" for index in range(6)]
 candidates_of_any_kind = st.lists(
@@ -377,9 +357,6 @@ def test_no_admission_ever_breaks_a_budget_or_a_quorum(
     assert admit(replace(report, candidates=tuple(reversed(candidates))), permits, cap=cap, now=NOW) == admission
 
 
-# Remediations -------------------------------------------------------------------------------------------------------
-
-
 STEP = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
 
 
@@ -439,9 +416,6 @@ def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its
     assert [each.reason for each in admission.refused] == ([AdmissionRefusal.REPLACEMENT] if waits else [])
     assert admission.again == (ended.until if waits else None)
     assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]
-
-
-# A pause ------------------------------------------------------------------------------------------------------------
 
 
 def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None:

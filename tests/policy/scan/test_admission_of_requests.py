@@ -78,9 +78,6 @@ def test_of_a_check_and_a_wish_for_one_node_only_one_is_admitted() -> None:
     assert (len(admission.admitted), [each.reason for each in admission.refused]) == (1, [AdmissionRefusal.NODE_HELD])
 
 
-# What a report says of them ----------------------------------------------------------------------------------------------
-
-
 def parts(request: FencingRequest, node: NodeView) -> ReportParts:
     return ledger_of(node, a_check(), request).report_parts(NOW)
 

@@ -65,42 +65,22 @@ def test_a_persons_word_is_to_be_taken_back() -> None:
     assert SKIP_ANNOTATION in opinion.unblock[0]
 
 
-# Fence policies -----------------------------------------------------------------------------------------------------
+STORM = StormRule(name="racks", percentage=40, scope=RACK)
 
 
 @pytest.mark.parametrize(
     ("policies", "held_by", "unblock"),
     [
-        (
-            FencePolicies(storms=(StormRule(name="racks", percentage=40, scope=RACK),)),
-            f"{RACK}=r0: 2 of 5 nodes, 40%, are unresponsive; the policy racks fences below 40%",
-            f"1 more of the 5 nodes of {RACK}=r0 must become responsive",
-        ),
-        (
-            FencePolicies(switched_off=("fencing=off in it",)),
-            "fencing is switched off: fencing=off in it",
-            "switch fencing on again: fencing=off in it",
-        ),
-        (
-            FencePolicies(off_groups=(f"{RACK}=r0",)),
-            f"fencing is switched off for {RACK}=r0",
-            "take its part of the cluster out of fencing_off in fence-cluster-config",
-        ),
-        (
-            FencePolicies(problem="percentage: expected a whole number"),
-            "the fence policies can't be used: percentage: expected a whole number",
-            "correct the fence policies: percentage: expected a whole number",
-        ),
+        (FencePolicies(storms=(STORM,)), f"{RACK}=r0: 2 of 5 nodes, 40%, are", f"1 more of the 5 nodes of {RACK}=r0 must become"),
+        (FencePolicies(switched_off=("by ada",)), "fencing is switched off: by ada", "switch fencing on again: by ada"),
+        (FencePolicies(off_groups=(f"{RACK}=r0",)), f"fencing is switched off for {RACK}=r0", "take its part of the cluster out"),
+        (FencePolicies(problem="a typo"), "the fence policies can't be used: a typo", "correct the fence policies: a typo"),
         (
             FencePolicies(skip_lost_storage=True),
-            "it has lost its storage: its condition StorageUnreachable is True (skip-if-host-lost-storage)",
-            "its storage must be reachable again, as its conditions say",
+            "its condition StorageUnreachable is True",
+            "its storage must be reachable again",
         ),
-        (
-            FencePolicies(storage_percentage=20),
-            "1 of 5 nodes have lost their storage, at or above 20%: it is the storage that fails, not the nodes",
-            "fewer than 20% of the nodes may say that they have lost their storage",
-        ),
+        (FencePolicies(storage_percentage=20), "1 of 5 nodes have lost their storage", "fewer than 20% of the nodes may say"),
     ],
     ids=["storm", "switch", "part", "unusable", "host", "storage"],
 )
@@ -114,5 +94,5 @@ def test_a_fence_policy_that_holds_a_node_back_is_named_with_what_would_unblock_
     ledger = tolerant_ledger_of([*racks(1, 5)[2:], sick, down[1]])
     ledger.follow(policies)
     (opinion,) = explain(ledger.known(NOW), "r0-0").opinions
-    assert (opinion.target.held_by, opinion.unblock) == (held_by, (unblock,))
-    assert opinion.target.action is Action.NONE
+    assert (held_by in opinion.target.held_by, unblock in opinion.unblock[0]) == (True, True), opinion
+    assert (len(opinion.unblock), opinion.target.action) == (1, Action.NONE)

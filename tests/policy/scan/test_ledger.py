@@ -22,9 +22,6 @@ def numbers(report: CheckReport) -> tuple[int, int, int, int, int, int]:
     return report.total, report.healthy, report.soon, report.unhealthy, report.excluded, report.recovering
 
 
-# Counting -----------------------------------------------------------------------------------------------------------
-
-
 def test_selection_follows_the_labels_of_nodes() -> None:
     check = a_check(selector={"matchLabels": {"foo": "bar"}})
     ledger = ledger_of(check, a_node("a", labels={"foo": "bar"}), a_node("b", labels={}))
@@ -53,9 +50,6 @@ def test_control_plane_members_are_counted_by_either_label() -> None:
     ledger.remove_node("a")
     ledger.put_node(a_node("b", labels=new), NOW)
     assert ledger.report_parts(NOW).control_plane == ControlPlane(members=1, ready=1)
-
-
-# Time ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_timeout_expires_at_next_due_and_not_a_moment_before() -> None:
@@ -87,9 +81,6 @@ def test_a_flapping_node_does_not_pile_up_deadlines() -> None:
     assert ledger.next_due == NOW + timedelta(hours=100, seconds=5_000)
 
 
-# The version --------------------------------------------------------------------------------------------------------
-
-
 def test_heartbeats_and_what_nobody_decides_by_leave_the_version_alone() -> None:
     node = a_node("a", "Unknown", 99)
     ledger = ledger_of(a_check(), node)
@@ -103,9 +94,6 @@ def test_heartbeats_and_what_nobody_decides_by_leave_the_version_alone() -> None
     ledger.advance(NOW + timedelta(days=1))
     ledger.report_parts(NOW + timedelta(days=1))
     assert ledger.version == before
-
-
-# Describing ---------------------------------------------------------------------------------------------------------
 
 
 def test_of_a_node_its_labels_and_the_checks_that_cover_it_are_known_as_long_as_it_is_there() -> None:

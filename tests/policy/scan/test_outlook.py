@@ -176,9 +176,6 @@ def test_a_machine_without_a_node_is_found_by_the_name_of_its_episode() -> None:
     assert (by_hand.check, [planned.step.name for planned in by_hand.steps]) == ("", ["delete-machine"])
 
 
-# The first step is the action that `evaluate` names ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("template", "action"),
     [

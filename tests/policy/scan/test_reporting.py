@@ -32,9 +32,6 @@ def sick_ledger(*sick: NodeView, healthy: int = 10) -> Ledger:
     return ledger_of(a_check(), *sick, *fleet(healthy))
 
 
-# Candidates ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_candidate_says_everything_admission_needs() -> None:
     sick = a_node("a", "Unknown", 60, labels={WORKER: "", ZONE_LABEL: "z1", "node-role.kubernetes.io/control-plane": ""})
     (candidate,) = sick_ledger(sick).report_parts(NOW).candidates
@@ -146,16 +143,6 @@ def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> N
     assert "1 unhealthy node waits because NodeHealthCheck/zone-b selects them too" in workers.message
 
 
-def test_a_check_that_counts_the_candidate_as_healthy_is_named() -> None:
-    disks = a_check("disks", unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
-    sick = a_node("a", "Unknown", 60)
-    (candidate,) = ledger_of(a_check(), disks, sick, *fleet(4)).report_parts(NOW).candidates
-    assert candidate.healthy_under == ("NodeHealthCheck/disks",)
-    marked = a_node("a", "Unknown", 60, mark="incident-1")
-    (candidate,) = ledger_of(a_check(), disks, marked, *fleet(4)).report_parts(NOW).candidates
-    assert candidate.healthy_under == (), "an episode's node counts as recovering there already"
-
-
 def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_node_says() -> None:
     """S15: not every distribution labels the Nodes of its control plane."""
     slow = cluster_api(
@@ -189,9 +176,6 @@ def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
     assert ledger.report_parts(NOW).checks[0].mixed_control_plane
     ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True, annotations={SKIP_ANNOTATION: ""}), NOW)
     assert not ledger.report_parts(NOW).checks[0].mixed_control_plane
-
-
-# Observations -------------------------------------------------------------------------------------------------------
 
 
 def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
@@ -259,9 +243,6 @@ def test_kept_machines_hide_no_other_mark() -> None:
     found = ledger_of(*kept, a_node("z", "Unknown", 60, mark="of-a-fencing")).report_parts(NOW).observations
     assert len(found) == MAXIMUM_OBSERVATIONS
     assert (found[0].node, found[0].incident) == ("z", "of-a-fencing")
-
-
-# Rows ---------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_show_the_sickest_first_then_those_in_hand_then_the_rest() -> None:

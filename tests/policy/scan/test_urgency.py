@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -12,21 +11,11 @@ from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
 from policy.episode.observation import Observation
 from policy.objects.scopes import GroupCount
-from policy.scan.report import AtRisk, Candidate, CheckReport, ClusterLease, NodeAtRisk, ScanReport, TargetRow, ViewState
+from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, TargetRow, ViewState
 from policy.scan.urgency import Urgency, urgency
-from policy.values.object_refs import ObjectRef
+from tests.policy.builders import NOW, a_candidate, a_check_report, a_report, check_ref
 
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
-CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
-OTHER = replace(CHECK, name="others")
-CHECKED = CheckReport(ref=CHECK, total=10, healthy=8, unhealthy=2, remaining=3, allowed=True)
-SPARED = CheckReport(ref=OTHER, total=10, healthy=10, remaining=2, allowed=True)
-
-
-def candidate(node: str, **changes: object) -> Candidate:
-    """A node that offends."""
-    plain = Candidate(node=node, uid=f"uid-{node}", check=CHECK, since=NOW, reason="Ready", message="Ready is Unknown")
-    return replace(plain, **changes)  # type: ignore[arg-type]
+CHECKED, SPARED = a_check_report(), a_check_report("others", healthy=12, unhealthy=0, remaining=2)
 
 
 def row(node: str) -> TargetRow:
@@ -41,17 +30,11 @@ def at_risk(node: str) -> AtRisk:
 
 MINE = Observation(node="mine", uid="uid-mine", unhealthy=True, boot_id="b1")
 STRAY = Observation(node="stray", uid="uid-stray", incident="terminated")
-TOLD = ScanReport(
-    digest="told",
-    at=NOW,
-    resource_version="7",
-    inventory=10,
-    view=ViewState(synced=True),
-    lease=ClusterLease(held=True, holder="us"),
+TOLD = a_report(
+    a_candidate("mine"),
+    a_candidate("waiting", healthy_under=(check_ref("others").key,)),
     checks=(SPARED, CHECKED),
-    candidates=(candidate("mine"), candidate("waiting", healthy_under=(OTHER.key,))),
     observations=(MINE, STRAY),
-    control_plane=ControlPlane(members=3, ready=3),
     policies=FencePolicies(storms=(StormRule(name="storm", percentage=40),)),
     groups=(GroupCount(group="cluster", nodes=10, unresponsive=2),),
 )
@@ -65,9 +48,9 @@ def changed(**changes: object) -> Urgency:
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"candidates": (*TOLD.candidates, candidate("new"))}, id="a deadline has come"),
+        pytest.param({"candidates": (*TOLD.candidates, a_candidate("new"))}, id="a deadline has come"),
         pytest.param({"candidates": TOLD.candidates[:1]}, id="one that waits is well again"),
-        pytest.param({"candidates": (TOLD.candidates[0], candidate("waiting", refused="held"))}, id="one may not be acted on"),
+        pytest.param({"candidates": (TOLD.candidates[0], a_candidate("waiting", refused="held"))}, id="one may not be acted on"),
         pytest.param({"checks": (SPARED, replace(CHECKED, allowed=False, reason="Threshold"))}, id="a brake has closed"),
         pytest.param({"checks": (SPARED, replace(CHECKED, paused="by hand"))}, id="a check is paused"),
         pytest.param({"checks": (SPARED,)}, id="a check is gone"),

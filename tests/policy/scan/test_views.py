@@ -72,9 +72,6 @@ def test_a_view_is_fresh_only_when_it_is_complete_recent_and_settled(
     assert found == expected
 
 
-# The digest ---------------------------------------------------------------------------------------------------------
-
-
 def some_parts() -> ReportParts:
     nodes = [
         a_node("a", "Unknown", 60),

@@ -31,9 +31,6 @@ def test_which_agents_tell_machines_apart_by_plugs() -> None:
     assert [fence_agents.has_plugs(agent) for agent in ("fence_apc", "fence_ipmilan")] == [True, False]
 
 
-# What an agent says of itself ---------------------------------------------------------------------------------------------
-
-
 def described(required: list[str], boolean: list[str]) -> AgentMetadata:
     parameters = {name: AgentParameter(required=True) for name in required}
     parameters |= {name: AgentParameter(kind="boolean") for name in boolean}
@@ -99,9 +96,6 @@ def test_old_names_and_dashes_are_the_same_parameter() -> None:
     )
     given_ = {"ipaddr": "a", "port": "1", "login": "u", "passwd": "p", "snmp-priv-passwd": "q"}
     assert fitted(metadata, given_).values == {"ip": "a", "plug": "1", "username": "u", "password": "p", "snmp_priv_passwd": "q"}
-
-
-# One spelling --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -182,9 +176,6 @@ def test_what_is_not_for_a_configuration_to_set_is_refused(agent: str, parameter
     assert takes is not None
     with pytest.raises(ParameterError, match=problem):
         takes.endpoint(parameters)
-
-
-# In a plan -------------------------------------------------------------------------------------------------------------------
 
 
 def read(power: dict[str, Any]) -> Any:
