@@ -36,9 +36,6 @@ def only_problem(text: str) -> Unreadable:
     return found
 
 
-# What is read ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -108,9 +105,6 @@ def test_unusual_spellings_are_read(text: str, name: str) -> None:
     assert names(read(text.replace("{name}", name))) == [name]
 
 
-# What is no object ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -171,9 +165,6 @@ def test_what_comes_before_a_mistake_is_used(mistake: str) -> None:
     assert names(found)[:2] == ["a", "b"]
 
 
-# What would break a parser --------------------------------------------------------------------------------------------
-
-
 def bomb(levels: int, width: int = 9) -> str:
     """Each level is the one before, `width` times over: a billion laughs at 9 levels of 9."""
     lines = [f"a0: &a0 [{', '.join(['lol'] * width)}]"]
@@ -212,9 +203,6 @@ def test_nesting_without_end_is_refused_before_the_stack_is_used_up(text: str) -
 def test_the_bound_of_nesting_is_where_it_says(levels: int) -> None:
     (found,) = read(f"{node('a')}deep: {'[' * levels}{']' * levels}\n")
     assert isinstance(found, Manifest) is (levels < DEEPEST)
-
-
-# Files ----------------------------------------------------------------------------------------------------------------
 
 
 def test_all_yaml_and_json_files_below_a_directory_are_read_in_order(tmp_path: Path) -> None:
