@@ -36,13 +36,13 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 """Whole systems that wait for results and no moments, many machines or many systems at once: most of the work, so first."""
 
 CALM = (
-    *_files("frozen", "wrong_clocks", "worker_ends", "scanner_life"),
+    *_files("frozen", "docs_upgrade", "scanner_life", "wrong_clocks"),
     "tests/docs/test_start.py",
     "tests/docs/test_a_day.py",
     "tests/benchmarks/test_whole_benchmarks.py",
-    *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners"),
+    *_files("preservation_kills", "remediation", "management_cluster", "remediation_owners", "worker_ends"),
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "autoscaler", "opt_in", "handed_over"),
-    *_files("docs_upgrade", "isolated", "fence_check", "detaching_volumes", "remediation_by_others"),
+    *_files("isolated", "detaching_volumes"),
     "tests/security/",
     *("tests/test_wheel.py", "tests/workers/test_embedded.py", "tests/starter/test_up.py"),
 )

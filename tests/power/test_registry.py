@@ -80,8 +80,5 @@ def test_credentials_do_not_show_themselves() -> None:
     assert repr(CREDENTIALS) == str(CREDENTIALS) == "DeviceCredentials()"
 
 
-# What a plan accepts and pins ---------------------------------------------------------------------------------------
-
-
 def test_a_plan_may_name_every_driver_that_there_is_and_no_other() -> None:
     assert frozenset(DRIVER_FACTORIES) == frozenset(power_drivers.DRIVER_PARAMETERS)

@@ -18,7 +18,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn
-from tests.workers.server import SILENT, VERSIONED, development_server
+from tests.workers.server import SILENT, development_server
 from workers.configuration.settings import TemporalSettings
 from workers.connect import connect
 from workflows.kit.ids import WORKFLOW_QUEUE
@@ -26,8 +26,8 @@ from workflows.kit.ids import WORKFLOW_QUEUE
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """Its address. Its namespaces `silent` and `versioned` have no worker."""
-    with development_server(namespaces=(SILENT, VERSIONED), search_attributes=tuple(key.name for key in search.ALL)) as address:
+    """Its address. Its namespace `silent` has no worker."""
+    with development_server(namespaces=(SILENT,), search_attributes=tuple(key.name for key in search.ALL)) as address:
         yield address
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from policy.episode.messages import Outcome
 from starter.client import Nodewarden
 from starter.commands import fence
 from starter.handles import episodes
@@ -23,56 +22,10 @@ from tests.workers.server import SILENT
 from workers.embedded.server_process import free_ports
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (
-    "up",
-    "worker",
-    "scan",
-    "scan start",
-    "scan stop",
-    "scan status",
-    "status",
-    "history",
-    "record",
-    "doctor",
-    "uninstall",
-    "evaluate",
-    "explain",
-    "fence",
-    "remediate",
-    "remediate begin",
-    "remediate plan",
-    "pause",
-    "unpause",
-    "preserve",
-    "preserve begin",
-    "preserve extend",
-    "preserve plan",
-    "release",
-    "preserved",
-    "codec",
-    "codec serve",
-    "abort",
-    "ack-off",
-    "hold",
-    "resume",
-    "deploy",
-    "deploy rbac",
-    "deploy leases",
-    "deploy admission",
-    "deploy network",
-    "version",
-)
 
 
 UNREACHABLE = "clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}"
 """Settings of a cluster whose API server does not answer."""
-
-
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-async def test_every_command_explains_itself(command: str) -> None:
-    result = await nodewarden(*command.split(), "--help")
-    assert result.exit_code == 0
-    assert "Usage: nodewarden" in result.output
 
 
 async def test_rights_are_printed_for_kubectl_and_a_feature_that_there_is_not_is_wrong_usage() -> None:
@@ -147,30 +100,6 @@ async def test_fence_says_when_nobody_has_answered(
     )
 
 
-@pytest.mark.parametrize("words", [("fence", "node-1", "--reason", "x", "-y"), ("scan", "start")])
-async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
-    keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...]
-) -> None:
-    result = await nodewarden(*words, "-c", f"{cluster}x")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"nodewarden: --cluster: no worker serves '{cluster}x', and it is not among the clusters known here: {cluster}\n",
-    )
-    assert not await warden.episode(f"{cluster}x", "node-1").is_open()
-
-
-async def test_fence_passes_its_template_on(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi", "-r", "x", "-y")).exit_code == 0
-    history = await warden.client.get_workflow_handle(f"episode/{cluster}/node-1").fetch_history()
-    sent = json.loads(history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data)
-    assert sent["template"] == {
-        "api_version": "nodewarden.io/v1alpha1",
-        "kind": "FencingTemplate",
-        "name": "ipmi",
-        "namespace": "nodewarden",
-    }
-
-
 async def acknowledge(warden: Nodewarden, cluster: str, node: str) -> None:
     await warden.ack_off(cluster, node, who="amy", reason="pulled the plug")
 
@@ -226,14 +155,6 @@ async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired( 
     assert said in result.output
     if words is FENCE and not node.startswith("refused"):
         assert f"episode {node}: Fencing" in result.stderr
-
-
-async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "-r", "x", "-y", "--wait", "-o", "json"))
-    while not await warden.episode(cluster, "node-1").is_open():
-        await asyncio.sleep(0.05)
-    await acknowledge(warden, cluster, "node-1")
-    assert json.loads((await waiting).stdout)["outcome"] == Outcome.RECOVERED
 
 
 AMY = ("--who", "amy")
@@ -339,12 +260,6 @@ async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Node
     assert "NodeHealthCheck/workers 1/2 may not act: only 1 of 2 nodes is healthy" in text
     document = json.loads((await nodewarden("status", "-c", cluster, "-o", "json")).output)
     assert document["scanner"]["report"]["rows"][0]["health"] == "unhealthy"
-
-
-async def test_status_of_a_cluster_that_nobody_looks_after_is_code_4(keyboard: Path, client: object, cluster: str) -> None:
-    result = await nodewarden("status", "-c", cluster)
-    assert result.exit_code == 4
-    assert f"no open scanner of {cluster}, nothing is begun: `nodewarden scan start` starts it" in result.output
 
 
 async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,15 +77,6 @@ async def test_a_retried_request_is_recognised_by_its_incident(warden: Nodewarde
     assert again.run_id == first.run_id
 
 
-async def test_a_node_whose_episode_has_ended_may_be_fenced_again(warden: Nodewarden, cluster: str) -> None:
-    first = await warden.fence(cluster, "node-1", reason="smoke")
-    await first.abort(who="amy", reason="false alarm")
-    assert (await first.result()).outcome is Outcome.ABORTED
-    second = await warden.fence(cluster, "node-1", reason="smoke")
-    assert not second.joined
-    assert second.run_id != first.run_id
-
-
 async def test_an_episode_can_be_asked_told_and_waited_for(warden: Nodewarden, cluster: str) -> None:
     await warden.fence(cluster, "sick-1", reason="smoke")
     episode = warden.episode(cluster, "sick-1")
@@ -224,16 +215,6 @@ async def test_the_status_of_a_cluster_joins_scanner_open_and_ended_episodes(war
     while not status.ended:  # visibility lags
         status = await warden.status(cluster)
     assert [(result.node, result.outcome) for result in status.ended] == [("node-3", Outcome.ABORTED)]
-
-
-async def test_a_status_without_a_scanner_says_so_and_shows_the_rest(warden: Nodewarden, cluster: str) -> None:
-    await warden.fence(cluster, "node-1", reason="smoke")
-    status = await warden.status(cluster)
-    while not status.episodes:  # visibility lags
-        status = await warden.status(cluster)
-    assert status.scanner is None
-    assert status.problem.startswith(f"no open scanner of {cluster}, nothing is begun: ")
-    assert not status.unanswered
 
 
 async def test_a_status_never_shows_another_clusters_episodes(warden: Nodewarden, cluster: str) -> None:

@@ -204,9 +204,6 @@ def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> Non
     assert page.endswith("0 of 0 devices of 1 node answered; not read: those of 1 node with an open episode")
 
 
-# At the keyboard ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
     async with ApiServer(tokens={"administrator": "admin"}) as server:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from rich.console import Console, RenderableType
 from temporalio.client import WorkflowExecutionStatus
 
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
@@ -18,6 +15,7 @@ from starter.errors import RequestError, SilentError
 from starter.handles import device_checks
 from starter.output.device_table import as_table
 from tests.starter.builders import NOW, ago
+from tests.starter.drawing import drawn
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
 from workflows.kit.ids import device_check_id
@@ -33,13 +31,6 @@ async def test_a_silent_device_is_shown_first_with_the_age_of_its_last_success(
     assert " ".join(well.split()) == "node-1 ipmi://10.0.0.1:623 on 120 ms 0s ago"
     assert summary == "1 of 2 devices of 2 nodes answered, 1 problem"
     assert result.exit_code == 1
-
-
-async def test_one_node_alone_and_for_programs(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    result = await nodewarden("fence", "check", "--node", "node-1", "-o", "json")
-    found = json.loads(result.stdout)
-    assert (result.exit_code, found["cluster"], found["problems"], found["answering"]) == (0, cluster, 0, 1)
-    assert [(row["node"], row["state"], row["latencyMs"], row["problem"]) for row in found["rows"]] == [("node-1", "on", 120, "")]
 
 
 async def test_without_a_worker_it_says_so(
@@ -96,13 +87,6 @@ async def test_it_may_be_switched_off(keyboard: Path, warden: Nodewarden, cluste
     await warden.stop_scanner(cluster, who="amy", reason="maintenance")
 
 
-def text_of(shown: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=160, force_terminal=False)
-    console.print(shown)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 def report(*rows: DeviceRow, nodes: int = 2, most: int = 2000) -> DeviceReport:
     return report_of("prod", rows, began=ago(1), ended=NOW, nodes=nodes, most=most)
 
@@ -116,7 +100,7 @@ def test_every_kind_of_line_has_its_words() -> None:
         last_success=NOW,
         warning="off although Ready",
     )
-    shown = text_of(
+    shown = drawn(
         as_table(
             report(
                 DeviceRow(node="node-3", endpoint="pdu://a/3", problem="no worker"),
@@ -125,7 +109,7 @@ def test_every_kind_of_line_has_its_words() -> None:
             )
         )
     )
-    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    lines = [" ".join(line.split()) for line in shown]
     assert lines[1:] == [
         "node-2 - not read - - Node/node-2 has no providerID",
         "node-3 pdu://a/3 not read - not known no worker",
@@ -136,5 +120,5 @@ def test_every_kind_of_line_has_its_words() -> None:
 
 def test_what_is_left_out_is_counted_and_an_empty_cluster_is_said() -> None:
     rows = [DeviceRow(node=f"node-{number}", endpoint=f"pdu://a/{number}", answer=Reachability.ANSWERS) for number in range(4)]
-    assert "… and 2 more lines, no worse than these" in text_of(as_table(report(*rows, most=2)))
-    assert text_of(as_table(report(nodes=0))).strip() == "no node in prod"
+    assert "… and 2 more lines, no worse than these" in "\n".join(drawn(as_table(report(*rows, most=2))))
+    assert drawn(as_table(report(nodes=0))) == ["no node in prod"]

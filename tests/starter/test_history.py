@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -74,12 +74,6 @@ async def test_what_has_ended_is_listed_newest_first_and_refused_requests_only_w
     told = " ".join((await nodewarden("history", "-c", cluster)).stdout.split())
     assert "node-1 Fencing recovered" in told
     assert "i-node-1 node-1 is slow; by amy: pulled the plug" in told
-
-
-async def test_nothing_older_than_since_is_shown(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    await play(warden, cluster, ("node-1", acknowledged))
-    assert (await warden.history.ended(cluster, since=datetime.now(UTC) + timedelta(minutes=1))).episodes == ()
-    assert "no episode of" in (await nodewarden("history", "-c", cluster, "--node", "node-9")).stdout
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version
@@ -11,14 +12,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
+from starter.cli import app
 from starter.client import Nodewarden
+from starter.commands import completing
 from starter.kubectl import hoisted
 from tests.starter.keyboard import nodewarden
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -59,38 +61,25 @@ async def kubeconfig(keyboard: Path, api: ApiServer, person: ApiClient, cluster:
     return path
 
 
-async def plugin(entry: str, *words: str) -> tuple[int, list[str]]:
-    """As kubectl runs it: its exit code, and the lines that it prints."""
-    # This machine may be busy with other tests, whatever a person would wait for.
-    patient = "from starter.commands import completing; completing.WITHIN = 30"
-    script = f"{patient}; import sys; sys.argv[0] = 'kubectl'; from starter.kubectl import {entry}; {entry}()"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script, *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    return process.returncode or 0, (out + err).decode().splitlines()
-
-
 async def test_a_context_names_the_cluster_as_kubectl_does(
     kubeconfig: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await warden.start_scanner(cluster)
     flags = ("--kubeconfig", str(kubeconfig), "--context", cluster)
-    code, lines = await plugin("main", "scan", "status", *flags, "-o", "json")
-    assert (code, f'"cluster": "{cluster}"' in "".join(lines)) == (0, True), lines
+    shown = await nodewarden(*hoisted(["scan", "status", *flags, "-o", "json"]))
+    assert (shown.exit_code, f'"cluster": "{cluster}"' in shown.stdout) == (0, True), shown.output
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     refused = await nodewarden("--context", "nosuch", "status")
     assert (refused.exit_code, refused.stderr) == (2, f"nodewarden: --context: expected one of {cluster}, got 'nosuch'\n")
 
 
 async def completed(*words: str) -> Sequence[str]:
-    code, lines = await plugin("complete", *words)
-    assert (code, lines[-1]) == (0, ":4"), lines
-    return [line for line in lines[:-1] if line]  # kubectl drops empty ones
+    """What the shell is offered, as `complete` asks for it; kubectl drops empty lines."""
+    asked = ["nodewarden", *hoisted(words)]
+    told = {"_NODEWARDEN_COMPLETE": "complete_bash", "COMP_WORDS": shlex.join(asked), "COMP_CWORD": str(len(asked) - 1)}
+    result = await asyncio.to_thread(CliRunner().invoke, app, [], env=told, prog_name="nodewarden")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [line for line in result.stdout.splitlines() if line]
 
 
 async def test_names_of_nodes_are_completed(
@@ -98,6 +87,7 @@ async def test_names_of_nodes_are_completed(
 ) -> None:
     """Of those who can be spoken to only, where a command speaks to an episode."""
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.setattr(completing, "WITHIN", 30)  # this machine may be busy with other tests, whatever a person would wait for
     await warden.fence(cluster, "node-2", reason="smoke")
     async with asyncio.timeout(10):
         while not await warden.history.open(cluster):

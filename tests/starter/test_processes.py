@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from starter.client import Nodewarden
 from tests.starter.process import nodewarden
-from tests.workers.server import VERSIONED
-from workers.configuration.settings import load
-from workers.embedded.server_process import find_binary, free_ports
+from workers.embedded.server_process import free_ports
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.system]
-
-
-async def pollers(client: Client, queue: str) -> int:
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-    )
-    return len((await client.workflow_service.describe_task_queue(request)).pollers)
-
-
-async def test_a_worker_serves_its_cluster_and_ends_cleanly_when_told(keyboard: Path, client: Client, cluster: str) -> None:
-    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
-    async with nodewarden("worker", "--role", "cluster") as worker:
-        await worker.says(f"serving task queue cluster.{cluster}")
-        async with asyncio.timeout(30):
-            while not await pollers(client, f"cluster.{cluster}"):
-                await asyncio.sleep(0.1)
-        worker.tell(signal.SIGTERM)
-        assert await worker.ended() == 0
-    assert not [line for line in worker.said if "Traceback" in line]
 
 
 async def test_a_worker_waits_for_its_temporal_and_can_be_told_to_stop_meanwhile(keyboard: Path) -> None:
@@ -49,42 +21,6 @@ async def test_a_worker_waits_for_its_temporal_and_can_be_told_to_stop_meanwhile
     (port,) = free_ports("127.0.0.1", 1)
     async with nodewarden("worker", "--role", "workflows", TEMPORAL_ADDRESS=f"127.0.0.1:{port}") as worker:
         await worker.says(f"waiting for Temporal at 127.0.0.1:{port}")
-        worker.tell(signal.SIGTERM)
-        assert await worker.ended() == 0
-
-
-async def temporal(server: str, *arguments: str) -> dict[str, Any] | None:
-    """The real command line of Temporal; None where it fails."""
-    process = await asyncio.create_subprocess_exec(
-        str(find_binary()),
-        *("--address", server, "--namespace", VERSIONED, "-o", "json", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    output, _ = await process.communicate()
-    return json.loads(output or b"{}") if process.returncode == 0 else None
-
-
-async def eventually(server: str, *arguments: str) -> dict[str, Any]:
-    async with asyncio.timeout(60):
-        while (answer := await temporal(server, *arguments)) is None:
-            await asyncio.sleep(0.2)
-    return answer
-
-
-async def test_a_deployment_is_a_version_that_temporal_shows_and_that_works_once_it_is_current(
-    keyboard: Path, server: str, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TEMPORAL_NAMESPACE", VERSIONED)
-    version = ("--deployment-name", "nodewarden", "--build-id", "build-1")
-    async with nodewarden("worker", "--role", "workflows", "--deployment", "nodewarden", "--build-id", "build-1") as worker:
-        await worker.says("temporal worker deployment set-current-version --deployment-name nodewarden --build-id build-1")
-        described = await eventually(server, "worker", "deployment", "describe", "--name", "nodewarden")
-        assert [summary["BuildID"] for summary in described["versionSummaries"]] == ["build-1"]
-        await eventually(server, "worker", "deployment", "set-current-version", *version, "--yes")
-        async with Nodewarden.connect(load()) as warden:
-            await warden.start_scanner(cluster)
-            assert (await warden.scanner_status(cluster)).cluster == cluster
         worker.tell(signal.SIGTERM)
         assert await worker.ended() == 0
 

@@ -103,11 +103,6 @@ def test_without_any_check_it_says_that_nothing_will_be_done() -> None:
     assert "no health check in this cluster: nothing will be done to it" in drawn(shown)
 
 
-def test_no_scanner_is_said_first() -> None:
-    shown = ClusterStatus(cluster="prod", at=NOW, problem="no open scanner of prod")
-    assert drawn(shown) == ["nodewarden  cluster prod  no open scanner of prod  2026-11-21T12:00:00Z"]
-
-
 def test_while_temporal_is_away_the_last_picture_stays_and_says_how_old_it_is() -> None:
     """S37."""
     shown = replace(status(row("node-1")), problem="Temporal is not available")

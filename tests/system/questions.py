@@ -16,7 +16,6 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
-from policy.episode.permits import Permit
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT
 from simulator.api.control.request_log import Write
 from simulator.api.server import ApiServer
@@ -95,13 +94,6 @@ async def acts(system: System, node: str) -> list[str]:
         for event in history.events
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ]
-
-
-async def permit(system: System, node: str) -> Permit | None:
-    """The scanner's line for that node."""
-    scanner = await system.scanner()
-    assert scanner is not None, "no scanner answers"
-    return next((each for each in scanner.permits if each.node == node), None)
 
 
 # Traces -----------------------------------------------------------------------------------------------------------------

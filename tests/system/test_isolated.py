@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from demo.manifests import power_device
-from policy.episode.messages import Outcome, Phase
+from policy.episode.messages import Phase
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
@@ -18,7 +18,6 @@ from simulator.control import describe
 from simulator.objects import is_ready, node_of
 from simulator.platforms.aws import Aws
 from simulator.resources import NODES
-from starter.commands.session import me
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, in_phase
@@ -76,18 +75,3 @@ async def test_a_silent_node_is_kept_and_what_wrote_there_runs_elsewhere_with_it
     status = await in_phase(system, node, Phase.FAILED_PRESERVED)
     assert not status.permit
     assert any(volume.volume == disk for proof in status.path_proofs for volume in proof.volumes)
-
-
-async def test_well_again_and_released_it_works_as_before(system: System) -> None:
-    """S28: no trace; nothing but its root volume is left with it, until Kubernetes attaches another."""
-    (status,) = (await system.warden.preserved(system.cluster_name)).preservations
-    system.cluster.heal_node(status.node)
-    await in_phase(system, status.node, Phase.RUNNING_PRESERVED)
-    await system.warden.release(system.cluster_name, status.node, who=me(), reason="seen enough")
-    result = await system.warden.episode(system.cluster_name, status.node).result()
-    assert result.outcome is Outcome.RELEASED
-    live = await system.live_node(status.node)
-    ours = ("nodewarden.io/", "node.machine.sapcloud.io/", "cluster-autoscaler")
-    assert [key for key in live["metadata"].get("annotations") or {} if key.startswith(ours)] == []
-    assert (live["spec"].get("taints"), live["spec"].get("unschedulable")) == (None, None)
-    assert system.cluster.storage.violations == []

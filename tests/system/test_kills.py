@@ -146,7 +146,7 @@ class AtBoundary(Kill):
 
     def __init__(self, order: KillOrder) -> None:
         self._order = order
-        self.takes_long = order.activity in {OPENING, "power-management.taint-out-of-service"}
+        self.takes_long = order.activity.endswith(("power-off", "power-on", "taint-out-of-service"))
 
     def __str__(self) -> str:
         return str(self._order)
@@ -168,6 +168,8 @@ class AtBoundary(Kill):
 
 class InPower(Kill):
     """In the middle of a power command: before the machine has followed it, or after, but before its BMC has answered."""
+
+    takes_long = True
 
     def __init__(self, command: str, when: When, what: str, act: Callable[[Lane], Awaitable[None]]) -> None:
         self._command = command

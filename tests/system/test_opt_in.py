@@ -13,7 +13,6 @@ import pytest
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Outcome
-from policy.episode.permits import Permit
 from policy.scan.admission import AdmissionRefusal
 from simulator.client import ApiError
 from simulator.objects import JsonObject, is_ready
@@ -65,12 +64,6 @@ async def _more_scans(system: System, number: int = SCANS) -> None:
         return await _scans(system) >= before + number
 
     await system.until(enough, f"{number} more scans", seconds=40)
-
-
-async def _permits(system: System) -> tuple[Permit, ...]:
-    scanner = await system.scanner()
-    assert scanner is not None
-    return scanner.permits
 
 
 def _covering(system: System, name: str, nodes: list[str], **changes: object) -> JsonObject:
@@ -162,29 +155,3 @@ async def test_while_the_api_is_away_nothing_is_opened_and_afterwards_only_what_
     scanner = await system.scanner()
     assert scanner is not None
     assert scanner.opened == opened + 1
-
-
-async def test_when_the_policy_is_gone_no_episode_is_opened_and_nothing_is_written(system: System) -> None:
-    """Opt-in: what was asked for can be taken back at any time."""
-    for name in (CHECK, OTHER_CHECK):
-        await system.client.delete(CHECKS.path(name))
-
-    async def noticed() -> bool:
-        scanner = await system.scanner()
-        return scanner is not None and scanner.report is not None and not scanner.report.checks and not scanner.permits
-
-    await system.until(noticed, "the scanner knows that there is no check")
-    simulated_api(system).requests.reset()
-    former = await opened_at(system, "node-3")
-    system.cluster.break_node("node-3", "kubelet-stops")
-    await system.until(lambda: _not_ready_for_long(system, "node-3"), "node-3 is sick, and long enough")
-    await _more_scans(system)
-    assert await opened_at(system, "node-3") == former
-    assert await _permits(system) == ()
-    assert commands(system, "node-3") == []
-    assert our_writes(system) == []
-
-
-def _not_ready_for_long(system: System, name: str) -> bool:
-    node = system.cluster.view.nodes.get(name)
-    return node is not None and any(taint["key"].endswith("unreachable") for taint in node["spec"].get("taints") or ())

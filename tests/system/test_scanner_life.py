@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from policy.episode.messages import EpisodeResult, Outcome, Phase
-from policy.episode.permits import PermitState
+from policy.episode.messages import Outcome, Phase
 from policy.scan.admission import AdmissionRefusal
 from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
@@ -26,9 +25,9 @@ from starter.commands.session import Exit
 from tests.system import impatient_worker
 from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, episode, in_phase, opened_at, permit, traces
+from tests.system.questions import commands, episode, in_phase, traces
 from tests.system.temporal_server import TemporalServer
-from tests.system.witness import Before, PowerLog, early, judge, proof_moment
+from tests.system.witness import Before, PowerLog, early, proof_moment
 from tests.system.worker_process import OURS, ROOT, WorkerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -61,31 +60,12 @@ async def _stop_scanner(system: System) -> None:
     assert await system.warden.scanner(system.cluster_name).ended()
 
 
-async def _terminate_scanner(system: System) -> None:
-    await system.warden.client.get_workflow_handle(f"scanner/{system.cluster_name}").terminate("pulled the plug")
-
-
 async def _held(system: System, node: str) -> Before:
     """A sick node whose episode is held by a person before anything destructive: it stays as it is until `resume`."""
     before = system.break_node(node, "kubelet-stops")
     await in_phase(system, node, Phase.RUNNING, seconds=40)
     await system.warden.episode(system.cluster_name, node).hold(who=WHO, reason="a test wants it to stand still")
     await in_phase(system, node, Phase.RUNNING, doing="held by")
-    return before
-
-
-async def _held_off(system: System, node: str) -> Before:
-    """The same once its machine is off: it keeps its permit."""
-    machine = system.cluster.chassis.machine(node)
-
-    async def hold(_machine: Machine, done: str) -> None:
-        if done == "off":
-            machine.after_set = None
-            await system.warden.episode(system.cluster_name, node).hold(who=WHO, reason="a test wants it to stand still")
-
-    machine.after_set = hold
-    before = system.break_node(node, "kubelet-stops")
-    await in_phase(system, node, Phase.RUNNING, doing="held by", seconds=60)
     return before
 
 
@@ -107,135 +87,41 @@ async def test_a_stopped_scanner_pauses_an_episode_and_a_new_one_lets_it_go_on(s
     assert await system.judge(before, result) == []
 
 
-async def test_a_new_scanner_rebuilds_its_table_from_marks_before_it_admits_anybody(system: System) -> None:
-    """S14: after a terminate the permit of an open episode counts before the first candidate is looked at."""
-    first, second = "node-2", "node-3"
-    before = await _held_off(system, first)
-    incident = (await in_phase(system, first, Phase.RUNNING)).incident
-    await _terminate_scanner(system)
-    after = system.break_node(second, "kubelet-stops")
-    await _start_scanner(system)
-
-    async def refused_for_the_cap() -> bool:
-        scanner = await system.scanner()
-        refused = scanner.refused if scanner is not None else ()
-        return any(each.node == second and each.reason == AdmissionRefusal.CAP and first in each.message for each in refused)
-
-    await system.until(refused_for_the_cap, "the second node is refused, because the first one's permit is known")
-    line = await permit(system, first)
-    assert line is not None
-    assert (line.incident, line.holding) == (incident, PermitState.OPEN)
-    assert await opened_at(system, second) is None
-
-    await system.warden.resume(system.cluster_name, first, who=WHO, reason="go on")
-    results = [await system.ended(before), await system.ended(after)]
-    assert [result.outcome for result in results] == [Outcome.RECOVERED] * 2
-    assert results[0].ended <= results[1].started
-
-
-# Episodes that are terminated ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aftermath:
-    """How a node stood before, the episode that was terminated, and how its successor ended."""
-
-    before: Before
-    former: str
-    result: EpisodeResult
-    left: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aftermaths:
-    """Two at once, on two nodes, with a second deployment's `up` beside them."""
-
-    before_off: Aftermath
-    after_off: Aftermath
-    rival_up: tuple[int, str]
-    rival_scans: bool
-
-
-@pytest.fixture(scope="module")
-async def aftermaths(system: System, rival: Rival) -> Aftermaths:
+async def test_an_episode_terminated_after_off_is_taken_over(system: System) -> None:
+    """S35, S34, S1: its successor adopts its mark; what may be in flight is waited out, and nothing is freed on a proof that
+    nobody has any more."""
     await _stop_scanner(system)
     await _start_scanner(system, cap=4)
-    host = system.node_of_pod("demo/database-0")
-    first = next(name for name in system.cluster.nodes if name not in (host, LAST))
-    before_off, after_off, rival_up = await asyncio.gather(
-        _terminated_before_off(system, first), _terminated_after_off(system, host), rival.command("up")
-    )
-    return Aftermaths(
-        before_off=before_off, after_off=after_off, rival_up=rival_up, rival_scans=await rival.scans(system.cluster_name)
-    )
+    node = system.node_of_pod("demo/database-0")
+    machine, off_was_commanded = system.cluster.chassis.machine(node), asyncio.Event()
 
+    async def hook(_machine: Machine, done: str) -> None:
+        if done == "off":
+            machine.after_set = None
+            off_was_commanded.set()
 
-async def _terminated_before_off(system: System, node: str) -> Aftermath:
-    before = await _held(system, node)
-    former = (await in_phase(system, node, Phase.RUNNING)).incident
-    await episode(system, node).terminate("pulled the plug")
-    assert await traces(system, node) == ["mark", "cordon"]
-    return await _aftermath(system, before, former)
-
-
-async def _terminated_after_off(system: System, node: str) -> Aftermath:
-    machine = system.cluster.chassis.machine(node)
-    off_was_commanded = asyncio.Event()
-    machine.after_set = _when("off", off_was_commanded, machine)
+    machine.after_set = hook
     before = system.break_node(node, "kernel-hangs")
     async with asyncio.timeout(30):
         await off_was_commanded.wait()
     former = (await in_phase(system, node, Phase.RUNNING)).incident
     await episode(system, node).terminate("pulled the plug")
     assert machine.power == "off"
-    return await _aftermath(system, before, former)
-
-
-async def _aftermath(system: System, before: Before, former: str) -> Aftermath:
-    """The end of the episode after the one that was terminated."""
 
     async def another() -> bool:
-        memo = await (await episode(system, before.node).describe()).memo()
-        return memo.get("incident") != former
+        return (await (await episode(system, node).describe()).memo()).get("incident") != former
 
-    await system.until(another, f"an episode of {before.node} after {former}", seconds=40)
+    await system.until(another, f"an episode of {node} after {former}", seconds=40)
     result = await system.ended(before)
-    return Aftermath(before=before, former=former, result=result, left=await traces(system, before.node))
-
-
-def _when(command: str, happened: asyncio.Event, machine: Machine) -> Callable[[Machine, str], Awaitable[None]]:
-    async def hook(_machine: Machine, done: str) -> None:
-        if done == command:
-            machine.after_set = None
-            happened.set()
-
-    return hook
-
-
-async def test_an_episode_terminated_before_off_is_taken_over(system: System, aftermaths: Aftermaths) -> None:
-    """S35: the next episode adopts mark and cordon, and finishes the work."""
-    after = aftermaths.before_off
-    assert after.result.outcome is Outcome.RECOVERED
-    assert any(entry.act == "adopt" and after.former in entry.detail for entry in after.result.record)
-    assert judge(system.cluster, system.witness, after.before, after.result) == []
-    assert after.left == []
-
-
-async def test_an_episode_terminated_after_off_is_taken_over(system: System, aftermaths: Aftermaths) -> None:
-    """S35, S34, S1: what may be in flight is waited out; nothing is freed on a proof that nobody has any more."""
-    after = aftermaths.after_off
-    assert after.result.outcome is Outcome.RECOVERED
-    assert any(entry.act == "adopt" and after.former in entry.detail for entry in after.result.record)
-    assert PowerLog.of(system.cluster.chassis.machine(after.before.node), after.before).transitions == ["on→off", "off→on"]
-    proof_at = proof_moment(after.result)
+    assert result.outcome is Outcome.RECOVERED
+    assert any(entry.act == "adopt" and former in entry.detail for entry in result.record)
+    assert PowerLog.of(machine, before).transitions == ["on→off", "off→on"]
+    proof_at = proof_moment(result)
     assert proof_at is not None
-    assert proof_at - after.result.started >= impatient_worker.WAITED_OUT
-    assert early(system.witness, after.before, proof_at) == []
+    assert proof_at - result.started >= impatient_worker.WAITED_OUT
+    assert early(system.witness, before, proof_at) == []
     assert system.cluster.storage.violations == []
-    assert after.left == []
-
-
-# Two deployments ---------------------------------------------------------------------------------------------------------
+    assert await traces(system, node) == []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +132,7 @@ class Rival:
     config: Path
     warden: Nodewarden
 
-    async def command(self, *arguments: str, seconds: float = 40) -> tuple[int, str]:
+    async def command(self, *arguments: str, seconds: float = 90) -> tuple[int, str]:
         """Run `nodewarden …` in its name; exit code and all that it printed."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
         process = await asyncio.create_subprocess_exec(
@@ -282,20 +168,18 @@ async def rival(
         yield Rival(folder=folder, config=config, warden=warden)
 
 
-async def test_up_beside_a_running_deployment_names_it_refuses_and_leaves_nothing_behind(
-    system: System, aftermaths: Aftermaths
-) -> None:
+async def test_up_beside_a_running_deployment_names_it_refuses_and_leaves_nothing_behind(system: System, rival: Rival) -> None:
     """S38: two deployments never share a cluster; the second one says whose it is."""
     scanner = await system.scanner()
     assert scanner is not None
-    code, printed = aftermaths.rival_up
+    code, printed = await rival.command("up")
     assert code == Exit.REFUSED, printed
     assert "is looked after by another deployment" in printed
     assert scanner.holder in printed
-    assert not aftermaths.rival_scans
+    assert not await rival.scans(system.cluster_name)
 
 
-async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: System, rival: Rival, aftermaths: Aftermaths) -> None:
+async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: System, rival: Rival) -> None:
     """S38: without the cluster Lease nothing is admitted, and `scan status` names who has it."""
     scanner = await system.scanner()
     assert scanner is not None

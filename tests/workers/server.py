@@ -13,9 +13,6 @@ from workers.embedded.server_process import DYNAMIC_CONFIGURATION, find_binary, 
 SILENT = "silent"
 """A namespace in which no worker ever runs."""
 
-VERSIONED = "versioned"
-"""A namespace in which only workers of a deployment run: a current version takes over its queues for good."""
-
 
 @contextmanager
 def development_server(*, namespaces: tuple[str, ...] = (), search_attributes: tuple[str, ...] = ()) -> Iterator[str]:

@@ -57,9 +57,6 @@ def on_pdu(pdu: Pdu, agent: str = "fence_apc_snmp", **parameters: str) -> Any:
     return agent_driver(agent, chosen, community=COMMUNITY)
 
 
-# What an agent's end means -----------------------------------------------------------------------------------------------
-
-
 @needs_library
 @pytest.mark.parametrize("case", VECTORS["F01"]["cases"], ids=lambda case: case["id"])
 async def test_f01_off_asks_first_sets_once_and_is_no_proof(agent: ScriptedAgent, case: dict[str, Any]) -> None:
@@ -146,9 +143,6 @@ async def test_an_interrupt_needs_an_agent_that_knows_it(agent: ScriptedAgent) -
     assert PowerCapability.NMI not in _factory("fence_apc").build({"ip": "b", "plug": "1"}, DeviceCredentials()).capabilities
 
 
-# A plug that is not there --------------------------------------------------------------------------------------------------
-
-
 @needs_library
 async def test_f10_a_missing_plug_is_never_off_though_the_agent_calls_it_so(agent: ScriptedAgent) -> None:
     """S3, S10."""
@@ -203,9 +197,6 @@ async def test_the_seeds_eaton_strip_is_switched(chassis_in_process: Chassis) ->
         assert (await driver.read(within(5))).state is PowerState.OFF
     assert [entry.command for entry in machine.log] == ["off"]
     assert chassis_in_process.machine("node-2").log == []
-
-
-# What an agent and its tools are told ----------------------------------------------------------------------------------------
 
 
 @needs_library
@@ -320,9 +311,6 @@ async def test_what_a_plan_knows_of_agents_is_what_they_say_of_themselves() -> N
         assert {"status", "on", "off"} <= metadata.actions
 
 
-# Its process -----------------------------------------------------------------------------------------------------------------
-
-
 @needs("fence_apc_snmp", "snmpget")
 async def test_a_cancelled_operation_leaves_no_process_and_no_file(
     pdu: Pdu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -370,9 +358,6 @@ async def test_an_agent_dies_by_its_deadline_when_the_worker_was_killed(agent: S
     async with asyncio.timeout(8):
         for pid in family:
             await gone(pid)
-
-
-# What is refused -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,6 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.02)
 
 
-# What states mean, and what is sent -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("state", CODES)
 async def test_only_an_instance_that_is_stopped_or_terminated_is_off(stand: Ec2Stand, state: str) -> None:
     """S3: what is on its way off may still write, and what is on its way on may be there by now."""
@@ -157,9 +154,6 @@ async def test_the_newest_console_output_is_read_and_bounded(stand: Ec2Stand, ol
     assert [request.form.get("Latest") for request in stand.ec2.requests("GetConsoleOutput")] == ["true", None][: 1 + old]
 
 
-# Volumes --------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_volume_is_attached_then_detaching_then_available(stand: Ec2Stand) -> None:
     """S1: the path is cut when the volume itself says so."""
     volume = await stand.ec2.volume(stand.instance)
@@ -238,9 +232,6 @@ async def test_the_root_volume_of_a_running_instance_stays(stand: Ec2Stand) -> N
     driver = stand.driver()
     (root,) = [reading for reading in await driver.volumes(within(5)) if reading.root]
     await fails(driver.detach(root.volume, within(5)), ErrorType.NOT_SUPPORTED)
-
-
-# What a failure lets one conclude -------------------------------------------------------------------------------------
 
 
 async def test_a_command_that_fails_after_it_was_carried_out_is_one_request(stand: Ec2Stand) -> None:
@@ -341,9 +332,6 @@ async def test_no_thread_is_left_with_a_call_that_has_hung(stand: Ec2Stand) -> N
     meeting = threading.Barrier(cloud_call.CALLS_AT_ONCE)
     met = [cloud_call.THREADS.submit(meeting.wait, 10) for _ in range(cloud_call.CALLS_AT_ONCE)]
     await asyncio.gather(*(asyncio.wrap_future(future) for future in met))
-
-
-# Nothing late ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -449,9 +437,6 @@ async def test_what_the_kernel_still_holds_of_a_call_that_is_over_is_thrown_away
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         await fails(stand.driver(endpoint_url=url).off(within(BRIEF)), ErrorType.AMBIGUOUS)
         assert await asyncio.wait_for(ends.get(), 10) is ConnectionResetError
-
-
-# The worker's own identity --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

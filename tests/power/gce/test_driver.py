@@ -84,9 +84,6 @@ def secrets_of(key: str, *others: str) -> list[str]:
     return [content["private_key_id"], *content["private_key"].splitlines()[1:-1], *others]
 
 
-# States and commands ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("status", "state"),
     [
@@ -212,9 +209,6 @@ async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand
     assert stand.instance.path not in stand.cloud.compute.instances
 
 
-# Disks -----------------------------------------------------------------------------------------------------------------
-
-
 async def test_attached_disks_are_listed_as_csi_handles_with_the_boot_disk_marked(stand: GceStand) -> None:
     compute = stand.cloud.compute
     compute.attach(stand.instance, compute.add_disk(PROJECT, "data", zone=ZONE))
@@ -290,9 +284,6 @@ async def test_a_volume_of_another_kind_is_refused_before_anything_is_asked(stan
     for act in (stand.driver().read_volume, stand.driver().detach):
         await fails(act(volume, within(10)), ErrorType.INVALID_CONFIG, "is none of Compute Engine")
     assert stand.cloud.log == []
-
-
-# Refusals and failures -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -399,9 +390,6 @@ async def test_a_library_that_loads_slowly_is_no_fault_of_the_instance() -> None
         await act.run(load)
     loaded.set()
     assert caught.value.type is ErrorType.TRANSIENT
-
-
-# Tokens and secrets ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_token_serves_until_it_is_refused(signed: GceStand) -> None:

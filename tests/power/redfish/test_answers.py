@@ -64,9 +64,6 @@ async def service() -> AsyncIterator[ScriptedService]:
         yield running
 
 
-# States and reset types ---------------------------------------------------------------------------------------------------
-
-
 async def test_only_off_is_off() -> None:
     """S3: a machine on its way is not there."""
     expected = {
@@ -137,9 +134,6 @@ async def test_reset_types_may_be_listed_elsewhere_and_a_list_that_cannot_be_rea
     assert [heard.reset_type for heard in service.posted] == [sent]
 
 
-# What the answers let one conclude ------------------------------------------------------------------------------------------
-
-
 async def _types(answers: list[Reply], method: str, path: str, operation: str) -> list[str]:
     """The type of what becomes of an operation that is answered so, one service each; "" where it is well."""
 
@@ -197,9 +191,6 @@ async def test_each_answer_to_a_question_lets_one_conclude_what_it_says_and_no_m
     answers = [reply for replies in expected.values() for reply in replies]
     types = [kind for kind, replies in expected.items() for _ in replies]
     assert await _types(answers, "GET", SYSTEM, "read") == types
-
-
-# Services that are not to be trusted ----------------------------------------------------------------------------------------
 
 
 async def test_a_redirect_within_the_service_is_followed_for_questions_alone(service: ScriptedService) -> None:

@@ -44,9 +44,6 @@ async def service() -> AsyncIterator[ScriptedService]:
         yield running
 
 
-# The emulator: TLS, links, machines ---------------------------------------------------------------------------------------
-
-
 async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> None:
     """S9: to be compared with the Node's systemUUID."""
     machine = stand.machine()
@@ -144,9 +141,6 @@ async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(servi
     token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
     service.replies["POST", RESET] = refusal(403, message=f"{USERNAME} {PASSWORD} Basic {token}")
     await failure_of(service.driver().off(within(PATIENCE)), ErrorType.UNAUTHORIZED, "*** *** Basic ***")
-
-
-# The process ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_server_loads_little() -> None:

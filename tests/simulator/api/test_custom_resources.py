@@ -66,9 +66,6 @@ async def test_a_definition_can_change_its_schema_but_not_its_names(client: Clie
     assert (await client.patch(path, {"spec": {"scope": "Cluster"}})).status == 422
 
 
-# The schema functions themselves -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("schema", "good", "bad"),
     [
