@@ -154,6 +154,11 @@ class Page(_Values):
     sessionKeys: SecretName = Field(
         default="", description="a Secret whose `session-keys` seal browsers' sessions; empty: a restart logs everybody out"
     )
+    readsObjects: bool = Field(
+        default=True,
+        description="it lists nodes, Machines, health checks and the like, and changes none; false: the fleet, the checks of a "
+        "node and a changed check are not shown",
+    )
     host: str = Field(default="0.0.0.0", pattern=r"^[0-9a-fA-F.:]+$", description="`::` in a cluster of IPv6")  # noqa: S104 - a pod's
     annotations: Labels = Field(default={}, description="of the Service")
     resources: dict[str, Any] = {"requests": {"cpu": "50m", "memory": "160Mi"}, "limits": {"memory": "512Mi"}}

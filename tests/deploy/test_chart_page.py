@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import ssl
 from collections.abc import AsyncIterator
@@ -43,22 +44,34 @@ def test_there_is_none_unless_it_is_wanted() -> None:
     assert rendered(template="page") == []
 
 
-def test_its_account_may_ask_who_somebody_is_and_nothing_else() -> None:
-    """S42: whoever takes the page over can do nothing with what it is given."""
-    objects = rendered({"ui": PAGE})
-    bound = [
+def _rules(ui: dict[str, Any]) -> list[dict[str, Any]]:
+    """What its account may."""
+    objects = rendered({"ui": ui})
+    bound = {
         each["roleRef"]["name"]
         for kind in ("RoleBinding", "ClusterRoleBinding")
         for each in of_kind(objects, kind)
         if "nodewarden-page" in [subject["name"] for subject in each["subjects"]]
-    ]
-    [role] = [each for each in of_kind(objects, "ClusterRole") if [each["metadata"]["name"]] == bound]
-    assert {(rule["resources"][0], *rule["verbs"]) for rule in role["rules"]} == {
-        ("tokenreviews", "create"),
-        ("subjectaccessreviews", "create"),
     }
+    roles = [each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] in bound]
+    assert len(roles) == len(bound)
     [deployment] = [each for each in of_kind(objects, "Deployment") if each["metadata"]["name"] == "nodewarden-page"]
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "nodewarden-page"
+    return [rule for role in roles for rule in role["rules"]]
+
+
+def test_its_account_may_ask_who_somebody_is_and_list_what_checks_judge() -> None:
+    """S42: whoever takes the page over changes nothing with what it is given, and learns no secret."""
+    asks = [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ]
+    assert _rules({**PAGE, "readsObjects": False}) == asks
+    reads = [rule for rule in _rules(PAGE) if rule not in asks]
+    assert {verb for rule in reads for verb in rule["verbs"]} == {"list"}
+    resources = {resource for rule in reads for resource in rule["resources"]}
+    assert {"nodes", "nodehealthchecks", "machines"} <= resources
+    assert not resources & {"secrets", "configmaps", "pods", "events", "volumeattachments", "leases"}
 
 
 def test_it_is_nobody_that_a_selector_of_the_workers_finds() -> None:
@@ -194,6 +207,7 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
     ann = await _account(api, person, "ann", "nodewarden-operator")
     bob = await _account(api, person, "bob", "nodewarden-viewer")
     eve = await _account(api, person, "eve")
+    await person.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
     episode = await warden.fence(cluster, "node-1", reason="drill")
 
     trust = ssl.create_default_context(cadata=authority.authority_pem.decode())
@@ -211,6 +225,8 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
             assert (answer.status, answer.headers["Location"]) == (303, f"/c/{cluster}")
             session = answer.headers["Set-Cookie"].partition(";")[0]
         assert session.startswith(COOKIE)
+        code, fleet = await _asked(browser, f"{two}api/v1/clusters/{cluster}/fleet", Cookie=session)
+        assert (code, json.loads(fleet)["nodes"]) == (200, 1), fleet
         code, page = await _asked(browser, f"{two}c/{cluster}/nodes/node-1", Cookie=session)
         assert (code, "Open episode" in page) == (200, True)
         code, form = await _asked(browser, f"{two}c/{cluster}/acts/abort?node=node-1", Cookie=session)
