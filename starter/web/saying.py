@@ -35,8 +35,10 @@ async def acted(request: Request, cluster: str, act: WordToSay) -> object:
     """Say a word, as who asks: the answer is Told, and Begun of `fence`, `remediate` and `preserve`."""
     if request.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
         raise UnreadableError("Content-Type: expected application/json")
-    known = _views(request).known(cluster).cluster
-    return api.answer(await said(_caller(request), known, act))
+    view = _views(request).known(cluster)
+    answer = await said(_caller(request), view.cluster, act)
+    await view.renewed()
+    return api.answer(answer)
 
 
 @router.get("/c/{cluster}/acts/{word}", include_in_schema=False)
@@ -62,8 +64,9 @@ async def sent(
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     try:
         act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), power_on=power_on)
-        known = _views(request).known(cluster).cluster
-        answer: Told | Begun = await said(_caller(request), known, act)
+        view = _views(request).known(cluster)
+        answer: Told | Begun = await said(_caller(request), view.cluster, act)
+        await view.renewed()
     except (RequestError, UnreadableError, ValidationError) as error:
         code = 409 if isinstance(error, RefusedError) else api.status_of(error)
         return await _form(request, cluster, word, node, refused=str(error), reason=reason, code=code)

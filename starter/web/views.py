@@ -67,6 +67,12 @@ class WatchedCluster:
             return known
         return await self._ask()
 
+    async def renewed(self) -> ClusterStatus:
+        """After somebody has said something: what was asked before that does not know of it."""
+        if self._asking is not None:
+            await asyncio.gather(asyncio.shield(self._asking), return_exceptions=True)
+        return await self._ask()
+
     async def encoded(self, part: str, make: Callable[[ClusterStatus], object]) -> tuple[bytes, str]:
         """A part of the status as JSON, and its ETag: made once for each status, however many ask. part: which it is."""
         status = await self.status()

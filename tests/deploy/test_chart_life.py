@@ -45,11 +45,10 @@ ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """An administrator's ways to the API server. simulated: None where it is a real one."""
+    """An administrator's ways to the API server."""
 
     address: ApiAddress
     kubeconfig: str
-    simulated: ApiServer | None = None
 
     def connection(self, token: str) -> AbstractAsyncContextManager[ClusterConnection]:
         authority = Path(self.address.certificate_authority) if self.address.certificate_authority else None
@@ -57,9 +56,6 @@ class Api:
 
     async def token_of(self, account: str, person: ApiClient) -> str:
         """Of a ServiceAccount in our namespace."""
-        if self.simulated is not None:
-            self.simulated.authorization.tokens[account] = f"system:serviceaccount:{NAMESPACE}:{account}"
-            return account
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         token: str = (await person.create(f"{ACCOUNTS}/{account}/token", body))["status"]["token"]
         return token
@@ -69,7 +65,7 @@ class Api:
 async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     if (folder := assets()) is None:
         async with ApiServer() as server:
-            yield Api(address=ApiAddress(url=server.url, token="abc"), kubeconfig=server.kubeconfig(), simulated=server)
+            yield Api(address=ApiAddress(url=server.url, token="abc"), kubeconfig=server.kubeconfig())
         return
     async with RealApiServer(folder, tmp_path_factory.mktemp("api")) as real:
         address = ApiAddress(url=real.url, token=real.token, certificate_authority=real.certificate_authority)

@@ -53,8 +53,8 @@ def _rules(ui: dict[str, Any]) -> list[dict[str, Any]]:
         for each in of_kind(objects, kind)
         if "nodewarden-page" in [subject["name"] for subject in each["subjects"]]
     }
-    roles = [each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] in bound]
-    assert len(roles) == len(bound)
+    roles = [each for kind in ("Role", "ClusterRole") for each in of_kind(objects, kind) if each["metadata"]["name"] in bound]
+    assert {each["metadata"]["name"] for each in roles} == bound
     [deployment] = [each for each in of_kind(objects, "Deployment") if each["metadata"]["name"] == "nodewarden-page"]
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "nodewarden-page"
     return [rule for role in roles for rule in role["rules"]]
@@ -71,7 +71,7 @@ def test_its_account_may_ask_who_somebody_is_and_list_what_checks_judge() -> Non
     assert {verb for rule in reads for verb in rule["verbs"]} == {"list"}
     resources = {resource for rule in reads for resource in rule["resources"]}
     assert {"nodes", "nodehealthchecks", "machines"} <= resources
-    assert not resources & {"secrets", "configmaps", "pods", "events", "volumeattachments", "leases"}
+    assert not resources & {"secrets", "configmaps", "pods", "events", "volumeattachments"}
 
 
 def test_it_is_nobody_that_a_selector_of_the_workers_finds() -> None:
@@ -227,6 +227,7 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
         assert session.startswith(COOKIE)
         code, fleet = await _asked(browser, f"{two}api/v1/clusters/{cluster}/fleet", Cookie=session)
         assert (code, json.loads(fleet)["nodes"]) == (200, 1), fleet
+        assert [each.split(":")[0] for each in json.loads(fleet)["unread"]] == ["configmaps"], "they may hold credentials"
         code, page = await _asked(browser, f"{two}c/{cluster}/nodes/node-1", Cookie=session)
         assert (code, "Open episode" in page) == (200, True)
         code, form = await _asked(browser, f"{two}c/{cluster}/acts/abort?node=node-1", Cookie=session)

@@ -101,8 +101,13 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
 ) -> None:
     await mine.start_scanner(cluster, check_every=None)
+    stops = f"/api/v1/clusters/{cluster}/stops"
+    async with page.get(stops) as before:
+        assert "storage" not in await before.text()
     told = await act(page, cluster, word="pause", reason="storage", **{"for": "2h"})
     assert f"paused by {ME}, until " in told["answer"]
+    async with page.get(stops) as after:
+        assert "storage" in await after.text(), "S44: who has just paused it does not read that it is not paused"
     pause = (await mine.scanner_status(cluster)).pause
     assert pause is not None
     assert pause.until is not None

@@ -6,10 +6,13 @@ aggregation and resource names with wildcards are not evaluated.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+from simulator.api import moments
 from simulator.api.storage.store import Document, Store
 
 ADMIN = "admin"
@@ -42,11 +45,21 @@ class Authorization:
     def __init__(self, store: Store, tokens: Mapping[str, str]) -> None:
         self._store = store
         self.tokens = dict(tokens)
+        self._issued: dict[str, tuple[str, datetime]] = {}
 
     def user(self, header: str) -> str | None:
         """The user of an Authorization header, or None."""
         scheme, _, token = header.partition(" ")
-        return self.tokens.get(token.strip()) if scheme.lower() == "bearer" else None
+        if scheme.lower() != "bearer":
+            return None
+        user, ends = self._issued.get(token.strip(), (None, None))
+        return user if ends is not None and moments.now() < ends else self.tokens.get(token.strip())
+
+    def issue(self, user: str, lasts: timedelta) -> tuple[str, datetime]:
+        """A new token of that user, and when it ends."""
+        token, ends = secrets.token_urlsafe(32), moments.now() + lasts
+        self._issued[token] = (user, ends)
+        return token, ends
 
     def allows(self, user: str, access: Access) -> bool:
         return user == ADMIN or any(_grants(rule, access) for rule in self._rules(user, access.namespace))

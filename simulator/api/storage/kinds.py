@@ -214,6 +214,7 @@ BUILT_IN: tuple[Resource, ...] = (
         body=("secrets", "imagePullSecrets", "automountServiceAccountToken"),
         status=False,
         deletion_answers_object=True,
+        subresources=("token",),
     ),
     _apps("deployments", "Deployment", "deploy", scale=True),
     _apps("replicasets", "ReplicaSet", "rs", scale=True, selectable=("status.replicas",)),

@@ -169,6 +169,7 @@ def _subresources(resource: Resource) -> list[tuple[str, str, str, str, list[str
     known = {
         "eviction": ("policy", "v1", "Eviction", ["create"]),
         "binding": ("", "v1", "Binding", ["create"]),
+        "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
     }
     listed = []
     if resource.status:

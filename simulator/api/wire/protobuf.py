@@ -58,6 +58,21 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         4: _Field("stringData", map=True),
         5: _Field("immutable", "boolean"),
     },
+    "ClusterRoleBinding": {1: _META, 2: _Field("subjects", "Subject", many=True), 3: _Field("roleRef", "RoleRef")},
+    "RoleBinding": {1: _META, 2: _Field("subjects", "Subject", many=True), 3: _Field("roleRef", "RoleRef")},
+    "ClusterRole": {1: _META, 2: _Field("rules", "PolicyRule", many=True)},
+    "Role": {1: _META, 2: _Field("rules", "PolicyRule", many=True)},
+    "PolicyRule": {
+        1: _Field("verbs", many=True),
+        2: _Field("apiGroups", many=True),
+        3: _Field("resources", many=True),
+        4: _Field("resourceNames", many=True),
+    },
+    "Subject": {1: _Field("kind"), 2: _Field("apiGroup"), 3: _Field("name"), 4: _Field("namespace")},
+    "RoleRef": {1: _Field("apiGroup"), 2: _Field("kind"), 3: _Field("name")},
+    "TokenRequest": {1: _META, 2: _Field("spec", "TokenRequestSpec")},
+    "TokenRequestSpec": {1: _Field("audiences", many=True), 4: _Field("expirationSeconds", "integer")},
+    "SelfSubjectReview": {1: _META},
     "SelfSubjectAccessReview": {1: _META, 2: _Field("spec", "ReviewSpec")},
     "ReviewSpec": {
         1: _Field("resourceAttributes", "ResourceAttributes"),
@@ -82,7 +97,10 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
     },
     "Preconditions": {1: _Field("uid"), 2: _Field("resourceVersion")},
 }
-_READABLE = frozenset({"Namespace", "ServiceAccount", "ConfigMap", "Secret", "SelfSubjectAccessReview", "DeleteOptions"})
+_READABLE = frozenset(
+    {"Namespace", "ServiceAccount", "ConfigMap", "Secret", "SelfSubjectAccessReview", "DeleteOptions"}
+    | {"SelfSubjectReview", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "TokenRequest"}
+)
 
 
 def read(body: bytes) -> dict[str, Any]:

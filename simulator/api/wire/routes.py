@@ -59,7 +59,7 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str:
         # Objects of all namespaces can be listed, not created or deleted.
         if verb != "list" and target.resource.namespaced and not target.namespace:
             verb = None
-    elif target.subresource in ("eviction", "binding"):
+    elif target.subresource in ("eviction", "binding", "token"):
         verb = "create" if method == "POST" else None
     else:
         verb = (_ON_SUBRESOURCE if target.subresource else _ON_OBJECT).get(method)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import orjson
 import yaml
 
-from simulator.api import errors
+from simulator.api import errors, moments
 from simulator.api.access.authorization import Access, Authorization
 from simulator.api.errors import Cause
 from simulator.api.storage.store import Document, Record, value_at
@@ -22,6 +23,7 @@ from simulator.api.writes.eviction import bind, evict, read_delete_options
 from simulator.api.writes.patch import json_patch, merge_patch, strategic_merge_patch
 from simulator.api.writes.registry import DeleteOptions, Registry, WriteOptions
 
+TOKEN_SECONDS, LEAST_TOKEN_SECONDS = 3600, 600
 _JSON = "application/json"
 _YAML = "application/yaml"
 _MERGE = "application/merge-patch+json"
@@ -79,6 +81,8 @@ class Writing:
         if not isinstance(document, dict):
             raise errors.bad_request("the body of the request is not an object")
         options = _write_options(query)
+        if target.subresource == "token":
+            return self._token(target, document)
         if target.subresource in ("eviction", "binding"):
             act = evict if target.subresource == "eviction" else bind
             answer = act(self._registry, target.namespace, target.name, document, dry_run=options.dry_run)
@@ -197,6 +201,22 @@ class Writing:
             )
             allowed = self._authorization.allows(spec.get("user", user), access)
         return Written(status=201, body=orjson.dumps({**document, "status": {"allowed": allowed}}))
+
+    def _token(self, target: Target, document: Document) -> Written:
+        """A token of a ServiceAccount, for as long as was asked."""
+        self._registry.get(target.resource, target.namespace, target.name)
+        spec = document.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or TOKEN_SECONDS
+        if not isinstance(seconds, int) or seconds < LEAST_TOKEN_SECONDS:
+            message = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
+            raise errors.invalid(
+                "authentication.k8s.io", "TokenRequest", "", [Cause(field="spec.expirationSeconds", message=message)]
+            )
+        user = f"system:serviceaccount:{target.namespace}:{target.name}"
+        token, ends = self._authorization.issue(user, timedelta(seconds=seconds))
+        status = {"token": token, "expirationTimestamp": moments.stamp(ends)}
+        answered = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **document, "status": status}
+        return Written(status=201, body=orjson.dumps(answered | {"spec": spec | {"expirationSeconds": seconds}}))
 
     def _scale(self, target: Target, options: WriteOptions, change: Callable[[Document], Any]) -> Written:
         paths = target.resource.custom and target.resource.custom.scale

@@ -57,6 +57,19 @@ async def test_apply_creates_leaves_alone_and_changes(kubectl: Kubectl) -> None:
     assert await kubectl("get", "cm", "c", "-o", "jsonpath={.data.key}") == "new"
 
 
+async def test_a_service_account_gets_a_token_and_by_a_binding_its_rights(kubectl: Kubectl) -> None:
+    """As docs/page.md has people do it."""
+    await kubectl("create", "serviceaccount", "ann", "-n", "default")
+    await kubectl("create", "clusterrole", "looks", "--verb=get", "--resource=nodes")
+    await kubectl("create", "clusterrolebinding", "ann-looks", "--clusterrole=looks", "--serviceaccount=default:ann")
+    token = (await kubectl("create", "token", "ann", "-n", "default")).strip()
+    assert "system:serviceaccount:default:ann" in await kubectl("auth", "whoami", "--token", token)
+    assert (await kubectl("auth", "can-i", "get", "nodes", "--token", token)).endswith("yes\n")
+    assert "no" in await kubectl("auth", "can-i", "delete", "nodes", "--token", token, expect=1)
+    assert "less than 10 minutes" in await kubectl("create", "token", "ann", "--duration=1m", expect=1)
+    await kubectl("create", "token", "nobody", expect=1)
+
+
 async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kubectl: Kubectl) -> None:
     assert "poddisruptionbudgets" in await kubectl("api-resources")
     assert "Server Version: v1.36" in await kubectl("version")
