@@ -24,7 +24,7 @@ class Shared(Generic[T]):
         self._good_until = float("-inf")
 
     async def get(self) -> T:
-        """As old as it may be. Raises what asking raises, which is kept as long: who does not answer is not asked by each page."""
+        """As old as it may be. Raises what asking raises, kept as long: who does not answer is not asked by each page."""
         now = asyncio.get_running_loop().time()
         if self._asking is None or (self._asking.done() and now >= self._good_until):
             self._asking = asyncio.create_task(self._asked())

@@ -35,7 +35,7 @@ FRESH = timedelta(seconds=1)
 READ_FRESH = timedelta(seconds=5)
 """How old a reading of a whole cluster may be that a page shows."""
 REST = 50
-"""And so many times as long as it took: pages may not take more than a fiftieth of the time for it, however large the cluster is."""
+"""And so many times as long as it took: pages get a fiftieth of the time for it, however large the cluster is."""
 MOST_DRAWN = 64
 """Of one reading: fleets by other labels and explanations of other nodes, and anybody may name one."""
 

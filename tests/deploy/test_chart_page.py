@@ -43,8 +43,8 @@ def test_there_is_none_unless_it_is_wanted() -> None:
     assert rendered(template="page") == []
 
 
-def test_its_account_may_ask_who_somebody_is_and_nothing_else() -> None:
-    """S42: whoever takes the page over can do nothing with what it is given."""
+def test_its_account_may_ask_who_somebody_is_and_read_what_checks_are_about_and_write_nothing() -> None:
+    """S42: whoever takes the page over can do nothing with what it is given, and learns no password."""
     objects = rendered({"ui": PAGE})
     bound = [
         each["roleRef"]["name"]
@@ -52,11 +52,18 @@ def test_its_account_may_ask_who_somebody_is_and_nothing_else() -> None:
         for each in of_kind(objects, kind)
         if "nodewarden-page" in [subject["name"] for subject in each["subjects"]]
     ]
+    bound = [*dict.fromkeys(bound)]
     [role] = [each for each in of_kind(objects, "ClusterRole") if [each["metadata"]["name"]] == bound]
-    assert {(rule["resources"][0], *rule["verbs"]) for rule in role["rules"]} == {
+    [local] = [each for each in of_kind(objects, "Role") if [each["metadata"]["name"]] == bound]
+    rules = [*role["rules"], *local["rules"]]
+    assert {(each, *rule["verbs"]) for rule in rules for each in rule["resources"] if {"create", "get"} & {*rule["verbs"]}} == {
         ("tokenreviews", "create"),
         ("subjectaccessreviews", "create"),
+        *((each, "get") for rule in rules for each in rule["resources"] if each.endswith("templates")),
     }
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"create", "get", "list"}
+    assert not {"secrets", "pods", "*"} & {each for rule in rules for each in rule["resources"]}
+    assert [rule["resources"] for rule in local["rules"]] == [["configmaps"]]
     [deployment] = [each for each in of_kind(objects, "Deployment") if each["metadata"]["name"] == "nodewarden-page"]
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "nodewarden-page"
 
@@ -212,7 +219,9 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
             session = answer.headers["Set-Cookie"].partition(";")[0]
         assert session.startswith(COOKIE)
         code, page = await _asked(browser, f"{two}c/{cluster}/nodes/node-1", Cookie=session)
-        assert (code, "Open episode" in page) == (200, True)
+        assert (code, "Open episode" in page, "can't be read" in page) == (200, True, False)
+        code, fleet = await _asked(browser, f"{two}c/{cluster}/fleet", Cookie=session)
+        assert (code, "nodes are healthy" in fleet, "can't be read" in fleet) == (200, True, False)
         code, form = await _asked(browser, f"{two}c/{cluster}/acts/abort?node=node-1", Cookie=session)
         assert (code, f"Said by system:serviceaccount:{NAMESPACE}:ann" in form) == (200, True)
         shown = form.partition('name="form_token" value="')[2].partition('"')[0]

@@ -13,16 +13,20 @@ from starter.web.views import Views
 from tests.docs.reading import DOCS
 from tests.web.looking import DESK, opened
 from tests.web.night import CLUSTER, NightWarden
+from tests.web.objects import NightCluster
 
 AT = f"/c/{CLUSTER}"
 PICTURES = {
     "now": AT,
+    "fleet": f"{AT}/fleet",
     "needs-a-person": f"{AT}/nodes/node-9",
     "record": f"{AT}/record/inc-node-7",
     "checks": f"{AT}/checks",
-    "history": f"{AT}/history?since=30d",
+    "history": f"{AT}/history?since=720h",
 }
 """By name: docs/pictures/page-NAME.png."""
+FLEET = 600
+"""Nodes on the picture of a fleet."""
 TALLEST = 820
 """Pixels; what is further down is cut off."""
 
@@ -33,7 +37,7 @@ def file_of(name: str) -> Path:
 
 async def taken(browser: Browser, path: str) -> bytes:
     """A PNG of that view."""
-    views = Views(NightWarden(), (CLUSTER,))  # type: ignore[arg-type]
+    views = Views(NightWarden(), (CLUSTER,), reading=NightCluster(FLEET if path.endswith("/fleet") else 24))  # type: ignore[arg-type]
     async with serving(views, host="127.0.0.1", port=0) as url, opened(browser, url.rstrip("/") + path) as (page, said):
         if said:
             raise RuntimeError(f"{path}: {said}")
