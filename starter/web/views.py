@@ -65,7 +65,8 @@ class WatchedCluster:
         self.cluster = cluster
         self.read = Shared(lambda: read(reading, cluster), fresh=READ_FRESH, times_as_long=REST)
         """The cluster's objects, by the rights of this process. Raises SilentError."""
-        self.kept: Shared[PreservedNodes] = Shared(lambda: warden.preserved(cluster), fresh=FRESH)
+        # Each of them is asked for itself, which takes as long as there are many.
+        self.kept: Shared[PreservedNodes] = Shared(lambda: warden.preserved(cluster), fresh=FRESH, times_as_long=10)
         self.devices: Shared[DeviceReport | None] = Shared(lambda: warden.device_check(cluster).last_report(), fresh=READ_FRESH)
         self._warden = warden
         self._status: ClusterStatus | None = None
