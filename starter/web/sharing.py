@@ -14,16 +14,19 @@ T = TypeVar("T")
 class Shared(Generic[T]):
     """Asks when somebody wants to know and what is known is too old; all who come meanwhile wait for the same answer."""
 
-    def __init__(self, ask: Callable[[], Awaitable[T]], *, fresh: timedelta) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[T]], *, fresh: timedelta, times_as_long: int = 0) -> None:
+        """fresh: how long an answer is good for; times_as_long: or so many times as long as it has taken, where that is longer,
+        so that what is dear is not asked for as often as what is cheap."""
         self._ask = ask
         self._fresh = fresh.total_seconds()
+        self._times_as_long = times_as_long
         self._asking: asyncio.Task[T] | None = None
-        self._answered = float("-inf")
+        self._good_until = float("-inf")
 
     async def get(self) -> T:
-        """At most so old. Raises what asking raises, which is kept as long: who does not answer is not asked by each page."""
+        """As old as it may be. Raises what asking raises, kept as long: who does not answer is not asked by each page."""
         now = asyncio.get_running_loop().time()
-        if self._asking is None or (self._asking.done() and now - self._answered >= self._fresh):
+        if self._asking is None or (self._asking.done() and now >= self._good_until):
             self._asking = asyncio.create_task(self._asked())
         return await asyncio.shield(self._asking)
 
@@ -35,7 +38,9 @@ class Shared(Generic[T]):
                 await self._asking
 
     async def _asked(self) -> T:
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             return await self._ask()
         finally:
-            self._answered = asyncio.get_running_loop().time()
+            self._good_until = clock() + max(self._fresh, (clock() - began) * self._times_as_long)

@@ -16,7 +16,7 @@ from activities.cluster.watch.offline import OfflineCluster
 from activities.contracts.pages import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.fence.device_check import DeviceReport
-from policy.scan.explanation import explain
+from policy.scan.explanation import Explanation, explain
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RequestError, SilentError
@@ -34,11 +34,28 @@ FRESH = timedelta(seconds=1)
 """How old an answer may be that is given to somebody who only asks once."""
 READ_FRESH = timedelta(seconds=5)
 """How old a reading of a whole cluster may be that a page shows."""
-MOST_FLEETS = 8
-"""Of one reading: each is drawn up by another label, and anybody may name one."""
+REST = 50
+"""And so many times as long as it took: pages get a fiftieth of the time for it, however large the cluster is."""
+MOST_DRAWN = 64
+"""Of one reading: fleets by other labels and explanations of other nodes, and anybody may name one."""
 
 Reading = Callable[[str], Awaitable[OfflineCluster]]
 """Reads a cluster as its API shows it now. Raises SilentError."""
+
+
+class DrawnUp:
+    """What was drawn up from one reading, as long as that is the last one."""
+
+    def __init__(self) -> None:
+        self._of: OfflineCluster | None = None
+        self.fleets: dict[str, FleetAnswer] = {}
+        self.explanations: dict[str, Explanation] = {}
+
+    def of(self, found: OfflineCluster) -> DrawnUp:
+        """The same, empty where it was of another reading, or has become too much."""
+        if self._of is not found or len(self.fleets) + len(self.explanations) >= MOST_DRAWN:
+            self._of, self.fleets, self.explanations = found, {}, {}
+        return self
 
 
 class WatchedCluster:
@@ -46,9 +63,10 @@ class WatchedCluster:
 
     def __init__(self, warden: Nodewarden, cluster: str, reading: Reading | None) -> None:
         self.cluster = cluster
-        self.read = Shared(lambda: read(reading, cluster), fresh=READ_FRESH)
+        self.read = Shared(lambda: read(reading, cluster), fresh=READ_FRESH, times_as_long=REST)
         """The cluster's objects, by the rights of this process. Raises SilentError."""
-        self.kept: Shared[PreservedNodes] = Shared(lambda: warden.preserved(cluster), fresh=FRESH)
+        # Each of them is asked for itself, which takes as long as there are many.
+        self.kept: Shared[PreservedNodes] = Shared(lambda: warden.preserved(cluster), fresh=FRESH, times_as_long=10)
         self.devices: Shared[DeviceReport | None] = Shared(lambda: warden.device_check(cluster).last_report(), fresh=READ_FRESH)
         self._warden = warden
         self._status: ClusterStatus | None = None
@@ -57,7 +75,7 @@ class WatchedCluster:
         self._watchers = 0
         self._changed = asyncio.Condition()
         self._encoded: tuple[ClusterStatus | None, dict[str, tuple[bytes, str]]] = (None, {})
-        self._fleets: tuple[OfflineCluster | None, dict[str, FleetAnswer]] = (None, {})
+        self._drawn = DrawnUp()
 
     async def status(self) -> ClusterStatus:
         """What is known now: at most a second old, or as new as the watchers have it. Never raises: who does not answer is named
@@ -87,12 +105,18 @@ class WatchedCluster:
     async def fleet(self, by: str) -> FleetAnswer:
         """All nodes, drawn up once for each reading. Raises SilentError, UnreadableError."""
         found = await self.read.get()
-        if self._fleets[0] is not found or len(self._fleets[1]) > MOST_FLEETS:
-            self._fleets = (found, {})
-        known = self._fleets[1]
-        if by not in known:
-            known[by] = fleet(self.cluster, found, by)
-        return known[by]
+        fleets = self._drawn.of(found).fleets
+        if by not in fleets:
+            fleets[by] = fleet(self.cluster, found, by)
+        return fleets[by]
+
+    async def explanation(self, node: str) -> tuple[OfflineCluster, Explanation]:
+        """What all checks say of a node, found once for each reading. Raises SilentError."""
+        found = await self.read.get()
+        explanations = self._drawn.of(found).explanations
+        if node not in explanations:
+            explanations[node] = explain(found.ledger.known(found.now), node, found.owners, found.leased)
+        return found, explanations[node]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -202,8 +226,7 @@ async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
     status, episodes = await asyncio.gather(view.status(), views.warden.of_node(cluster, node))
     problems, found, explanation = [status.problem] if status.problem else [], None, None
     try:
-        found = await view.read.get()
-        explanation = explain(found.ledger.known(found.now), node, found.owners, found.leased)
+        found, explanation = await view.explanation(node)
     except RequestError as error:
         problems.insert(0, str(error))
     return NodeExplanation(
