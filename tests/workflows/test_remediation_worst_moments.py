@@ -323,3 +323,18 @@ def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> N
     world.errors["preservation.give-up"] = [failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed]
     remediated(world, Outcome.RELEASED)
     assert (world.deletions, world.count("withdraw")) == ([], 1)
+
+
+@pytest.mark.parametrize("ladder", [(DELETE,), (SELF,), (FENCE,)], ids=["deletion", "object", "fencing"])
+def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
+    """S20: said while the last look is under way, or before that is asked for where it is made by whoever acts."""
+    moment = "target.last-look" if ladder == (FENCE,) else "isolation.mark"
+    world = Remediated(ladder=ladder)
+    acts = {"give-up", "request-owner", f"create {OBJECT}", "annotate-external", "off"}
+    with Play(world) as play:
+        world.after[moment] = play.hold
+        play.until(lambda status: status.doing.startswith("held by ada"))
+        play.skip(3 * HOUR)
+        assert not acts & set(world.acts)
+        play.resume()
+        play.until(lambda _: bool(acts & set(world.acts)))
