@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from policy.episode.messages import Kind, Outcome
+from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
