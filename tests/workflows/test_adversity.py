@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from policy.episode.messages import Kind, Outcome
+from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
@@ -71,6 +72,13 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
     "S20: whoever was told that the episode is held may rely on it while the proof is read before a deletion": (
         arranged(plan(freeing=Freeing.DELETION), at("read_power", Mishap.HOLD, number=2), **RESUME),
         held,
+    ),
+    "S20: the same for what lies behind a cut": (arranged(CUT, at("read_path", Mishap.HOLD, number=3), **RESUME), held),
+    "S20: a hold is obeyed before the pods of a dead kernel are freed": (
+        arranged(
+            plan(kdump=KdumpRule(trusted=True)), at("mark_unschedulable", Mishap.DUMP), at("read_workload", Mishap.HOLD), **RESUME
+        ),
+        lambda play: said(play) == ["hold", "resume"],
     ),
     "S20: there is no way back from giving a machine up, which a hold keeps from it while the proof is read": (
         arranged(GIVEN_UP, at("read_power", Mishap.HOLD, number=3), **RESUME),

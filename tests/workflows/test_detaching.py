@@ -57,6 +57,7 @@ def noted(result: EpisodeResult, act: str) -> list[tuple[str, str]]:
 ALIVE = {"ready": True, "need": PERSON}
 ELSEWHERE = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
 
+ONCE = restart(tries=1, restarts=0)
 STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "S9: a volume that moves just then is left to its new machine, says the cloud": (
         story(**ALIVE, detach_errors=[ELSEWHERE], at="detach vol-1", then={"volumes": {"vol-1": UNKNOWN, "vol-2": ATTACHED}}),
@@ -77,6 +78,14 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a crashing pod that a budget keeps, which mounts nothing of it, holds nothing up": (
         story(plan=restart(), drains=[DrainResult(left=1, blocked=("demo/client: budget clients",))] * 200),
         ["cordon", "drain", "detach vol-1", "free-cut-pods", "off", "free-cut-pods", "on"],
+    ),
+    "S3: a volume that the cloud does not know touches nothing": (
+        story(plan=ONCE, volumes={"vol-1": UNKNOWN}, ends=None, says="nothing is touched: vol-1 is unknown"),
+        [],
+    ),
+    "a volume that stays fails the step before power is touched": (
+        story(plan=ONCE, stuck={"vol-1"}, ends=None, says=f"still attached to {CLOUD.endpoint}: vol-1", freed=[]),
+        ["cordon", "drain", "detach vol-1"],
     ),
 }
 

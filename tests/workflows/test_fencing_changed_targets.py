@@ -52,6 +52,13 @@ STORIES: dict[str, dict[str, Any]] = {
         order="event PartlySwitchedOn",
         leaves={"commands": [f"off {RIGHT.endpoint}", f"off {WRONG.endpoint}", f"on {RIGHT.endpoint}"]},
     ),
+    "S9, S35: a machine whose Node was made anew is not given up, as each look before that would say no, and comes back": story(
+        plan=plan(terminate_instance=True),
+        at="event NodePoweredOff",
+        then=ANEW,
+        did={"off": 1, "on": 1, "terminate": 0},
+        order="event MachineKept",
+    ),
 }
 
 
@@ -161,3 +168,41 @@ async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: Wor
         world.boot_id, world.ready, world.lingers = "", True, 10_000
         await run.did("event WorkloadsLeft")
         assert not [entry for entry in await run.record() if "is back, although" in entry.detail]
+
+
+async def test_a_resume_under_a_configuration_that_is_still_wrong_asks_again(env: WorkflowEnvironment) -> None:
+    """S9: what can't be looked up is told, and an abort still ends it."""
+    world = World(plan=plan(levels=((WRONG,),)))
+    world.read_errors.append(failure(ErrorType.UNAUTHORIZED, "wrong password"))
+    async with fencing(env, world, parks=True) as run:
+        world.pin_errors.append(failure(ErrorType.INVALID_CONFIG, "there is no such template"))
+        await run.resume()
+        await run.until(lambda status: "there is no such template" in status.problem)
+        await run.abort()
+        await run.result(Outcome.ABORTED)
+    assert world.commands == []
+    assert not world.marked
+
+
+async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: WorkflowEnvironment) -> None:
+    """S9: its Node is gone, so that nobody can tell which device is configured for it; the pinned one was never switched off by
+    us. A person hears what to do."""
+    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint})
+    async with fencing(env, world, parks=True) as run:
+        _rewired(world)
+        world.present, world.mark = False, None
+        world.pin_errors.append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
+        await run.acknowledge("pulled the plug")
+        await run.until(lambda status: "switch the machine on by hand" in status.problem)
+        assert "delete-workload" in world.acts  # the word stands for what is to be freed
+        await run.abort(power_on=True)
+        result = await run.result(Outcome.ABORTED)
+    assert "switch the machine on by hand" in result.message
+    assert world.commands == []
+
+
+def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
+    """The old plug answers again, and feeds another machine by now, which somebody has switched off."""
+    world.silent.clear()
+    world.plan = replace(world.plan, levels=((RIGHT,),))
+    world.power = {WRONG.endpoint: PowerState.OFF, RIGHT.endpoint: state}

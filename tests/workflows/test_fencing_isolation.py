@@ -67,6 +67,14 @@ STORIES: dict[str, dict[str, Any]] = {
         ends=Outcome.FENCED_OFF,
         did={"terminate": 1, "read-given-up": 7},  # which takes longer than one try
     ),
+    "S2: a path is read again just before its pods are freed, and it is open again": story(
+        plan=fabric_only(tries=1, restarts=0),
+        at="event PathCut",
+        then={"paths": {PORT.endpoint: PowerState.ON}},
+        ends=None,
+        says="not proven cut",
+        did={"free-cut-pods": 0},
+    ),
 }
 
 

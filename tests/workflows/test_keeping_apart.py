@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
+from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.plan import CORDON, FencingPlan
@@ -269,3 +270,54 @@ async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_befo
         world.devices.gates["cut-path"].set()
         await run.timeout(Outcome.REPLACED)
     assert cuts(world) == ["note cut", "cut-path"]
+
+
+@pytest.mark.usefixtures("rolls_once")
+async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(env: WorkflowEnvironment) -> None:
+    """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
+    world = machine()
+    world.devices = devices = World(plan=switched(), mark=left_by("older"))
+    devices.mark_errors = [failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: "does not exist" in status.problem)
+        first = (await run.handle.describe()).run_id
+        devices.mark = None
+        await run.news()
+        await run.skip(timedelta(minutes=10))  # what the predecessor may have had in flight (S34)
+        await run.goes_on_after(first)
+    assert world.acts.count("mark Preservation") == 1
+
+
+async def test_a_person_who_has_mended_what_was_in_the_way_says_so(env: WorkflowEnvironment) -> None:
+    world = failed(plan())
+    async with preserving(env, world) as run:
+        assert "names no path to cut" in (await until(run, "incomplete")).problem
+        world.devices.plan = switched()
+        world.devices.paths[PORT.endpoint] = PowerState.ON
+        await run.says(Preservation.isolate)
+        await until(run, "cut")
+    assert "free-cut-pods" in cuts(world)
+
+
+async def test_where_no_pod_was_freed_the_path_comes_back_at_once(env: WorkflowEnvironment) -> None:
+    world = uncuttable()
+    async with preserving(env, world) as run:
+        await until(run, "incomplete")
+        world.devices.stuck.clear()
+        await is_released_well(run)
+        await run.result(Outcome.RELEASED)
+    assert "free-cut-pods" not in cuts(world)
+    assert cuts(world)[-2:] == ["restore-path", "note back"]
+
+
+async def test_pods_that_stay_behind_the_cut_are_told_and_tried_again(env: WorkflowEnvironment) -> None:
+    """A pod with a finalizer runs nowhere else: the machine is not called cut off before it is gone."""
+    world = failed(switched(tries=1, free_timeout=timedelta(seconds=2)))
+    world.devices.cut_pods_stay = 1
+    async with preserving(env, world) as run:
+        status = await until(run, "incomplete")
+        assert "1 pods behind the cut are still there" in status.problem
+        world.devices.cut_pods_stay = 0
+        await run.skip(timedelta(minutes=5))
+        await until(run, "cut")

@@ -14,8 +14,9 @@ from temporalio import activity
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile
+from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile, NotFetched
 from activities.contracts.target import DrainResult
+from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
@@ -285,3 +286,41 @@ async def test_a_name_that_nobody_has_is_missing_and_preserves_nothing(env: Work
     async with preserving(env, world) as run:
         result = await run.result(Outcome.REFUSED)
     assert (result.missing, result.message) == (True, "the Machine is gone")
+
+
+async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
+    world = machine("now")
+    world.errors = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3
+    async with preserving(env, world) as run:
+        await run.skip(timedelta(hours=1))
+        await run.is_in(Phase.RUNNING_PRESERVED)
+        result = await run.timeout(Outcome.RELEASED)
+    assert sum(entry.outcome == "failed" for entry in result.record) == 3
+
+
+async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(env: WorkflowEnvironment) -> None:
+    """The record is what people judge by afterwards."""
+    world = machine("now", fails=True)
+    world.devices.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
+    async with preserving(env, world) as run:
+        await run.until(lambda status: "disruption budget" in status.doing)
+        await run.says(Preservation.release)
+        result = await run.timeout()
+    assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["stopped"]
+
+
+async def test_a_device_that_does_not_answer_is_named_as_missing_and_the_rest_is_kept(env: WorkflowEnvironment) -> None:
+    def silent(request: DeviceEvidenceRequest) -> EvidenceFile:
+        raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer from the BMC")
+
+    world = machine("now")
+    async with at_a_site(env, silent) as site:
+        missing, device = NotFetched(of="machine", why="slow"), PowerDevice(driver="ipmi", endpoint="bmc-7", site=site)
+        world.evidence = Collected(files=(file("node.json"),), missing=(missing,), devices=(device,))
+        async with preserving(env, world) as run:
+            ((outcome, detail),) = await noted(run)
+            assert outcome == "kept"
+            assert detail.endswith("; not fetched: machine (slow); bmc-7 (bmc-7: no answer from the BMC)")
+            await run.says(Preservation.release)
+            await run.result(Outcome.RELEASED)
+    assert [each.name for sealed in world.sealed for each in sealed.files] == ["node.json"]

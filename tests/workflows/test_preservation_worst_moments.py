@@ -21,7 +21,7 @@ from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preservin
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
-from workflows.kit import handing_over
+from workflows.kit import handing_over, options
 from workflows.kit.messages import ExtendRequest
 
 
@@ -190,3 +190,36 @@ async def test_who_controls_the_machine_is_remembered_over_a_new_version(
         await run.news()
         await run.result()
     assert [request.owner for request in asked][1:] == [SET] * (len(asked) - 1)
+
+
+async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment) -> None:
+    """S34: it may have been asked for; "before its deletion was asked for" is not known to be true."""
+    world = machine(fails=True)
+    world.deletion_errors.extend([failure(ErrorType.AMBIGUOUS, "the answer was lost")] * 99)
+    async with kept(env, world) as run:
+        await run.says(Preservation.release)
+        await run.until(lambda _: bool(world.tried_at))
+        await run.abort()
+        await run.skip(options.DELETION_DEADLINE)  # for so long the request may still be on its way
+        result = await run.result(Outcome.ABORTED)
+    assert "before its deletion was asked for" not in result.message
+
+
+async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
+    """S20: the person was answered that its deletion was not asked for, and the permit comes all the same."""
+    world = machine("false", fails=True)
+    world.scanner = asyncio.Event()
+    async with preserving(env, world) as run:
+        await run.until(lambda _: "permit" in world.acts)
+        await run.abort()
+        world.scanner.set()
+        result = await run.result()
+    assert (result.outcome, "delete" in world.acts) == (Outcome.ABORTED, False)
+
+
+@pytest.mark.usefixtures("rolls_once")
+async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(env: WorkflowEnvironment) -> None:
+    world = machine("now")
+    async with kept(env, world) as run:
+        await run.says(Preservation.release)
+        await eventually(env, lambda: world.held.expiry is None, within=5)

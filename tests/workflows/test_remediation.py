@@ -341,3 +341,19 @@ def test_what_cannot_be_begun_is_refused(changes: dict[str, object], message: st
     assert (result.message, result.missing) == (message, message == str(NOBODY.message))
     assert [release.outcome for release in world.releases] == ["refused"]
     assert {*world.acts} <= {"pin-target", "ask-permit"}
+
+
+def test_an_object_that_somebody_else_deletes_has_failed() -> None:
+    world = Remediated(ladder=(SELF, DELETE))
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.objects.clear()
+        result = play.result(Outcome.REPLACED)
+    assert any(f"{OBJECT} was deleted by somebody else" in entry.detail for entry in result.record)
+
+
+def test_a_node_without_a_machine_can_not_be_annotated() -> None:
+    """It may have lost its Machine since the scan: the workflow must not be wedged by that."""
+    world = Remediated(ladder=(ANNOTATE,), has_machine=False)
+    with Play(world) as play:
+        assert "belongs to no Machine" in play.parked().problem

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome
+from policy.episode.messages import Outcome, Phase
+from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
@@ -204,3 +205,36 @@ def test_the_status_tells_which_step_it_is_at_and_until_when_also_in_a_new_histo
         assert (waiting.rung, waiting.rung_until) == (last.rung, None)
         play.result()
         assert (play.status().rung, play.status().rung_until) == ("", None)
+
+
+def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:
+    """S14."""
+    world = Remediated(ladder=(FENCE,), node=silent())
+    with Play(world) as play:
+        play.parked()
+        world.node.answers = [PermitAnswer(decision=PermitDecision.REFUSED, reason="too many are unhealthy")]
+        play.resume()
+        status = play.until(lambda status: "too many are unhealthy" in status.problem and status.phase is Phase.NEEDS_HUMAN)
+        assert not status.permit
+        play.abort()
+        play.result(Outcome.ABORTED)
+
+
+def test_a_word_whose_mark_cannot_be_left_gives_the_permit_back() -> None:
+    """S14: who is parked holds none."""
+    world = Remediated(ladder=(FENCE,), node=silent())
+    with Play(world) as play:
+        play.parked()
+        world.errors["isolation.mark"] = [failure(ErrorType.VETOED, "another incident has marked it")]
+        play.resume()
+        play.until(lambda status: "another incident" in status.problem and status.phase is Phase.NEEDS_HUMAN)
+        play.skip(MINUTE)
+        assert not world.permit
+
+
+def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> None:
+    with Play(Remediated(ladder=(DELETE,), goes_after=40 * MINUTE, ready_after=None)) as play:
+        play.parked()
+        play.until(lambda status: "waits for its replacement" in status.doing)
+        play.abort()
+        play.result(Outcome.ABORTED)

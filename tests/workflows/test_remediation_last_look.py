@@ -10,8 +10,9 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
+from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import DELETE, MINUTE, OBJECT, SELF, Remediated, step
+from tests.workflows.remediated import DELETE, MINUTE, OBJECT, SELF, Made, Remediated, step
 from tests.workflows.remediating import Play, remediated
 
 GIVE_UP = "preservation.give-up"
@@ -61,3 +62,16 @@ def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_
     world.errors["preservation.give-up"] = [befalls if befalls == "after" else refused]
     remediated(world)
     assert (world.stands == ("before", "before")) is (befalls == "refused")
+
+
+def test_an_object_that_only_had_to_wait_for_an_earlier_one_is_not_remembered() -> None:
+    """S20: the earlier one is on its way out, and the node has recovered before another could be made. What others have written
+    is left alone."""
+    world = Remediated(ladder=(SELF,), stands=("before", "before"))
+    world.objects[OBJECT] = Made(name=OBJECT, created=START, goes_at=START + 5 * MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.stands = ("theirs", world.stands[1])
+        world.node.ready = True
+        play.result(Outcome.RECOVERED)
+    assert world.stands == ("theirs", "before")

@@ -11,7 +11,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
-from tests.workflows.remediated import FENCE, MINUTE, Remediated, step
+from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, plan
 
@@ -70,4 +70,15 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
         play.abort()
         result = play.result()
     assert world.node.commands == [f"off {BMC}"]
+    assert "the machine may be off" in result.message
+
+
+def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
+    """S35: once, and with the reason."""
+    world = stays_off(excused=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.abort(power_on=True)
+        result = play.result(Outcome.ABORTED)
+    assert result.message.count("power on: ") == 1
     assert "the machine may be off" in result.message

@@ -291,3 +291,50 @@ def test_an_abort_is_not_lost_to_a_new_history() -> None:
         world.before["target.last-look"] = both
         play.result(Outcome.ABORTED)
     assert not world.annotated
+
+
+def test_an_object_that_cannot_be_read_has_not_failed() -> None:
+    """S3: not being able to look is no answer."""
+    world = Remediated(ladder=(SLOW, FENCE), has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        for name in ("remediation.read-object", "target.last-look"):
+            world.errors[name] = [failure(ErrorType.UNREACHABLE, "the API is away")] * 60
+        play.skip(10 * MINUTE)
+        world.objects[OBJECT].succeeded, world.node.ready = "True", True
+        play.result(Outcome.RECOVERED)
+    assert world.node.commands == []
+
+
+def test_a_silent_api_does_not_make_a_machine_that_goes_one_that_stays() -> None:
+    """S18: not being able to look is no answer. The fencing after a deletion that hung has brought its node back."""
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=60 * MINUTE)
+    away = [failure(ErrorType.UNREACHABLE, "the API is away")] * 40
+    world.after["power-management.power-on"] = lambda: world.errors.update({"remediation.follow-machine": away})
+    result = remediated(world, Outcome.REPLACED)
+    assert "w-8 has taken its place" in result.message
+
+
+def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> None:
+    """S35: it would tell whoever wants to keep the machine that it is being given up."""
+    world = Remediated(ladder=(DELETE,))
+    conflict = failure(ErrorType.TRANSIENT, "changed by others")
+    unlicensed = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
+    world.errors["preservation.give-up"] = [failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed]
+    remediated(world, Outcome.RELEASED)
+    assert (world.deletions, world.count("withdraw")) == ([], 1)
+
+
+@pytest.mark.parametrize("ladder", [(DELETE,), (SELF,), (FENCE,)], ids=["deletion", "object", "fencing"])
+def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
+    """S20: said while the last look is under way, or before that is asked for where it is made by whoever acts."""
+    moment = "target.last-look" if ladder == (FENCE,) else "isolation.mark"
+    world = Remediated(ladder=ladder)
+    acts = {"give-up", "request-owner", f"create {OBJECT}", "annotate-external", "off"}
+    with Play(world) as play:
+        world.after[moment] = play.hold
+        play.until(lambda status: status.doing.startswith("held by ada"))
+        play.skip(3 * HOUR)
+        assert not acts & set(world.acts)
+        play.resume()
+        play.until(lambda _: bool(acts & set(world.acts)))

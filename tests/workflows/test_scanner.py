@@ -445,3 +445,11 @@ async def test_people_are_told_by_the_scan_of_whom_it_has_in_hand_and_never_befo
         await eventually(env, lambda: [each.incident for each in world.requests[-1].in_flight or ()] == [again])
         assert [(each.in_flight, each.known_digest == "") for each in world.requests[before:-1]] == [((), True)]
         assert [each.number for each in world.requests] == list(range(1, len(world.requests) + 1))
+
+
+async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnvironment) -> None:
+    """S18: no view, no episodes."""
+    world = ScriptedCluster(report("node-1"), fails={"scan": 2})
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        assert len(world.requests) >= 3

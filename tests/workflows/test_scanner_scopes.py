@@ -87,3 +87,17 @@ async def test_after_so_many_failures_a_node_is_left_alone_until_the_pause_is_ov
         assert (await scan.ask("r0-0")).decision is PermitDecision.GRANTED
         status = await scan.until(lambda status: not status.held_off)
         assert [permit.holding for permit in status.permits] == [PermitState.OPEN]
+
+
+async def test_a_node_that_was_just_switched_on_keeps_its_quiet_time(env: WorkflowEnvironment) -> None:
+    """O07, by the scanner's own memory, which it carries over."""
+    world = Racks(ledger=failing(1, 5, "r0-0"))
+    world.ledger.follow(FencePolicies(quiet_time=timedelta(days=7)))
+    world.look()
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], powered_on_at=await env.get_current_time(scan.handle))
+        world.look()
+        status = await scan.until(lambda status: any(refused.reason == "QuietTime" for refused in status.refused))
+        assert "was switched on at" in status.refused[0].message
+        assert len(world.opened) == 1

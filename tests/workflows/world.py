@@ -95,6 +95,8 @@ class World:
     dumping_frees: int = 100
     """How many pods a round frees while the node dumps."""
     volumes: dict[str, VolumeState] = field(default_factory=dict)
+    cut_pods_stay: int = 0
+    """So many pods behind the cut do not go."""
     storage: CutStorage | None = None
     pods_stay: bool = False
     per_minute: int | None = None
@@ -562,7 +564,7 @@ class ScriptedTarget:
         world.storage = request.storage
         return contract.FreeResult(
             deleted_pods=deleted,
-            left=contract.Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute),
+            left=contract.Workload(pods=max(world.cut_pods, world.cut_pods_stay), attachments=0, per_minute=world.per_minute),
         )
 
     async def free_while_dumping(self, request: contract.FreeDumpingRequest) -> contract.FreeResult:
