@@ -20,7 +20,7 @@ from policy.values.object_refs import Dialect
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.fencing_requests import LEASES, NAMESPACE, leader
-from tests.cluster.machines import CLUSTER_API, SYSTEMS, System
+from tests.cluster.machines import CLUSTER_API
 from tests.cluster.scans import Open, observe_until
 from tests.cluster.skipping import now
 
@@ -136,25 +136,6 @@ async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_woul
     status = (await person.get(f"{CHECKS}/workers"))["status"]
     assert [condition["type"] for condition in status.pop("conditions")] == ["ConflictingController"]
     assert status == stands
-
-
-@pytest.mark.parametrize("system", SYSTEMS, ids=str)
-@pytest.mark.parametrize("reason", ["Paused", "InvalidObject", "StaleView"])
-def test_a_held_check_of_machines_gets_our_condition_and_nothing_else(system: System, reason: str) -> None:
-    report = CheckReport(
-        ref=system.check_ref(),
-        dialect=system.dialect,
-        total=4,
-        reason=reason,
-        message="why",
-        error="why" if reason == "InvalidObject" else "",
-        another_controller="it acts",
-    )
-    made = status_change(Situation(report=report, current={"expectedMachines": 9}, paused=reason == "Paused"), now())
-    assert made is not None
-    assert list(made.patch["status"]) == ["conditions"]
-    [condition] = made.patch["status"]["conditions"]
-    assert (condition["type"], condition["message"]) == ("ConflictingController", "it acts")
 
 
 def test_a_report_that_an_older_worker_made_is_understood() -> None:
