@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -110,11 +109,8 @@ async def test_a_pause_does_not_forget_the_other_controller(person: ApiClient, o
     assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
 
 
-@pytest.mark.parametrize(
-    "spec", [pytest.param({"pauseRequests": ["a person"]}, id="paused"), pytest.param({"minHealthy": "many"}, id="refused")]
-)
 async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_would_not_use_the_check(
-    spec: dict[str, Any], person: ApiClient, open_scan: Open
+    person: ApiClient, open_scan: Open
 ) -> None:
     """The operator remembers in `unhealthyNodes` what it has begun."""
     await furnish(person)
@@ -128,10 +124,10 @@ async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_woul
     }
     await person.patch(f"{CHECKS}/workers/status", {"status": theirs})
     stands = (await person.get(f"{CHECKS}/workers"))["status"]
-    await person.patch(f"{CHECKS}/workers", {"spec": spec})
+    await person.patch(f"{CHECKS}/workers", {"spec": {"minHealthy": "many"}})
     scan = await open_scan()
     report = await first_report(scan)
-    assert report.checks[0].reason in {Closed.PAUSED, "InvalidObject"}
+    assert report.checks[0].reason == "InvalidObject"
     await publish(scan, report.checks)
     status = (await person.get(f"{CHECKS}/workers"))["status"]
     assert [condition["type"] for condition in status.pop("conditions")] == ["ConflictingController"]
