@@ -388,6 +388,11 @@ class TestAMachineOfMachineControllerManager:
         await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
         assert (await self.look(licensed)).verdict is GO, "the word on the node beats it"
 
+    async def test_where_it_cannot_be_read_nothing_is_done(self, licensed: World) -> None:
+        licensed.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
+        result = await self.look(licensed)
+        assert (result.verdict, UNREAD in result.reason) == (UNLICENSED, True)
+
 
 # Elsewhere -----------------------------------------------------------------------------------------------------------------
 
