@@ -87,19 +87,6 @@ async def test_what_anybody_may_have_said_is_refused_unsaid() -> None:
     assert "does not check names" in found["status"]["message"]
 
 
-async def test_an_episode_that_has_begun_is_not_begun_again() -> None:
-    """S33: whoever has begun it may have died before he answered."""
-    herald = Herald()
-    async with api_with_actions() as (person, connection):
-        action = await made(person, Spoken(action=Verb.FENCE, node="node-2", reason="a drill").spec("ada"))
-        path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
-        await person.patch(path, {"status": {"phase": "Heard", "usedBy": "one", "workflow": "episode/prod/node-2"}})
-        await attended(person, connection, herald)
-        (found,) = await live(person)
-    assert (herald.said, found["status"]["phase"]) == ([], "Done")
-    assert found["status"]["message"] == "episode/prod/node-2 has begun"
-
-
 @pytest.mark.parametrize(
     ("verb", "answer", "told"),
     [

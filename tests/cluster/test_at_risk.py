@@ -203,26 +203,6 @@ async def test_the_deletion_of_a_pod_counts_from_when_it_was_asked_for(cluster: 
     assert abs(due - asked - timedelta(seconds=300)) < timedelta(seconds=2)
 
 
-async def test_a_request_by_hand_is_reason_enough(person: ApiClient, scans: Scans) -> None:
-    await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))
-    await add_pod(person, "db-0")
-    await attach(person, "va-1")
-    scan = await scans.open()
-    await scans.observe_until(scan, lambda _: scans.meter.counted, work_in_hand=True)
-    assert len(await told(person)) == 1
-
-
-async def test_volumes_that_cannot_be_followed_hold_no_check_back(api: ApiServer, cluster: ApiClient, scans: Scans) -> None:
-    """They are for warning people; who lacks the right to see them is told so, and judges on."""
-    api.faults.add(Fault(accident=Accident.STATUS, path="volumeattachments", status=403))
-    await fall(cluster, timedelta(seconds=10))
-    scan = await scans.open()
-    report = await scans.observe_until(scan, lambda report: report.at_risk.problem)
-    assert "volumeattachments" in report.at_risk.problem
-    assert report.view.stale == ""
-    assert report.checks[0].soon == 1
-
-
 async def test_an_event_that_cannot_be_written_is_counted_by_the_metric_all_the_same(
     api: ApiServer, cluster: ApiClient, scans: Scans
 ) -> None:

@@ -57,15 +57,6 @@ async def test_it_is_taken_renewed_and_given_back(lease: ScannerLease, connectio
     assert (await person.list("/apis/coordination.k8s.io/v1/leases"))["items"] == []
 
 
-async def test_another_worker_renews_for_the_same_scanner(
-    lease: ScannerLease, connection: ClusterConnection, person: ApiClient
-) -> None:
-    await lease.keep("ours")
-    assert (await ScannerLease(connection).keep("ours")).held
-    assert (await lease.keep("ours")).held
-    assert (await person.get(CLUSTER_LEASE))["spec"]["leaseTransitions"] == 0
-
-
 async def test_a_live_foreign_holder_is_named_and_left_alone(
     lease: ScannerLease, connection: ClusterConnection, person: ApiClient, time: Time
 ) -> None:

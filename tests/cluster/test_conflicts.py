@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from policy.values.object_refs import Dialect
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
 from tests.cluster.fencing_requests import LEASES, NAMESPACE, leader
-from tests.cluster.machines import CLUSTER_API, SYSTEMS, System
+from tests.cluster.machines import CLUSTER_API
 from tests.cluster.scans import Open, observe_until
 from tests.cluster.skipping import now
 
@@ -110,11 +109,8 @@ async def test_a_pause_does_not_forget_the_other_controller(person: ApiClient, o
     assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
 
 
-@pytest.mark.parametrize(
-    "spec", [pytest.param({"pauseRequests": ["a person"]}, id="paused"), pytest.param({"minHealthy": "many"}, id="refused")]
-)
 async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_would_not_use_the_check(
-    spec: dict[str, Any], person: ApiClient, open_scan: Open
+    person: ApiClient, open_scan: Open
 ) -> None:
     """The operator remembers in `unhealthyNodes` what it has begun."""
     await furnish(person)
@@ -128,33 +124,14 @@ async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_woul
     }
     await person.patch(f"{CHECKS}/workers/status", {"status": theirs})
     stands = (await person.get(f"{CHECKS}/workers"))["status"]
-    await person.patch(f"{CHECKS}/workers", {"spec": spec})
+    await person.patch(f"{CHECKS}/workers", {"spec": {"minHealthy": "many"}})
     scan = await open_scan()
     report = await first_report(scan)
-    assert report.checks[0].reason in {Closed.PAUSED, "InvalidObject"}
+    assert report.checks[0].reason == "InvalidObject"
     await publish(scan, report.checks)
     status = (await person.get(f"{CHECKS}/workers"))["status"]
     assert [condition["type"] for condition in status.pop("conditions")] == ["ConflictingController"]
     assert status == stands
-
-
-@pytest.mark.parametrize("system", SYSTEMS, ids=str)
-@pytest.mark.parametrize("reason", ["Paused", "InvalidObject", "StaleView"])
-def test_a_held_check_of_machines_gets_our_condition_and_nothing_else(system: System, reason: str) -> None:
-    report = CheckReport(
-        ref=system.check_ref(),
-        dialect=system.dialect,
-        total=4,
-        reason=reason,
-        message="why",
-        error="why" if reason == "InvalidObject" else "",
-        another_controller="it acts",
-    )
-    made = status_change(Situation(report=report, current={"expectedMachines": 9}, paused=reason == "Paused"), now())
-    assert made is not None
-    assert list(made.patch["status"]) == ["conditions"]
-    [condition] = made.patch["status"]["conditions"]
-    assert (condition["type"], condition["message"]) == ("ConflictingController", "it acts")
 
 
 def test_a_report_that_an_older_worker_made_is_understood() -> None:

@@ -119,12 +119,6 @@ def test_a_moment_that_cannot_be_read_is_not_known_and_the_rest_is(moment: objec
     assert (found.value.created, found.value.last_updated, found.value.phase) == (None, None, "Running")
 
 
-def test_a_fraction_after_a_comma_is_read() -> None:
-    """Go writes none and takes any."""
-    written = orjson.dumps(FULL).replace(b"10:00:00Z", b"10:00:00,5Z")
-    assert decode_node(written).conditions[0].since == TEN.replace(microsecond=500_000)
-
-
 class TestStandIns:
     """S18: what can't be read is neither a reason to be blind for all the rest, nor one to count less."""
 

@@ -16,7 +16,7 @@ from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
-from simulator.client import ApiClient, ApiError
+from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, with_template_of
 from tests.cluster.fencing_requests import (
     NAMESPACE,
@@ -110,13 +110,6 @@ async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person:
     assert "status" not in await person.get(f"{REMEDIATIONS}/{SICK}")
 
 
-async def test_a_request_in_another_controllers_hands_is_left_to_it(person: ApiClient, open_scan: Open) -> None:
-    """It runs its agent from memory, and nobody can see whether it does: what it has begun is its own."""
-    await furnish(person, finalizers=[FINALIZER])
-    assert (await first(await open_scan())).candidates[0].refused.startswith("another controller has it in its hands")
-    assert (await first(await open_scan(takeover=True))).candidates[0].refused == ""
-
-
 def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
     """As an API server records it in managedFields; ours do not count."""
     ledger, moment = Ledger(), now()
@@ -188,16 +181,3 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     assert (await person.get(f"{REMEDIATIONS}/{wish.node}"))["metadata"]["resourceVersion"] == answered["metadata"][
         "resourceVersion"
     ]
-
-
-async def test_nothing_asks_and_nothing_is_written_once_the_last_request_has_its_answer(
-    person: ApiClient, open_scan: Open
-) -> None:
-    """Opt-in: objects that lie about finished ask for no Lease."""
-    await furnish(person)
-    said = {"type": "Succeeded", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}
-    await person.patch(f"{REMEDIATIONS}/{SICK}/status", {"status": {"conditions": [said]}})
-    report = await observe(await open_scan(), asked(wait=0.3))
-    assert not report.lease.needed
-    with pytest.raises(ApiError):
-        await person.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodewarden")

@@ -12,10 +12,9 @@ from policy.remediation.objects import INCIDENT_ANNOTATION
 from policy.scan.report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, until, with_template_of
+from simulator.client import ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_template_of
 from tests.cluster.fencing_requests import REMEDIATIONS
-from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.cluster.scans import Open, fleet, observe_until
 from tests.cluster.test_fencing_requests import REF, furnish
 from tests.cluster.test_preserving import definition as definition_of
@@ -90,29 +89,6 @@ async def test_a_kind_that_we_may_not_list_makes_no_check_wait(api: ApiServer, p
     report = await first(scan)
     assert "can't list selfnoderemediations" in report.view.notice
     assert [each.reason for each in report.checks] == [""]
-
-
-async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
-    """And where it may not be listed there, the management cluster counts as heard all the same."""
-    infrastructure = "infrastructure.cluster.x-k8s.io"
-    template = {"apiVersion": f"{infrastructure}/v1beta1", "kind": "Metal3RemediationTemplate", "name": "metal"}
-    path = f"/apis/{infrastructure}/v1beta1/namespaces/{CLUSTER_API.namespace}/metal3remediations"
-    async with ApiServer() as elsewhere, ApiClient(ApiAddress(url=elsewhere.url, token="abc"), user_agent="a") as theirs:
-        await CLUSTER_API.install(theirs)
-        await CLUSTER_API.fleet(theirs, nodes=person)
-        await theirs.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check(remediation={"templateRef": template}))
-        await with_template_of(theirs, template, namespace=CLUSTER_API.namespace)
-        await theirs.create(DEFINITIONS, definition_of("Metal3Remediation", group=infrastructure, served="v1beta1"))
-        refused = Fault(accident=Accident.STATUS, status=403, path="metal3remediations")
-        number = elsewhere.faults.add(refused)
-        scan = await open_scan(machines=elsewhere)
-        report = await first(scan)
-        assert [each.reason for each in report.checks] == [""]
-
-        elsewhere.faults.remove(number)
-        await theirs.create(path, {"metadata": {"name": machine_of("node-0")}, "spec": {}})
-        await until(lambda: known(scan))
-        assert [each.target for each in known(scan).values()] == [machine_of("node-0")]
 
 
 async def test_what_we_have_made_for_another_controller_asks_nothing_of_us(person: ApiClient, open_scan: Open) -> None:

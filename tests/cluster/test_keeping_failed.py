@@ -23,7 +23,7 @@ from policy.values.selectors import Selector
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits
 from tests.cluster.builders import DEFINITIONS
-from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of, turn
 from tests.cluster.scans import Open, observe_until, with_policy
 from tests.cluster.skipping import now
 from tests.documents import document
@@ -63,7 +63,7 @@ def refused(report: ScanReport) -> dict[str, str]:
     return {candidate.node: candidate.refused for candidate in report.candidates}
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+@pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
 async def test_of_two_machines_that_a_health_check_calls_failed_the_pool_keeps_one(
     system: System, person: ApiClient, connection: ClusterConnection, open_scan: Open
 ) -> None:

@@ -1,14 +1,13 @@
 """Looks of an episode at Machines: the check's, the Node's and its Cluster's are read live, before off and before on (S20, S21).
 
 What holds for every look, whatever called for it, is in `acts/test_last_look.py`. Each test here speaks for OpenShift and for
-Cluster API in both versions, unless only one of them has the thing.
+Cluster API, unless only one of them has the thing; that Cluster API's older version is read alike, `test_snapshot.py` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,10 +24,9 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
-from tests.cluster.machines import CLUSTER_NAME, OF_CLUSTER_API, OPENSHIFT, PAUSED, SKIP, SYSTEMS, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of
 from tests.cluster.management import management_cluster
 from tests.cluster.scans import OURS
-from tests.cluster.skipping import now
 from tests.cluster.test_preserving import DEFINITIONS, definition
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
 from tests.cluster.test_preserving import machine as mcm_machine
@@ -50,8 +48,7 @@ UNLICENSED = LookVerdict.NOT_LICENSED
 
 Change = Callable[[World, System], Awaitable[Any]]
 
-every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
-both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
+SYSTEMS = (OPENSHIFT, CLUSTER_API)
 
 
 @pytest.fixture
@@ -198,8 +195,8 @@ WHOSE = [
     Case("all is as it should be", _nothing, GO, "nothing is in the way", said=BOTH, found=True),
     Case("S9 an annotation that names another's machine", _refers_elsewhere, GONE, "no longer selects"),
     Case("an annotation that lies hides no machine", _a_lie, GO),
-    Case("S9 a namesake of another Cluster", _one_of_another_cluster, GO, said=UNSAID, systems=OF_CLUSTER_API),
-    Case("S9 a node of another Cluster", _says_it_is_of_another_cluster, GONE, "no longer selects", UNSAID, OF_CLUSTER_API),
+    Case("S9 a namesake of another Cluster", _one_of_another_cluster, GO, said=UNSAID, systems=(CLUSTER_API,)),
+    Case("S9 a node of another Cluster", _says_it_is_of_another_cluster, GONE, "no longer selects", UNSAID, (CLUSTER_API,)),
     Case("of two machines the one that is selected counts", _a_second_is_selected, GO),
     Case("of two machines one that has failed is enough", _a_second_has_failed, GO, systems=(OPENSHIFT,), found=True),
     Case("a machine that is found by its providerID", _by_provider_id, GO),
@@ -212,30 +209,26 @@ NEEDS = [
 VETOES = [
     # Whoever says "hands off" is obeyed in the instant before the act, however long ago the scan was.
     Case("a paused check", annotated(PAUSED, "", "machinehealthchecks", "workers"), VETOED, PAUSED, found=True),
-    Case("a paused Cluster", _cluster_paused, VETOED, f"Cluster {CLUSTER_NAME}", systems=OF_CLUSTER_API),
+    Case("a paused Cluster", _cluster_paused, VETOED, f"Cluster {CLUSTER_NAME}", systems=(CLUSTER_API,)),
     # As a scan admits nothing then: its Machines are on their way out, or the check is of another cluster now.
-    Case("a Cluster that is gone", deleted("clusters", CLUSTER_NAME), VETOED, "there is no Cluster blue", systems=OF_CLUSTER_API),
-    Case("a paused machine", annotated(PAUSED), VETOED, PAUSED, systems=OF_CLUSTER_API, found=False),
-    Case("a machine that is to be skipped", annotated(SKIP), VETOED, SKIP, systems=OF_CLUSTER_API, found=False),
+    Case("a Cluster that is gone", deleted("clusters", CLUSTER_NAME), VETOED, "there is no Cluster blue", systems=(CLUSTER_API,)),
+    Case("a paused machine", annotated(PAUSED), VETOED, PAUSED, systems=(CLUSTER_API,), found=False),
+    Case("a machine that is to be skipped", annotated(SKIP), VETOED, SKIP, systems=(CLUSTER_API,), found=False),
     Case("S27 preserved on the machine alone", KEPT, VETOED, ON_ITS_MACHINE),
-    Case("S27 the same to a person", KEPT, VETOED, ON_ITS_MACHINE, fields={"need": PERSON}),
     Case("S26 the node's word beats its machine's", _preserved_but_for_the_node, GO),
     Case("a machine that others delete", _going, VETOED, "the Machine is being deleted", systems=(OPENSHIFT,)),
-    Case("a machine that others delete, to Cluster API", _going, VETOED, "Health check failed", systems=OF_CLUSTER_API),
+    Case("a machine that others delete, to Cluster API", _going, VETOED, "Health check failed", systems=(CLUSTER_API,)),
 ]
 DOUBTS = [
     Case("S20 a machine that cannot be read", unread("/machines"), UNLICENSED, UNREAD, said=BOTH),
-    Case("S20 a Cluster that cannot be read", unread("/clusters/"), UNLICENSED, UNREAD, systems=OF_CLUSTER_API),
+    Case("S20 a Cluster that cannot be read", unread("/clusters/"), UNLICENSED, UNREAD, systems=(CLUSTER_API,)),
     Case("S7 a check that cannot be read as written", _no_selector, UNLICENSED, "can no longer be read"),
 ]
 BEFORE_ON = [
     Case("S21 it stays off", KEPT, VETOED, ON_ITS_MACHINE, fields=RESTORES),
-    Case("S21 to a person too", KEPT, VETOED, ON_ITS_MACHINE, fields=ON_FOR_PERSON),
-    Case("S26 before on the node's word beats it", _preserved_but_for_the_node, GO, said=BOTH, fields=RESTORES),
     Case("S21 only its check knows of it", KEPT, VETOED, said=UNSAID, fields=RESTORES),
     Case("S21 goes before S17 where it cannot be read", unread("/machines"), UNLICENSED, UNREAD, fields=RESTORES),
-    Case("S21 the same for a person", unread("/machines"), UNLICENSED, UNREAD, fields=ON_FOR_PERSON),
-    Case("S17 out of remediation is not down", annotated(SKIP), GO, systems=OF_CLUSTER_API, fields=ON_FOR_PERSON),
+    Case("S17 out of remediation is not down", annotated(SKIP), GO, systems=(CLUSTER_API,), fields=ON_FOR_PERSON),
 ]
 CASES = [*WHOSE, *NEEDS, *VETOES, *DOUBTS, *BEFORE_ON]
 
@@ -262,9 +255,9 @@ async def test_what_has_become_of_its_machine_is_seen_live(case: Case, system: S
     assert world.writes == 0
 
 
-@every_system
-async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(system: System, world: World) -> None:
+async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(world: World) -> None:
     """S9: the uid of the Machine is pinned, too."""
+    system = CLUSTER_API
     await licensed(world, system)
     await world.install_kinds()
     template = await world.add_template()
@@ -279,10 +272,10 @@ async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(syste
     assert "Machine uid" in result.reason
 
 
-@every_system
-async def test_a_machine_whose_deletion_this_episode_asked_for_is_left_to_nobody_else(system: System, world: World) -> None:
+async def test_a_machine_whose_deletion_this_episode_asked_for_is_left_to_nobody_else(world: World) -> None:
     """It has got stuck, and the next step of the ladder may be what ends it. The claim on the Node says who asked, and its label
     that it was us: a kubelet writes annotations (S41)."""
+    system = OPENSHIFT
     await licensed(world, system)
     await _going(world, system)
     request = await world.look(need=need_of(system))
@@ -304,8 +297,8 @@ class TestUncordon:
         await world.mark_as_ours(**mark)
 
     @pytest.mark.parametrize(("change", "left"), [(KEPT, True), (_preserved_but_for_the_node, False)], ids=["kept", "not kept"])
-    @every_system
-    async def test_it_stays_cordoned_and_our_mark_goes(self, system: System, change: Change, left: bool, world: World) -> None:
+    async def test_it_stays_cordoned_and_our_mark_goes(self, change: Change, left: bool, world: World) -> None:
+        system = CLUSTER_API
         await self.cordoned(world, system, cordoned=True)
         await change(world, system)
         result = await world.isolation.mark_schedulable(await world.restore())
@@ -313,27 +306,20 @@ class TestUncordon:
         assert (await world.node())["spec"].get("unschedulable", False) is left
         assert await world.mark() is None
 
-    @every_system
-    async def test_a_machine_that_cannot_be_read_is_waited_for(self, system: System, world: World) -> None:
+    @pytest.mark.parametrize("ours", [True, False])
+    async def test_a_machine_that_cannot_be_read_is_waited_for_where_a_cordon_is_ours(self, ours: bool, world: World) -> None:
         """S21 goes before S17: it is asked again until it can be."""
-        await self.cordoned(world, system, cordoned=True)
+        await self.cordoned(world, OPENSHIFT, cordoned=ours)
         world.server.faults.add(Fault(accident=Accident.REFUSE, path="/machines", count=1))
-        with refused(ErrorType.UNREACHABLE):
-            await world.isolation.mark_schedulable(await world.restore())
-        assert (await world.node())["spec"]["unschedulable"] is True
-        await world.isolation.mark_schedulable(await world.restore())
-        assert "unschedulable" not in (await world.node())["spec"]
-
-    @every_system
-    async def test_where_no_cordon_is_ours_no_machine_is_needed(self, system: System, world: World) -> None:
-        """S17."""
-        await self.cordoned(world, system)
-        world.server.faults.add(Fault(accident=Accident.REFUSE, path="/machines"))
+        if ours:
+            with refused(ErrorType.UNREACHABLE):
+                await world.isolation.mark_schedulable(await world.restore())
+            assert (await world.node())["spec"]["unschedulable"] is True
         assert (await world.isolation.mark_schedulable(await world.restore())).changed
-        assert await world.mark() is None
+        assert (("unschedulable" in (await world.node())["spec"]), await world.mark()) == (not ours, None)
 
     async def test_cluster_api_s_machines_are_read_where_they_are(self, world: World) -> None:
-        system = OF_CLUSTER_API[0]
+        system = CLUSTER_API
         async with management_cluster() as (_, manager, machines):
             await system.install(manager)
             await system.add_cluster(manager)
@@ -358,10 +344,9 @@ async def under_a_check_of_nodes(world: World, annotations: Mapping[str, str] | 
     await world.hold_cluster_lease()
 
 
-@both_versions
-@pytest.mark.parametrize("annotation", [PAUSED, SKIP])
-async def test_a_machine_that_people_keep_out_is_a_veto(system: System, annotation: str, world: World) -> None:
+async def test_a_machine_that_people_keep_out_is_a_veto(world: World) -> None:
     """S20: the annotations are Cluster API's, but whoever sets them means the machine, whatever calls for the act."""
+    system, annotation = CLUSTER_API, SKIP
     await under_a_check_of_nodes(world, system.ties(NODE))
     assert (await look(world, system, need=OF_NODES)).verdict is GO, "no Machines are known"
     await system.install(world.others)
@@ -390,18 +375,18 @@ class TestAMachineOfMachineControllerManager:
     async def change(self, world: World, **metadata: Any) -> None:
         await world.others.patch(f"{MCM_MACHINES}/w-7", {"metadata": metadata})
 
-    @pytest.mark.parametrize("how", [{}, RESTORES], ids=["destroys", "restores"])
-    async def test_a_word_on_it_alone_is_heard(self, how: dict[str, Any], licensed: World) -> None:
-        assert (await self.look(licensed, **how)).verdict is GO
+    async def test_a_word_on_it_alone_is_heard(self, licensed: World) -> None:
+        assert (await self.look(licensed)).verdict is GO
         await self.change(licensed, annotations={PRESERVE_ANNOTATION: "now"})
-        result = await self.look(licensed, **how)
+        assert (await self.look(licensed, **RESTORES)).verdict is VETOED
+        result = await self.look(licensed)
         assert result.verdict is VETOED
         assert result.reason == f"the annotation {PRESERVE_ANNOTATION}=now on Machine w-7 preserves the node"
         await self.change(licensed, labels={"node": "another-node"})
-        assert (await self.look(licensed, **how)).verdict is GO, "it is another node's"
+        assert (await self.look(licensed)).verdict is GO, "it is another node's"
         await self.change(licensed, labels={"node": NODE})
         await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
-        assert (await self.look(licensed, **how)).verdict is GO, "the word on the node beats it"
+        assert (await self.look(licensed)).verdict is GO, "the word on the node beats it"
 
     async def test_where_it_cannot_be_read_nothing_is_done(self, licensed: World) -> None:
         licensed.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
@@ -412,9 +397,9 @@ class TestAMachineOfMachineControllerManager:
 # Elsewhere -----------------------------------------------------------------------------------------------------------------
 
 
-@both_versions
-async def test_the_check_and_the_machine_are_read_in_the_management_cluster(system: System, world: World) -> None:
+async def test_the_check_and_the_machine_are_read_in_the_management_cluster(world: World) -> None:
     """The Node and the licence are read from its own."""
+    system = CLUSTER_API
     async with management_cluster() as (management, manager, machines):
         await system.install(manager)
         await system.add_cluster(manager)
@@ -434,39 +419,15 @@ async def test_the_check_and_the_machine_are_read_in_the_management_cluster(syst
 
 
 @pytest.mark.parametrize(
-    ("error", "age", "verdict"),
-    [
-        (timedelta(minutes=10), timedelta(seconds=20), VETOED),
-        (timedelta(minutes=10), timedelta(minutes=5), GO),
-        (timedelta(minutes=-10), timedelta(minutes=10, seconds=20), VETOED),
-        (timedelta(minutes=-10), timedelta(minutes=15), GO),
-    ],
-    ids=["ahead", "ahead-due", "behind", "behind-due"],
-)
-async def test_a_server_with_another_clock_makes_no_look_late_or_early(
-    error: timedelta, age: timedelta, verdict: LookVerdict
-) -> None:
-    """Time is measured as a scan measures it, by the earlier of the server's clock and ours. Else the two disagree for as long as
-    the clocks differ."""
-    async with empty_world(clock_error=error) as world:
-        await licensed(world, OPENSHIFT)
-        await world.set_ready("Unknown", since=now() - age)
-        await world.hold_cluster_lease(renewed=now())
-        target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES)
-        result = await target.last_look(await world.look(need=need_of(OPENSHIFT)))
-        assert result.verdict is verdict
-
-
-@pytest.mark.parametrize(
     ("node", "annotations", "expected"),
     [("", {}, (GO, "")), ("", {PRESERVE_ANNOTATION: "now"}, (VETOED, "preserve")), (NODE, {}, (UNLICENSED, f"has Node/{NODE}"))],
     ids=["alone", "preserved", "it has got a Node"],
 )
-@every_system
 async def test_a_machine_that_a_person_names_by_itself_is_looked_at(
-    system: System, node: str, annotations: dict[str, str], expected: tuple[LookVerdict, str], world: World
+    node: str, annotations: dict[str, str], expected: tuple[LookVerdict, str], world: World
 ) -> None:
     """S15, S20, S21: its own words hold, and one that has a Node is not acted on behind that Node's back."""
+    system = CLUSTER_API
     await system.install(world.others)
     await system.add_cluster(world.others)
     await system.add_machine(world.others, MACHINE, node=node, annotations=annotations)

@@ -1,6 +1,6 @@
 """Health checks over Machines, on live watches: what a scan says of them, what is written back, and what that costs others.
 
-Each test speaks for OpenShift and for Cluster API in both versions, unless only one of them has the thing (`machines.py`).
+Each test speaks for OpenShift and for Cluster API, in both versions where its status differs (`machines.py`).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from tests.cluster.skipping import now
 pytestmark = pytest.mark.timeout(20)
 
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
+one_of_each = pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
 both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
 
 HOUR = timedelta(hours=1)
@@ -111,7 +112,7 @@ def written(api: ApiServer) -> list[str]:
 
 
 class TestVerdicts:
-    @every_system
+    @one_of_each
     async def test_a_machine_is_a_candidate_within_milliseconds_of_its_deadline(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
@@ -139,7 +140,7 @@ class TestVerdicts:
         assert candidate.template.namespace == system.namespace
         assert candidate.refused == ""
 
-    @every_system
+    @one_of_each
     async def test_a_node_that_is_deleted_makes_its_machine_unhealthy_at_once(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
@@ -159,11 +160,11 @@ class TestVerdicts:
         report = await reported(scan, lambda seen: seen.checks[0].total == 2, report)
         assert counts(report.checks[0]) == {"total": 2, "healthy": 2}
 
-    @both_versions
     async def test_a_node_that_is_not_here_is_not_gone_where_no_node_here_is_of_its_cluster(
-        self, system: System, person: ApiClient, open_scan: Open
+        self, person: ApiClient, open_scan: Open
     ) -> None:
         """S18: the Nodes of another workload cluster are in its own API, where we do not look."""
+        system = CLUSTER_API
         await system.install(person)
         await system.add_cluster(person)
         await person.create(NODES, node("node-9"))
@@ -185,10 +186,8 @@ class TestVerdicts:
 
 
 class TestBrakes:
-    @both_versions
-    async def test_a_cluster_that_is_paused_or_gone_admits_nothing(
-        self, system: System, person: ApiClient, open_scan: Open
-    ) -> None:
+    async def test_a_cluster_that_is_paused_or_gone_admits_nothing(self, person: ApiClient, open_scan: Open) -> None:
+        system = CLUSTER_API
         await furnish(person, system, timeout=0)
         await turn(person, "node-1", "False", since=now() - HOUR)
         scan = await open_scan()
@@ -231,7 +230,7 @@ class TestBrakes:
 
 
 class TestStatus:
-    @every_system
+    @one_of_each
     async def test_while_it_is_paused_cluster_api_says_so_and_all_the_rest_is_left(
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
@@ -252,7 +251,7 @@ class TestStatus:
         else:
             assert (after, written(api)) == (before, writes)
 
-    @every_system
+    @pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API_OLDER], ids=str)
     async def test_a_check_that_cannot_be_used_says_so_once_and_holds_up_no_other(
         self, system: System, person: ApiClient, open_scan: Open
     ) -> None:
@@ -326,24 +325,6 @@ class TestStatus:
             await publish(scan, report)
         assert await events(person, system) == ["RemediationAllowed", "RemediationRestricted"]
 
-    @pytest.mark.parametrize("system", [OPENSHIFT], ids=str)
-    async def test_a_short_circuit_that_closed_before_anybody_was_unhealthy_is_told_once_somebody_is(
-        self, system: System, person: ApiClient, open_scan: Open
-    ) -> None:
-        """S17: so storms come. All timeouts run first, which closes the brake and is nobody's news; then they expire."""
-        scan, report = await followed(open_scan, person, system, timeout=1, most=1)
-        await publish(scan, report)
-        for name in ("node-1", "node-2"):
-            await turn(person, name, "Unknown")
-        report = await reported(scan, lambda seen: seen.checks[0].soon == 2, report)
-        assert not report.checks[0].allowed
-        await publish(scan, report)
-        assert await events(person, system) == []
-        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 2, report)
-        for _ in range(2):
-            await publish(scan, report)
-        assert await events(person, system) == ["RemediationRestricted"]
-
     @both_versions
     async def test_every_machine_says_what_its_check_thinks_of_it(
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
@@ -368,9 +349,8 @@ class TestStatus:
         assert (await publish(scan, report)).failed == ()
         assert written(api) == writes
 
-    @pytest.mark.parametrize("heard", ["by the worker that looked", "by the worker that writes"])
     async def test_machines_are_left_alone_as_soon_as_one_worker_has_heard_of_another_controller(
-        self, heard: str, api: ApiServer, person: ApiClient, open_scan: Open
+        self, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
         """One worker looks, another writes, and that one has reported nothing yet."""
         await furnish(person, CLUSTER_API, count=3, timeout=0)
@@ -378,19 +358,10 @@ class TestStatus:
         looks, writes = await open_scan(), await open_scan()
         report = await reported(looks, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 1)
         await until(lambda: writes.view.synced and [each.unhealthy for each in writes.view.parts().checks] == [1])
-        if heard == "by the worker that looked":
-            report = replace(report, checks=(replace(report.checks[0], another_controller="it acts"),))
-        else:
-            condition = {
-                "type": "ConflictingController",
-                "status": "True",
-                "reason": "ConflictingController",
-                "message": "it acts",
-            }
-            conditions = [condition | {"lastTransitionTime": stamp(now())}]
-            path = CLUSTER_API.path("machinehealthchecks", "workers", subresource="status")
-            await person.patch(path, {"status": {"conditions": conditions}})
-            await until(lambda: writes.view.check_objects[CLUSTER_API.check_ref().key].get("status"))
+        said = {"type": "ConflictingController", "status": "True", "reason": "ConflictingController", "message": "it acts"}
+        path = CLUSTER_API.path("machinehealthchecks", "workers", subresource="status")
+        await person.patch(path, {"status": {"conditions": [said | {"lastTransitionTime": stamp(now())}]}})
+        await until(lambda: writes.view.check_objects[CLUSTER_API.check_ref().key].get("status"))
         assert (await publish(writes, report)).failed == ()
         assert "machines" not in written(api)
         assert await events(person, CLUSTER_API, "Machine") == []
@@ -415,34 +386,6 @@ class TestStatus:
         assert (await publish(scan, report)).failed == ()
         assert await events(person, CLUSTER_API, "Machine") == ["MachineMarkedUnhealthy"] * 3
 
-    async def test_a_server_that_has_no_newer_conditions_at_all_is_written_to_no_more_often(
-        self, api: ApiServer, person: ApiClient, open_scan: Open
-    ) -> None:
-        """Before 1.9 Cluster API's schema had no `status.v1beta2`: the server drops it from every write without a word. One Node
-        is silent and one is gone, which the older generation calls otherwise."""
-        older = CLUSTER_API_OLDER
-        for each in older.definitions():
-            del each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["v1beta2"]
-            await person.create(DEFINITIONS, each)
-        await older.fleet(person)
-        await turn(person, "node-1", "False", since=now() - HOUR)
-        await person.delete(f"{NODES}/node-2")
-        await add_check(person, older, timeout=0, most=1)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 2)
-        assert (await publish(scan, report)).written == 1
-        status = await older.check_status(person)
-        assert older.older_conditions(status)["RemediationAllowed"]["status"] == "False"
-        gone = (await person.get(older.path("machines", "machine-2")))["status"]
-        assert older.older_conditions(gone)["HealthCheckSucceeded"]["reason"] == "NodeNotFound"
-        await until(lambda: len(told_of(scan, "HealthCheckSucceeded")) == 4)
-        machines = written(api).count("machines")
-        for _ in range(2):
-            assert (await publish(scan, report)).written == 0
-        assert written(api).count("machines") == machines
-        assert await events(person, older) == ["RemediationRestricted"]
-        assert await events(person, older, "Machine") == ["MachineMarkedUnhealthy"] * 2
-
 
 class TestWhatIsFollowed:
     async def test_a_cluster_without_machines_runs_clean_and_is_asked_for_none(
@@ -463,34 +406,14 @@ class TestWhatIsFollowed:
         assert api.faults.hits(questions) == 0
         assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
-    @every_system
-    async def test_machines_are_only_followed_once_a_check_needs_them(
-        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
-    ) -> None:
-        """A fleet of Machines that nobody asked us to judge costs nothing; nor do those of the other system."""
-        other = CLUSTER_API if system is OPENSHIFT else OPENSHIFT
-        for each in (system, other):
-            await each.install(person)
-        await person.create(DEFINITIONS, definition())
-        await system.fleet(person)
-        await person.create(CHECKS, check("nodes"))
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: bool(seen.checks))
-        assert api.requests.total("list", "machines", OURS) == api.requests.total("watch", "machines", OURS) == 0
-        await add_check(person, system)
-        await reported(scan, lambda seen: len(seen.checks) == 2 and max(each.total for each in seen.checks) == 4, report)
-        await until(lambda: api.requests.total("watch", "machines", OURS) == 1)
-        assert api.requests.total("list", "machines", OURS) == 1
-        assert api.requests.total("list", "clusters", OURS) == (1 if system.of_cluster_api else 0)
-
 
 class TestTwoServers:
     """A management cluster has the Machines and their checks, the workload cluster has the Nodes."""
 
-    @both_versions
     async def test_checks_and_machines_live_there_and_nodes_here(
-        self, system: System, api: ApiServer, person: ApiClient, management: Management, open_scan: Open
+        self, api: ApiServer, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
+        system = CLUSTER_API
         await furnish(management.person, system, nodes=person, timeout=0, most=0)
         scan = await open_scan(machines=management.server)
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
@@ -639,12 +562,11 @@ class TestKindsThatCannotBeListed:
         await person.create(CHECKS, check("nodes", duration="0s"))
         await turn(person, "node-1", "False", since=now() - HOUR)
 
-    @pytest.mark.parametrize("status", [403, 500])
     async def test_checks_of_machines_that_were_never_listed_hold_up_no_check_of_nodes(
-        self, status: int, api: ApiServer, person: ApiClient, open_scan: Open
+        self, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
         path = "/apis/cluster.x-k8s.io/.*/machinehealthchecks$"
-        refusal = api.faults.add(Fault(accident=Accident.STATUS, status=status, path=path, user_agent=OURS))
+        refusal = api.faults.add(Fault(accident=Accident.STATUS, status=403, path=path, user_agent=OURS))
         await self.furnish(person, CLUSTER_API)
         scan = await open_scan()
         report = await reported(scan, lambda seen: bool(seen.candidates) and not seen.view.stale)
@@ -656,8 +578,7 @@ class TestKindsThatCannotBeListed:
         report = await reported(scan, lambda seen: seen.view.notice == "" and not seen.view.stale, report)
         assert of(report, CLUSTER_API.check_ref().key).reason != "StaleView"
 
-    @pytest.mark.parametrize("status", [403, 500])
-    @pytest.mark.parametrize("kind", ["clusterversions", "machineconfigpools"])
+    @pytest.mark.parametrize(("kind", "status"), [("clusterversions", 403), ("machineconfigpools", 500)])
     async def test_what_tells_of_upgrades_closes_the_brake_by_name(
         self, kind: str, status: int, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
@@ -670,30 +591,6 @@ class TestKindsThatCannotBeListed:
         assert (seen.reason, seen.allowed) == ("StaleView", False)
         assert f"can't list {kind}" in seen.message
         assert not [candidate for candidate in report.candidates if not candidate.refused]
-
-    async def test_machines_that_were_never_listed_hold_the_checks_over_machines(
-        self, api: ApiServer, person: ApiClient, open_scan: Open
-    ) -> None:
-        api.faults.add(Fault(accident=Accident.STATUS, status=403, path="/machines$", user_agent=OURS))
-        await self.furnish(person, OPENSHIFT)
-        await add_check(person, OPENSHIFT)
-        scan = await open_scan()
-        report = await reported(scan, lambda seen: len(seen.checks) == 2 and bool(seen.candidates) and not seen.view.stale)
-        assert of(report, OPENSHIFT.check_ref().key).reason == "StaleView"
-        assert [candidate.check.name for candidate in report.candidates] == ["nodes"]
-
-    async def test_a_kind_is_given_time_before_it_counts_as_one_that_cannot_be_listed(
-        self, api: ApiServer, person: ApiClient, open_scan: Open
-    ) -> None:
-        """Its checks may be stricter than those that are seen: one refusal is no reason to go on without them."""
-        path = "/apis/cluster.x-k8s.io/.*/machinehealthchecks$"
-        api.faults.add(Fault(accident=Accident.STATUS, status=500, path=path, user_agent=OURS))
-        await self.furnish(person, CLUSTER_API)
-        scan = await open_scan(limits=replace(LIVE, broken=timedelta(seconds=30)))
-        report = await observe(scan, asked())
-        for _ in range(3):
-            report = await observe(scan, asked(report, wait=0.2))
-            assert not report.view.synced
 
     async def test_a_kind_that_was_listed_once_and_is_lost_makes_the_whole_view_stale(
         self, api: ApiServer, person: ApiClient, open_scan: Open

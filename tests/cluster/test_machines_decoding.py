@@ -13,13 +13,12 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.api.machine_paths import as_served, set_of
+from activities.cluster.api.machine_paths import as_served
 from activities.cluster.api.paths import CAPI_CLUSTERS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
 from policy.objects.machines import MachineView
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MCM, OPENSHIFT, MachineApi
-from policy.values.object_refs import ObjectRef
 
 DELETED = "2026-11-21T12:00:00Z"
 
@@ -57,26 +56,18 @@ def going(api: MachineApi = OPENSHIFT, **fields: Any) -> MachineView:
         ),
         (going(metadata={"finalizers": ["machine.machine.openshift.io"]}), "its finalizers machine.machine.openshift.io"),
         (going(status={"conditions": [{"type": "Drained", "status": "True", "reason": "Drained"}]}), ""),
-        (going(), ""),
     ],
-    ids=["drain of Cluster API", "drain of OpenShift", "hook", "lifecycle hook", "finalizer", "drained", "nothing"],
+    ids=["drain of Cluster API", "drain of OpenShift", "hook", "lifecycle hook", "finalizer", "drained"],
 )
 def test_what_its_deletion_waits_for_is_told(machine: MachineView, said: str) -> None:
     """Drain, hooks, instance and object: whichever it is that does not go on."""
     assert machine.deletion_waits == said
 
 
-def test_nothing_is_waited_for_where_no_deletion_was_asked_for() -> None:
-    assert a_machine(metadata={"finalizers": ["machine.machine.openshift.io"]}).deletion_waits == ""
-
-
 @pytest.mark.parametrize(
     ("machine", "failed"),
     [
-        (a_machine(status={"phase": "Failed"}), "its phase is Failed"),
         (a_machine(status={"phase": "Failed", "errorMessage": "gone"}), "its phase is Failed (gone)"),
-        (a_machine(status={"phase": "Running"}), ""),
-        (a_machine(MCM, status={"currentStatus": {"phase": "Failed"}}), "its phase is Failed"),
         (
             a_machine(MCM, status={"currentStatus": {"phase": "Failed"}, "lastOperation": {"description": "no quota"}}),
             "its phase is Failed (no quota)",
@@ -153,24 +144,6 @@ def test_s18_what_a_machine_says_wrongly_of_its_preservation_hides_neither_it_no
         first, second = machine_decoding(api).items(orjson.dumps({"items": [word, {"metadata": {"name": "good"}}]}))
         assert (first.value.name, first.value.expiry, bool(first.value.preservation_problem)) == ("bad", None, True)
         assert (second.value.name, second.value.preservation_problem, second.value.unreadable) == ("good", "", "")
-
-
-@pytest.mark.parametrize(
-    ("api", "owner", "found"),
-    [
-        (OPENSHIFT, "MachineSet/s", True),
-        (CLUSTER_API, "MachineSet/s", True),
-        (MCM, "MachineSet/s", True),
-        (CLUSTER_API, "KubeadmControlPlane/s", False),
-        (OPENSHIFT, "", False),
-    ],
-)
-def test_only_a_machine_set_has_a_number_of_replicas_to_be_asked(api: MachineApi, owner: str, found: bool) -> None:
-    version = api.api_version
-    ref = ObjectRef(api_version=version, kind="Machine", name="m", namespace="n")
-    place = set_of(ref, owner)
-    assert (place is not None) is found
-    assert place is None or (place[0].api_version, place[1]) == (version, "s")
 
 
 # One decoder ----------------------------------------------------------------------------------------------------------
@@ -272,10 +245,3 @@ async def test_what_is_served_in_an_older_version_only_is_read_in_that_one() -> 
         return version.api_version
 
     assert await as_served(CAPI_CLUSTERS, read) == asked[1] != CAPI_CLUSTERS.api_version
-
-
-async def test_what_is_there_in_no_version_is_not_there() -> None:
-    async def read(version: Resource) -> str:
-        raise ObjectNotFound(version.api_version)
-
-    assert await as_served(CAPI_CLUSTERS, read) is None

@@ -182,7 +182,7 @@ async def test_a_rolling_update_ends_it(fleet: Fleet) -> None:
     )
 
 
-@WITH_DEPLOYMENTS
+@pytest.mark.parametrize("fleet", [CLUSTER_API], ids=["cluster-api"], indirect=True)
 async def test_while_its_deployment_is_rolled_a_machine_that_nobody_deletes_is_kept(fleet: Fleet) -> None:
     """S21, S22: an update that is paused, or waits for others, is no reason to give it up."""
     await fleet.has("MachineDeployment", "pool", replicas=2)
@@ -192,7 +192,7 @@ async def test_while_its_deployment_is_rolled_a_machine_that_nobody_deletes_is_k
     assert (hold.preserved, hold.override, hold.expiry) == (True, "", fleet.begun.expiry)
 
 
-@ALL
+@pytest.mark.parametrize("fleet", [None], ids=["mcm"], indirect=True)
 async def test_sets_that_are_not_there_hinder_no_end(fleet: Fleet) -> None:
     await fleet.delete()
     await ended(fleet, "deletion", "no MachineSet is known above it")
@@ -201,7 +201,7 @@ async def test_sets_that_are_not_there_hinder_no_end(fleet: Fleet) -> None:
     assert (await fleet.again()).override == "deletion"
 
 
-@pytest.mark.parametrize("fleet", [OPENSHIFT, CLUSTER_API], ids=["openshift", "cluster-api"], indirect=True)
+@pytest.mark.parametrize("fleet", [OPENSHIFT], ids=["openshift"], indirect=True)
 async def test_sets_that_may_not_be_read_hinder_no_end(fleet: Fleet, api: ApiServer) -> None:
     """Under rights of an earlier version."""
     await fleet.delete()

@@ -223,51 +223,6 @@ async def test_a_report_that_takes_long_is_drawn_up_rarely_and_a_deadline_breaks
     assert len(drawn) < 4 + 2 * waited, "one a second, and one with which each poll begins, amid ten writes a second"
 
 
-async def test_what_another_worker_was_told_is_answered_at_once(person: ApiClient, open_scan: Open) -> None:
-    """A level: whoever does not know what the scanner knows leaves nothing out."""
-    await fleet(person)
-    await with_policy(person, duration="1h")
-    await turn(person, "node-1", "False")
-    first, second = await open_scan(), await open_scan()
-    report = await observe(first, asked())
-    await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
-    await until(lambda: second.view.ledger.version > 0)
-    began = asyncio.get_running_loop().time()
-    assert (await observe(second, asked(report))).digest != report.digest
-    assert asyncio.get_running_loop().time() - began < 0.8
-
-
-async def test_a_watched_node_is_observed_and_its_going_is_told(person: ApiClient, open_scan: Open) -> None:
-    await fleet(person)
-    scan = await open_scan()
-    report = await observe(scan, asked(watching=("node-1", "node-9"), work_in_hand=True))
-    assert [(seen.node, seen.present) for seen in report.observations] == [("node-1", True), ("node-9", False)]
-    assert report.lease.held
-    await person.delete(f"{NODES}/node-1")
-    report = await observe(scan, asked(report, watching=("node-1", "node-9"), work_in_hand=True))
-    assert not report.observations[0].present
-
-
-async def test_an_api_that_stops_answering_makes_the_view_stale_and_back(
-    api: ApiServer, person: ApiClient, open_scan: Open
-) -> None:
-    """S18."""
-    await fleet(person)
-    scan = await open_scan()
-    report = await observe(scan, asked())
-    assert report.view.stale == ""
-    await api.stop()
-    report = await observe(scan, asked(report))
-    assert report.view.stale
-    # The probe and the watches each say it in their own words, once.
-    report = await observe_until(scan, report, lambda seen: "does not answer" in seen.view.stale)
-    quiet = await observe(scan, asked(report, wait=0.4))
-    assert quiet.digest == report.digest
-    await api.start()
-    report = await observe_until(scan, report, lambda seen: seen.view.stale == "")
-    assert report.inventory == 4
-
-
 async def test_a_silent_api_is_noticed_by_the_probe_before_the_watch_would(
     api: ApiServer, person: ApiClient, open_scan: Open
 ) -> None:
@@ -351,19 +306,6 @@ async def test_a_worker_that_has_not_heard_of_a_pause_another_has_seen_does_not_
     assert behind.view.stale
 
 
-async def test_checks_of_a_kind_that_another_worker_knows_are_not_missing_for_certain_at_once(
-    person: ApiClient, open_scan: Open
-) -> None:
-    """S18: a worker that has just begun, while the served versions of a definition change, has never seen its objects."""
-    await fleet(person)
-    seen = (SeenVersion(dialect=Dialect.MEDIK8S, version="7"),)
-    scan = await open_scan()
-    report = await observe(scan, asked(check_versions=seen))
-    assert "another worker has seen version 7 of nodehealthchecks" in report.view.stale
-    report = await observe_until(scan, report, lambda seen: not seen.view.stale)
-    assert report.check_versions == ()
-
-
 async def test_a_mark_of_a_history_that_was_lost_is_dropped(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """After a restore from a backup the newest version is lower than what the scanner remembers."""
     await fleet(person)
@@ -378,22 +320,6 @@ async def test_a_mark_of_a_history_that_was_lost_is_dropped(api: ApiServer, pers
     lists = scan.view._watches.nodes.lists
     await observe(scan, asked(report, wait=0.1, **marks))
     assert scan.view._watches.nodes.lists == lists
-
-
-async def test_a_cancelled_scan_leaves_nothing_behind(person: ApiClient, open_scan: Open) -> None:
-    await fleet(person)
-    scan = await open_scan()
-    report = await observe(scan, asked())
-    environment = ActivityEnvironment()
-    before = asyncio.all_tasks()
-    running = asyncio.create_task(environment.run(scan.observe_cluster, asked(report, wait=60.0)))
-    await until(lambda: scan.view._waiting)
-    environment.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not scan.view._waiting
-    left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - before}  # type: ignore[union-attr]
-    assert {name for name in left if not name.startswith("RequestHandler")} == set()  # the server's, for open connections
 
 
 async def test_a_worker_that_shuts_down_answers_at_once(person: ApiClient, open_scan: Open) -> None:
@@ -414,14 +340,13 @@ async def test_a_request_for_another_cluster_is_refused(open_scan: Open) -> None
         await observe(scan, asked(cluster="other"))
 
 
-@pytest.mark.parametrize("moment", ["0000-12-31T00:00:00Z", "2026-01-01T00:00:00+24:00"])
-async def test_a_node_with_a_moment_of_no_calendar_holds_up_no_other(moment: str, person: ApiClient, open_scan: Open) -> None:
+async def test_a_node_with_a_moment_of_no_calendar_holds_up_no_other(person: ApiClient, open_scan: Open) -> None:
     """S18: any kubelet may write its own status, and must not be able to silence the watch over all others."""
     await fleet(person, 6)
     await with_policy(person, duration="0s")
     scan = await open_scan()
     report = await observe(scan, asked())
-    bad = [condition | {"lastTransitionTime": moment} for condition in conditions("Unknown")]
+    bad = [condition | {"lastTransitionTime": "0000-12-31T00:00:00Z"} for condition in conditions("Unknown")]
     await person.patch(f"{NODES}/node-2/status", {"status": {"conditions": bad}})
     report = await observe_until(scan, report, lambda seen: bool(seen.checks[0].soon))
     assert report.view.stale == ""
@@ -481,17 +406,15 @@ async def test_a_worker_with_a_wrong_clock_says_so_and_nothing_is_admitted_on_wh
     assert (await observe_until(scan, closed, lambda report: not report.view.stale)).inventory == 4
 
 
-@pytest.mark.parametrize("skew", [(600.0, "10m ahead of"), (-600.0, "10m behind")])
 async def test_clocks_that_differ_are_told_of_where_people_look(
-    person: ApiClient, open_scan: Open, monkeypatch: pytest.MonkeyPatch, skew: tuple[float, str]
+    person: ApiClient, open_scan: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S44: where the API server's clock is ahead, every timeout lasts that much longer."""
     await fleet(person)
-    ahead, said = skew
-    there = datetime.now(UTC) + timedelta(seconds=ahead)
+    there = datetime.now(UTC) + timedelta(minutes=10)
     monkeypatch.setattr("activities.cluster.api.connection.parsedate_to_datetime", lambda _: there)
     report = await observe(await open_scan(), asked())
-    assert f"the API server's clock is {said} this worker's" in report.view.notice
+    assert "the API server's clock is 10m ahead of this worker's" in report.view.notice
 
 
 RARELY = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.2)
@@ -513,23 +436,10 @@ async def test_an_idle_hour_costs_no_list(api: ApiServer, person: ApiClient, ope
     await observe_until(scan, report, lambda report: bool(report.checks))
 
 
-async def test_without_the_right_to_see_definitions_a_kind_that_comes_is_found_by_looking_for_it(
-    api: ApiServer, person: ApiClient, open_scan: Open
-) -> None:
-    """Rights of an earlier release: slower, and nothing waits for it."""
-    await fleet(person)
-    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="customresourcedefinitions", user_agent=OURS))
-    scan = await open_scan()
-    report = await observe(scan, asked())
-    assert (report.view.stale, report.view.notice) == ("", "")
-    await with_policy(person)
-    await observe_until(scan, report, lambda report: bool(report.checks))
-
-
 async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     api: ApiServer, person: ApiClient, open_scan: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In words for people: however many kinds are followed, and however long it lasts."""
+    """S18: the view is stale meanwhile. In words for people: however many kinds are followed, and however long it lasts."""
     await fleet(person)
     scan = await open_scan(watches=RARELY)
     report = await observe(scan, asked())
@@ -540,7 +450,7 @@ async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     report = await observe(scan, asked(report, wait=1.0))
     assert len(report.view.stale) < 500
     await api.start()
-    await observe_until(scan, report, lambda report: not report.view.stale)
+    assert (await observe_until(scan, report, lambda report: not report.view.stale)).inventory == 4
     told = [record for record in caplog.records if record.name.startswith("activities")]
     assert [record.levelname for record in told] == ["WARNING", "INFO"]
     assert not [record for record in told if "object at 0x" in record.getMessage()]

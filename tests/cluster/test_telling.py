@@ -85,10 +85,10 @@ def writer(person: ApiClient, connection: ClusterConnection) -> Writer:
 
 async def test_a_whole_fleet_is_told_at_once(writer: Writer) -> None:
     """Also one of more than fifty."""
-    await writer.fleet(60, unhealthy=55)
+    await writer.fleet(52, unhealthy=51)
     assert await writer.write() == []
-    assert len(await writer.written()) == 60
-    assert sorted(writer.told) == [f"machine-{number:02}" for number in range(55)]
+    assert len(await writer.written()) == 52
+    assert sorted(writer.told) == [f"machine-{number:02}" for number in range(51)]
 
 
 async def test_what_there_was_no_time_for_is_said_to_wait(writer: Writer) -> None:

@@ -59,14 +59,14 @@ async def marked(world: World) -> World:
     return world
 
 
-@pytest.mark.parametrize("act", ["delete_workload", "taint_out_of_service", "delete_node"])
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-async def test_s1_a_proof_that_a_caller_has_made_up_frees_nothing(forged: Callable[[], Reading], act: str, marked: World) -> None:
+async def test_s1_a_proof_that_a_caller_has_made_up_frees_nothing(forged: Callable[[], Reading], marked: World) -> None:
     proof = OffProof(commanded_at=NOW - timedelta(hours=2), readings=(replace(forged(), at=NOW - timedelta(seconds=1)),))
     writes, request = marked.writes, await marked.free(proof=proof)
-    with refused(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately"):
-        await getattr(marked.freeing, act)(request)
-    assert marked.writes == writes
+    for act in (marked.freeing.delete_workload, marked.freeing.taint_out_of_service, marked.freeing.delete_node):
+        with refused(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately"):
+            await act(request)
+        assert marked.writes == writes, act
 
 
 async def test_s4_one_true_reading_does_not_stand_for_the_others(marked: World) -> None:

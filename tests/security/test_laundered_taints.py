@@ -152,26 +152,6 @@ async def test_a_mark_that_is_changed_while_its_episode_is_open_takes_nothing_of
     assert MARK_LABEL not in (await system.live_node(node))["metadata"]["labels"]
 
 
-async def test_nor_does_it_leave_our_cordon_behind(system: System) -> None:
-    """Nothing would be scheduled there: the episode knows what it has added, whatever the mark says (S28)."""
-    node = "node-3"
-    told_before = len(commands(system, node))
-    before = system.break_node(node, "kubelet-stops")
-
-    async def switched_on() -> bool:
-        return [each.command for each in commands(system, node)][told_before:] == ["off", "on"]
-
-    await in_phase(system, node, Phase.RUNNING)
-    await system.until(switched_on, "its machine is switched on again", seconds=30)
-    assert (await system.live_node(node))["spec"]["unschedulable"] is True
-    await write(system, node, forged(system, node, taints=SPELLED))
-    assert (await system.ended(before)).outcome is Outcome.RECOVERED
-    live = await system.live_node(node)
-    assert "unschedulable" not in live["spec"]
-    assert MARK_LABEL not in live["metadata"]["labels"]
-    assert parse_mark(live["metadata"]["annotations"][MARK_ANNOTATION], node=node).incident == "long-gone"  # a person's to remove
-
-
 async def test_a_mark_that_is_ours_is_looked_after_as_ever(system: System) -> None:
     """With its label it is believed: an episode is opened that takes away what a terminated one has left (S35)."""
     node = "node-2"

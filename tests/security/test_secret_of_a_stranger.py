@@ -76,20 +76,6 @@ async def test_a_template_in_a_namespace_that_nobody_named_is_not_followed_and_s
     assert his_bmc.heard == []
 
 
-async def test_a_health_check_that_names_it_is_refused_by_name(system: System, his_bmc: Listener) -> None:
-    template = his_template(system, his_bmc, namespace=TENANT, secret={"name": "any"})
-    await system.client.create(TEMPLATES.path(namespace=TENANT), template)
-    reference = system.health_check()["spec"]["remediationTemplate"] | {"namespace": TENANT, "name": "mine"}
-    await system.client.patch(CHECKS.path(CHECK), {"spec": {"remediationTemplate": reference}})
-    try:
-        report = await system.warden.check_devices(system.cluster_name)
-    finally:
-        await system.client.patch(CHECKS.path(CHECK), {"spec": system.health_check()["spec"]})
-        await system.client.delete(TEMPLATES.path("mine", namespace=TENANT))
-    assert all(f"FencingTemplate/{TENANT}/mine: templates count in nodewarden" in row.problem for row in report.rows), report.rows
-    assert his_bmc.heard == []
-
-
 async def test_a_secret_that_says_for_which_hosts_it_is_goes_to_no_other(system: System, his_bmc: Listener) -> None:
     """Also where the template stands in a namespace that counts."""
     namespace, name = system.cluster.bmc_secret

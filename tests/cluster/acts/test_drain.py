@@ -291,17 +291,6 @@ async def test_a_mark_that_goes_between_two_rows_ends_the_round(ready: World) ->
 
 
 class TestNotReady:
-    async def test_a_pod_with_an_attached_single_writer_volume_is_withheld(self, dead: World) -> None:
-        """S36: to evict it would start the clock of the forced detachment; the others may go."""
-        await dead.add_volume("data")
-        await dead.add_pod("db", owner="StatefulSet", claims=("data",))
-        await dead.add_pod("web", owner="ReplicaSet")
-        result = await drain(dead)
-        assert (result.evicted, result.withheld) == (1, ("default/db",))
-        pod = await dead.others.get(PODS.path("db", namespace="default"))
-        assert "deletionTimestamp" not in pod["metadata"]
-        assert (await drain(dead)).done
-
     async def test_on_a_node_that_answers_it_goes(self, ready: World) -> None:
         await ready.add_volume("data")
         await ready.add_pod("db", owner="StatefulSet", claims=("data",))
@@ -310,11 +299,10 @@ class TestNotReady:
     @pytest.mark.parametrize(
         ("modes", "attached", "withheld"),
         [
+            (["ReadWriteOnce"], True, True),
             (["ReadWriteOnce"], False, False),
-            (["ReadWriteOncePod"], True, True),
             (["ReadWriteMany"], True, False),
             (["ReadOnlyMany"], True, False),
-            (["ReadWriteOnce", "ReadOnlyMany"], True, True),
             (["OfAReleaseToCome"], True, True),
         ],
     )

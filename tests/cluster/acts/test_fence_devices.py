@@ -10,10 +10,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
-from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.file_objects import FileObjects
-from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
 from policy.episode.needs import Need, NeedKind
@@ -123,21 +121,6 @@ async def test_a_secret_is_looked_for_by_name_and_its_values_stay_where_they_are
     assert "hunter2" not in repr(result)
     assert ready.server.requests.total("list", "secrets") == 0
     assert ready.server.requests.total("list", "configmaps") == 0
-
-
-async def test_a_secret_that_may_not_be_seen_is_said(ready: World) -> None:
-    await add_config_map(ready, f"fence-config-{NODE}", config("", "bmc", bmc="agent_name=ipmi\nip=10.0.0.1\naction=off"))
-    ready.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="/secrets/", user_agent="nodewarden/"))
-    with refused(ErrorType.INVALID_CONFIG, f"secret-fence-method-bmc-{NODE}, which can't be looked for"):
-        await pin(ready)
-
-
-async def test_config_maps_that_may_not_be_read_are_not_taken_for_absent(ready: World) -> None:
-    """What stands in them may be about this node."""
-    await ready.add_template()
-    ready.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="/configmaps/", user_agent="nodewarden/"))
-    with refused(ErrorType.INVALID_CONFIG, "it can't be read"):
-        await pin(ready)
 
 
 async def test_only_the_namespace_of_fence_configuration_is_read(ready: World) -> None:
@@ -251,21 +234,6 @@ async def test_what_many_nodes_need_is_read_once(ready: World) -> None:
     for resource in ("nodehealthchecks", "fenceconfigs", "fencingtemplates"):
         assert ready.server.requests.total("list", resource, OURS) == 1
     assert ready.server.requests.total("get", "nodes", OURS) == 10
-
-
-async def test_what_is_not_there_is_asked_for_once_and_what_failed_is_asked_for_again(ready: World) -> None:
-    once, path = ReadOnce(ready.connection), "/api/v1/nodes/nobody"
-    for _ in range(2):
-        with pytest.raises(ObjectNotFound):
-            await once.get(path)
-    assert ready.server.requests.total("get", "nodes", OURS) == 1
-    ready.server.faults.add(Fault(accident=Accident.STATUS, status=503, path=f"/nodes/{NODE}$", user_agent=OURS, count=1))
-    with refused(ErrorType.RATE_LIMITED):
-        await once.get(f"/api/v1/nodes/{NODE}")
-    assert (await once.get(f"/api/v1/nodes/{NODE}"))["metadata"]["name"] == NODE
-    pages = [page async for page in once.list_pages("/api/v1/nodes")]
-    assert pages == [page async for page in once.list_pages("/api/v1/nodes")]
-    assert ready.server.requests.total("list", "nodes", OURS) == 1
 
 
 def notice(**changes: Any) -> DeviceNotice:

@@ -135,12 +135,6 @@ async def test_go_while_it_asks_and_its_operators_lease_is_no_veto(asked: World)
     assert (await look(asked, stranger)).verdict is LookVerdict.VETOED
 
 
-async def test_the_lease_stays_the_operators(asked: World) -> None:
-    taken = await asked.take_lease()
-    assert taken is not None
-    assert taken.holder == OPERATOR
-
-
 async def _going(world: World) -> None:
     await world.others.patch(PATH, {"metadata": {"finalizers": ["example.com/slow"]}})
     await world.others.delete(PATH)

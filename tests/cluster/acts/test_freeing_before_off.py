@@ -92,18 +92,10 @@ async def test_under_a_limit_no_more_go_than_the_portion_and_none_without_one(cu
     assert await cut.attachments() == ["va-gold", "va-local"]
 
 
-async def test_attachments_of_cut_volumes_go_once_nobody_uses_them(cut: World) -> None:
-    await cut.add_pod("db-0", claims=("gold",))
-    assert (await free(cut)).deleted_attachments == 1
-    assert await cut.attachments() == ["va-local"]
-
-
 @pytest.mark.parametrize(
     ("storage", "freed"),
     [
-        (CutStorage(classes=("san-silver",)), 0),
-        (CutStorage(drivers=("csi.other",)), 0),
-        (CutStorage(handles=("handle-pv-local",)), 0),
+        (CutStorage(classes=("san-silver",), drivers=("csi.other",), handles=("handle-pv-local",)), 0),
         (CutStorage(), 0),
         (CutStorage(drivers=("csi.example",)), 1),
         (CutStorage(handles=("handle-pv-gold",)), 1),

@@ -33,13 +33,6 @@ async def taints(world: World) -> list[dict[str, Any]]:
 
 
 class TestTainting:
-    async def test_what_is_left_is_told(self, off: World) -> None:
-        await off.add_pod("goes")
-        await off.add_pod("stays", finalizers=("example.com/slow",))
-        result = await off.freeing.taint_out_of_service(await off.free())
-        assert result.left is not None
-        assert result.left.names == ("default/stays",)
-
     async def test_it_can_be_the_first_taint(self, off: World) -> None:
         await off.change_node({"spec": {"taints": None}})
         await off.freeing.taint_out_of_service(await off.free())
@@ -141,11 +134,6 @@ def _written(taint: dict[str, str]) -> str:
 
 
 class TestUntainting:
-    async def test_a_taint_that_a_person_removed_already_is_only_noted(self, off: World) -> None:
-        await off.mark_as_ours(cordoned=True, out_of_service=True)
-        assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
-        assert await off.mark() == our_mark(cordoned=True)
-
     async def test_the_look_before_power_on_comes_after_it(self, off: World) -> None:
         """S32, S21: what it sees is moments old when power comes on."""
         await off.mark_as_ours(cordoned=True, out_of_service=True)
@@ -155,12 +143,6 @@ class TestUntainting:
         assert result.look is not None
         assert (result.changed, result.look.verdict) == (True, LookVerdict.GO)
         assert (await off.node_lease())["spec"]["holderIdentity"] == "nodewarden"
-
-    async def test_it_needs_neither_lease_nor_proof(self, off: World) -> None:
-        """S17: what restores is not blocked."""
-        await off.freeing.taint_out_of_service(await off.free())
-        await off.hold_cluster_lease("temporal.other:7233/default")
-        assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
 
     @pytest.mark.parametrize("change", [{"value": "maintenance"}, {"effect": "NoSchedule"}])
     async def test_a_taint_of_that_key_with_another_value_or_effect_is_somebody_elses(
@@ -205,34 +187,15 @@ class TestWithoutOurMark:
         await self.assert_only_ours_is_gone(tainted)
         assert (await tainted.node())["spec"]["unschedulable"] is True
 
-    async def test_a_mark_that_came_back_from_before_the_taint_changes_nothing(self, tainted: World) -> None:
-        await tainted.mark_as_ours(cordoned=True)
-        await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
-        await self.assert_only_ours_is_gone(tainted)
-
     async def test_an_episode_that_has_set_none_takes_none_off(self, tainted: World) -> None:
         """S28: it is spelled as a person is told to spell it."""
         assert not (await tainted.freeing.untaint_out_of_service(await tainted.untaint())).changed
         await tainted.isolation.mark_schedulable(await tainted.restore())
         assert OUT_OF_SERVICE in await taints(tainted)
 
-    async def test_it_goes_from_a_node_that_another_episode_has_taken_over(self, tainted: World) -> None:
-        other = replace(our_mark(cordoned=True), incident="incident-2")
-        await tainted.put_mark(other)
-        assert (await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))).changed
-        await self.assert_only_ours_is_gone(tainted)
-        assert await tainted.mark() == other
-
     async def test_what_the_other_episode_calls_its_own_can_not_be_removed_and_that_is_said(self, tainted: World) -> None:
         """S13: it frees pods under a proof of its own."""
         await tainted.put_mark(replace(our_mark(out_of_service=True), incident="incident-2"))
         with refused(ErrorType.VETOED, "incident-2"):
             await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
-        assert OUT_OF_SERVICE in await taints(tainted)
-
-    async def test_another_machine_under_the_name_keeps_its_taint(self, tainted: World) -> None:
-        """S9."""
-        request = await tainted.untaint(ours=True)
-        await tainted.recreate_node(provider_id="metal://rack-3/8", system_uuid="other", taints=(OUT_OF_SERVICE,))
-        assert not (await tainted.freeing.untaint_out_of_service(request)).changed
         assert OUT_OF_SERVICE in await taints(tainted)

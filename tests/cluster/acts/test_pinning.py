@@ -28,12 +28,11 @@ from tests.cluster.acts.world import (
     TEMPLATES,
     WORKFLOW,
     World,
-    empty_world,
     our_mark,
     refused,
     template_ref,
 )
-from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
 
 
 @pytest.fixture
@@ -78,15 +77,6 @@ async def test_the_number_that_a_cloud_has_for_the_node_is_pinned_where_the_node
     """S39: GKE does."""
     await ready.change_node({"metadata": {"annotations": {"container.googleapis.com/instance_id": "7146341255239083172"}}})
     assert (await pin(ready)).pinned.instance_id == "7146341255239083172"
-
-
-async def test_a_ready_node_has_no_moment_from_which_it_was_not(empty: World) -> None:
-    await empty.install_kinds()
-    await empty.add_template()
-    await empty.add_node(ready="True", labels={"node-role.kubernetes.io/control-plane": ""})
-    result = await pin(empty)
-    assert result.pinned.not_ready_since is None
-    assert result.control_plane
 
 
 async def test_another_uid_than_asked_for_is_another_target(ready: World) -> None:
@@ -172,28 +162,12 @@ async def test_nobody_may_say_whose_lease_of_the_node_does_not_count(ready: Worl
     assert (await pin(ready, need=need)).need.delegate == ""
 
 
-async def test_credentials_are_pinned_as_references_only(ready: World) -> None:
-    """S12."""
-    device = (await pin(ready)).plan.devices[0]
-    (secret,) = device.credentials
-    assert secret.name == "bmc-credentials"
-    assert ready.server.requests.total("get", "secrets") == 0
-    assert ready.server.requests.total("list", "secrets") == 0
-
-
 async def test_whoever_takes_the_node_over_learns_which_paths_are_cut(ready: World) -> None:
     """S35: also for a mere clean-up, which then needs the plan that knows their devices."""
     await ready.mark_as_ours(paths=("fence_brocade://switch-1/2",))
     found = await pin(ready, run_id="another", need=Need(kind=NeedKind.CLEAN_UP, reason="left over"))
     assert found.adopted_paths == ("fence_brocade://switch-1/2",)
     assert found.plan.devices
-
-
-async def test_a_later_step_learns_of_the_paths_that_an_earlier_one_of_the_same_run_has_cut(ready: World) -> None:
-    """S35: a remediation pins once for each of its fencings, and its own mark stands by then."""
-    await ready.mark_as_ours(paths=("fence_brocade://switch-1/2",))
-    found = await pin(ready)
-    assert (found.adopted_incident, found.adopted_paths) == ("", ("fence_brocade://switch-1/2",))
 
 
 class TestTemplate:
@@ -241,9 +215,9 @@ class TestTemplate:
         with refused(ErrorType.INVALID_CONFIG, words):
             await pin(ready)
 
-    @pytest.mark.parametrize("system", SYSTEMS, ids=str)
-    async def test_a_check_over_machines_names_it_for_the_nodes_of_its_machines(self, system: System, ready: World) -> None:
+    async def test_a_check_over_machines_names_it_for_the_nodes_of_its_machines(self, ready: World) -> None:
         """Its template, in its own namespace, is not the only one. It may disagree with other checks as well."""
+        system = CLUSTER_API
         await system.install(ready.others)
         await system.add_cluster(ready.others)
         template = await ready.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
@@ -309,15 +283,6 @@ class TestTemplate:
             await pin(ready, template=ref)
 
 
-@pytest.mark.parametrize(("version", "honoured"), [("1.25", False), ("1.26", True), ("1.36", True)])
-async def test_the_taint_is_honoured_since_kubernetes_1_26(version: str, honoured: bool) -> None:
-    async with empty_world(version=version) as world:
-        await world.add_node()
-        await world.install_kinds()
-        await world.add_template()
-        assert (await pin(world)).plan.taint_honoured is honoured
-
-
 async def test_a_clean_up_needs_no_template_and_gets_no_device(world: World) -> None:
     result = await pin(world, need=Need(kind=NeedKind.CLEAN_UP))
     assert result.plan.devices == ()
@@ -350,13 +315,6 @@ class TestMarkedAtOnce:
         again = await pin(ready, marks_as="run-1")
         assert (again.adopted_incident, again.added, ready.writes) == ("", mark.added, 1)
 
-    async def test_nothing_is_written_before_all_is_known_to_be_right(self, ready: World) -> None:
-        """S7, S28."""
-        await ready.add_template("second")
-        with refused(ErrorType.INVALID_CONFIG, "several"):
-            await pin(ready, marks_as="run-1")
-        assert await ready.mark() is None
-
     @pytest.mark.parametrize("workflow_id", ["", "episode/other/node-7"], ids=["left by our predecessor", "of another workflow"])
     async def test_a_mark_of_others_is_left_to_what_follows(self, ready: World, workflow_id: str) -> None:
         """S13, S35: it is adopted in an order of its own, or refused."""
@@ -371,15 +329,3 @@ class TestMarkedAtOnce:
         """It is told by the mark that follows."""
         ready.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=500))
         assert (await pin(ready, marks_as="run-1")).added is None
-
-
-async def test_the_ip_addresses_of_the_node_are_kept_each_once(ready: World) -> None:
-    """A kernel that dumps is known by nothing else; host names are no addresses."""
-    addresses = [
-        {"type": "InternalIP", "address": "10.0.0.7"},
-        {"type": "Hostname", "address": "node-7"},
-        {"type": "ExternalIP", "address": "203.0.113.7"},
-        {"type": "ExternalIP", "address": "10.0.0.7"},
-    ]
-    await ready.change_node({"status": {"addresses": addresses}}, subresource="status")
-    assert (await pin(ready)).pinned.addresses == ("10.0.0.7", "203.0.113.7")

@@ -15,7 +15,7 @@ from activities.cluster.acts.remediation_objects import ClusterRemediationObject
 from activities.contracts.remediation import External, ExternalRequest
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
-from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.objects import SEVERAL_ANNOTATION
@@ -114,16 +114,6 @@ async def test_an_object_is_what_its_controller_knows_its_node_by(objects: Objec
     assert made.ref == ObjectRef(api_version=TEMPLATE.api_version, kind="SelfNodeRemediation", name=NODE, namespace=NAMESPACE)
 
 
-async def test_a_second_try_finds_the_first_object_and_writes_nothing(objects: Objects) -> None:
-    """S33: a worker that was killed after its request has created it; also when it comes back too late to begin."""
-    first, writes = await objects.create(), objects.world.writes
-    objects.world.now += timedelta(minutes=5)
-    environment = ActivityEnvironment()
-    environment.info = replace(environment.info, attempt=2)
-    assert replace(await environment.run(objects.acts.create, objects.asks), look=first.look) == first
-    assert objects.world.writes == writes
-
-
 @pytest.mark.parametrize("accident", [Accident.LOSE_ANSWER, Accident.REFUSE])
 async def test_a_lost_answer_is_settled_by_asking_again(objects: Objects, accident: Accident) -> None:
     """S33: whether it was carried out or not, there is one object in the end, then a note on it, and then none."""
@@ -163,25 +153,6 @@ async def test_what_is_not_ours_is_left_alone_and_said(objects: Objects) -> None
     assert "has not made it" in told.message
     assert not (await objects.acts.delete(objects.asks)).present
     assert await objects.only() == theirs
-
-
-async def test_one_that_the_shipped_operator_has_made_is_ours(objects: Objects) -> None:
-    """Who takes the checks over finds what is going on already."""
-    owner = {"apiVersion": CHECKS.api_version, "kind": CHECKS.kind, "name": "workers", "uid": objects.asks.check_uid}
-    await objects.world.others.create(OBJECTS, {"metadata": {"name": NODE, "ownerReferences": [owner]}, "spec": {}})
-    made = await objects.create()
-    assert (made.present, made.incident) == (True, "")
-    assert len(await objects.all()) == 1
-
-
-async def test_an_object_about_a_node_that_was_called_so_before_is_not_ours(objects: Objects) -> None:
-    """S9: the check owns it still, and the node of that name is another machine."""
-    await objects.create()
-    await objects.world.recreate_node()
-    anew = replace(objects.asks, target=await objects.world.pinned(), before=await objects.world.before())
-    with refused(ErrorType.VETOED, "another Node that was called node-7"):
-        await objects.acts.create(anew)
-    assert not (await objects.acts.read(anew)).present
 
 
 # Before it is created ---------------------------------------------------------------------------------------------------
@@ -388,18 +359,6 @@ async def test_one_that_is_two_days_old_is_flagged_once_for_people_to_look(objec
     assert objects.world.writes == writes + 1
 
 
-async def test_what_has_succeeded_is_not_timed_out(objects: Objects) -> None:
-    """Also where it succeeds between our look and our write."""
-    await objects.create()
-
-    async def succeed() -> None:
-        await objects.says({"conditions": [{"type": "Succeeded", "status": "True"}]})
-
-    objects.world.connection.before_writes.append(succeed)
-    assert not (await objects.acts.time_out(objects.asks)).timed_out
-    assert GIVEN_UP_ANNOTATION not in (await objects.only())["metadata"]["annotations"]
-
-
 async def test_a_node_that_was_sick_again_is_well_since_the_last_time(objects: Objects) -> None:
     """The shipped operator counts from the first moment, so that a flapping node is let go too early."""
 
@@ -489,13 +448,6 @@ async def test_an_object_of_a_machine_bears_its_name_and_is_owned_by_it_alone(sy
     assert not (await objects.acts.delete(asks)).present
 
 
-async def test_a_machine_whose_node_is_gone_is_remediated_all_the_same(objects: Objects) -> None:
-    asks, path = await of_machine(objects, OPENSHIFT)
-    await objects.world.delete_node()
-    await objects.acts.create(asks)
-    assert len(await objects.all(path)) == 1
-
-
 async def test_no_object_is_made_for_another_machine(objects: Objects) -> None:
     """S9: also not where one of its predecessor of the same name is still there."""
     asks, path = await of_machine(objects, CLUSTER_API)
@@ -509,28 +461,6 @@ async def test_no_object_is_made_for_another_machine(objects: Objects) -> None:
     with refused(ErrorType.TARGET_CHANGED, "is gone"):
         await objects.acts.create(asks)
     assert await objects.all(path) == []
-
-
-@pytest.mark.parametrize("annotation", ["cluster.x-k8s.io/skip-remediation", PRESERVE_ANNOTATION])
-async def test_a_machine_that_people_keep_out_is_left_alone(annotation: str, objects: Objects) -> None:
-    """S20, S21."""
-    asks, path = await of_machine(objects, CLUSTER_API, annotations={annotation: "true"})
-    with refused(ErrorType.VETOED, annotation):
-        await objects.acts.create(asks)
-    assert await objects.all(path) == []
-
-
-async def test_a_node_s_object_is_owned_by_its_machine_too_where_it_lives_beside_it(objects: Objects) -> None:
-    """By that owner Metal3 knows its Machine. One in another namespace can't own it."""
-    asks, path = await of_machine(objects, OPENSHIFT)
-    await objects.acts.create(replace(asks, check=CHECK_REF, check_uid=objects.asks.check_uid))
-    assert [each["kind"] for each in (await objects.only(path))["metadata"]["ownerReferences"]] == [
-        "NodeHealthCheck",
-        "Machine",
-        "Node",
-    ]
-    await objects.create(machine=asks.machine, machine_uid=asks.machine_uid)
-    assert [each["kind"] for each in (await objects.only())["metadata"]["ownerReferences"]] == ["NodeHealthCheck", "Node"]
 
 
 async def test_machines_of_a_management_cluster_are_remediated_there(objects: Objects) -> None:

@@ -87,21 +87,6 @@ async def test_it_is_on_the_machine_and_on_the_node(world: World, remediation: C
     assert not (await remediation.remember(await asked(world))).changed
 
 
-async def test_another_node_of_the_name_is_left_alone(world: World, remediation: ClusterRemediation) -> None:
-    target = await world.pinned()
-    other = replace(target, pinned=replace(target.pinned, uid="uid-of-one-that-is-gone"))
-    await remediation.remember(await asked(world, target=other))
-    assert await remembered(world) == (NEW, "")
-
-
-async def test_a_node_that_is_gone_takes_nothing_from_its_machine(world: World, remediation: ClusterRemediation) -> None:
-    request = await asked(world)
-    await world.delete_node()
-    await remediation.remember(request)
-    machine = await world.others.get(MACHINE_PATH)
-    assert machine["metadata"]["annotations"][MEMORY] == NEW
-
-
 @pytest.mark.parametrize("before", [("", ""), (OLD, ""), (OLD, "an older one")])
 async def test_what_was_noted_of_an_attempt_that_never_happened_is_put_back(
     before: tuple[str, str], world: World, remediation: ClusterRemediation
