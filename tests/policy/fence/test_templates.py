@@ -39,6 +39,11 @@ def a_plan(power: object = None, node: str = "node-1", **spec: object) -> Fencin
     return plan_of_template(template(power, **spec), a_node(node, provider_id=f"sim:///{node}"))
 
 
+def test_a_template_that_says_little_takes_the_defaults_of_a_plan() -> None:
+    plan = a_plan()
+    assert plan == FencingPlan(source="FencingTemplate/nodewarden/bmc", levels=(plan.devices,))
+
+
 def test_every_field_of_a_template_reaches_the_plan() -> None:
     times = {"waitBeforePower": "0", "retryInterval": "1s", "actDeadline": "30s"}
     times |= {"offTimeout": "2m", "freeTimeout": "3m", "bootTimeout": "4m"}
