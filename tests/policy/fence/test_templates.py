@@ -75,13 +75,6 @@ def test_a_node_gets_its_own_device_and_the_shared_parameters() -> None:
     assert other.endpoint == "ipmi://10.0.0.2:7000"
 
 
-def test_a_secret_may_have_other_keys() -> None:
-    reference = {"name": "s", "namespace": "nodewarden", "usernameKey": "u", "passwordKey": "p"}
-    (device,) = a_plan(DEVICE | {"secretRef": reference, "site": "rack-4"}).devices
-    assert device.credentials == (CredentialRef(name="s", namespace="nodewarden", keys={"username": "u", "password": "p"}),)
-    assert device.site == "rack-4"
-
-
 @pytest.mark.parametrize(
     ("where", "references"),
     [
