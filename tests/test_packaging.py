@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks", "supply_chain"}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
+DISTRIBUTIONS = packages_distributions()
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ \\;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
 
 
@@ -64,19 +65,26 @@ def _third_party_imports(folders: set[str]) -> Iterator[tuple[str, Path]]:
     known = sys.stdlib_module_names | ROOMS | {"tests", "benchmarks", "supply_chain"}
     for folder in sorted(folders):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in _statements(ast.parse(path.read_text(encoding="utf-8")).body):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     names = [node.module]
                 yield from ((top, path) for name in names if (top := name.split(".")[0]) not in known)
 
 
+def _statements(body: list[Any]) -> Iterator[ast.stmt]:
+    """All of them, at whatever depth, and nothing of their expressions, where no import can stand."""
+    for each in body:
+        yield each
+        for inside in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _statements(getattr(each, inside, []))
+
+
 def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
-    distributions = packages_distributions()
     return {
         name: str(path.relative_to(ROOT))
         for name, path in _third_party_imports(folders)
-        if not {canonicalize_name(each) for each in distributions.get(name, [name])} & allowed
+        if not {canonicalize_name(each) for each in DISTRIBUTIONS.get(name, [name])} & allowed
     }
 
 

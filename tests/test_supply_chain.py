@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supply_chain.audit import locked_in, problem_of
+from supply_chain.audit import locked_in, main, problem_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -80,12 +80,15 @@ def test_make_audit_is_content_where_nothing_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "no JSON", '{"vulns": []}'])
-def test_make_audit_never_takes_nothing_for_no_findings(content: str | None, tmp_path: Path) -> None:
+def test_an_audit_never_takes_nothing_for_no_findings(content: str | None, tmp_path: Path) -> None:
     """S7."""
     file = tmp_path / "advisories.json"
     if content is not None:
         file.write_text(content, encoding="utf-8")
-    assert audit(file).returncode != 0
+    assert str(main([str(file), str(ROOT / "requirements.lock")])).startswith(f"{file}: ")
+
+
+def test_make_audit_without_a_file_says_what_it_needs() -> None:
     assert "expected ADVISORIES=file" in audit("").stderr
 
 

@@ -43,8 +43,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of a fresh environment: the wheel is installed into it, and its dependencies are those that tests run with."""
     folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder, with_pip=True)
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel]
+    venv.create(folder)
+    pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps", "--no-index", wheel]
     subprocess.run(pip, capture_output=True, timeout=50, check=True)
     [site] = folder.glob("lib/python*/site-packages")
     # Packages only: the editable install's own .pth, which would show this checkout, is not followed from there.

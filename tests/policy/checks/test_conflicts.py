@@ -53,12 +53,6 @@ def test_a_lease_that_changes_before_our_eyes_is_renewed_whatever_its_leader_s_c
     assert not conflict((replace(seen, holder="").seen(seen, at),), (), (), at), "it was given up"
 
 
-def test_a_lease_that_is_seen_twice_as_it_was_is_not_renewed() -> None:
-    """A list tells of every object again."""
-    gone = replace(LEASE, renewed=ago(60)).seen(None, NOW)
-    assert not conflict((replace(LEASE, renewed=ago(60)).seen(gone, NOW),), (), (), NOW)
-
-
 def test_a_held_dialect_is_judged_and_admits_nobody() -> None:
     ledger = ledger_of(a_check(), a_node("n0", "Unknown", 60), *(a_node(f"n{number}") for number in (1, 2, 3)))
     ledger.hold(Dialect.MEDIK8S, Closed.OBSERVE_ONLY, "another controller acts")

@@ -23,7 +23,7 @@ from policy.episode.permits import Permit, PermitDecision, PermitRequest, Permit
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.admission import AdmissionRefusal, admit, answer_request, room_in_scopes
-from policy.scan.report import ScanReport
+from policy.scan.report import MAXIMUM_CANDIDATES, ScanReport
 from tests.policy.builders import NOW, a_candidate, a_permit, a_report, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
 
@@ -77,6 +77,15 @@ def test_a_group_that_was_not_counted_may_be_in_a_storm() -> None:
     for groups in ((f"{RACK}=r9",), ()):
         report = a_report(a_candidate("a", groups=groups), policies=policies)
         assert answers(report) == {"a": AdmissionRefusal.SCOPE_STORM}
+
+
+def test_candidates_of_a_storm_take_no_places_on_the_list() -> None:
+    """Two hundred nodes of one rack are down for longer than the one node elsewhere that may be fenced."""
+    nodes = [in_rack(f"down-{each:03}", "r0", "Unknown", 900) for each in range(200)]
+    nodes += [*racks(3, 100)[100:], in_rack("alone", "r2", "Unknown", 60)]
+    report = scan(nodes, FencePolicies(storms=(STORM,)))
+    assert len(report.candidates) == MAXIMUM_CANDIDATES
+    assert [node for node, reason in answers(report).items() if not reason] == ["alone"]
 
 
 def test_a_request_by_hand_is_refused_in_a_storm_of_its_rack_and_granted_elsewhere() -> None:

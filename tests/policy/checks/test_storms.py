@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.brakes import Closed
+from policy.checks.brakes import Circumstances, Closed, Counts, brake
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.storms import Storm, advance, over, stricter
 from policy.dialects import parse
@@ -131,3 +131,10 @@ def test_a_breach_that_is_still_there_when_all_is_heard_again_is_the_same_storm(
     ledger.sees(later)
     check = ledger.report_parts(later).checks[0]
     assert (check.storm_active, check.storm_cooling) == (NOW, None)
+
+
+def test_the_sentence_says_since_when_and_until_when() -> None:
+    found = brake(stormy(), Counts(healthy=4), Circumstances(storm=WELL_AGAIN))
+    assert found.message == (
+        "a storm since 2026-03-01T11:55:00Z; well since 2026-03-01T11:59:30Z, acting again from 2026-03-01T12:00:31Z"
+    )

@@ -11,7 +11,7 @@ from policy.dialects import parse
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect
 from policy.values.thresholds import Threshold
-from tests.policy.builders import TEMPLATE, a_check
+from tests.policy.builders import a_check
 
 FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a"}
 
@@ -29,14 +29,6 @@ def test_a_whole_check_is_read() -> None:
     assert check.conditions[0] == UnhealthyCondition(type="Ready", status="False", duration=timedelta(seconds=10))
     assert [rung.template.name for rung in check.rungs] == ["bmc"]
     assert check.paused == "upgrade of rack 4; a pause request without a reason"
-
-
-def test_our_own_template_may_stand_on_several_rungs() -> None:
-    ladder = [rung(1, TEMPLATE | {"name": "soft"}), rung(2, TEMPLATE | {"name": "hard"})]
-    assert [found.template.name for found in a_check(remediationTemplate=None, escalatingRemediations=ladder).rungs] == [
-        "soft",
-        "hard",
-    ]
 
 
 def test_several_templates_of_one_kind_need_its_controllers_word_which_is_told() -> None:

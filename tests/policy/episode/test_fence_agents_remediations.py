@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -62,6 +63,13 @@ def test_the_rules_of_the_object_that_is_read(case: dict[str, Any]) -> None:
     assert {key: found[key] for key in case if key in found} == {key: case[key] for key in case if key in found}
     assert len(case) > 2, "a case that expects nothing"
     assert {each.namespace for each in device.credentials} <= {"medik8s"}
+
+
+def test_the_plan_waits_for_nothing_and_never_starts_over() -> None:
+    """Whoever made the object has waited, and counts tries by its number alone."""
+    plan = plan_of(remediation(), NODE)
+    assert (plan.wait_before_power, plan.restarts, plan.tries) == (timedelta(0), 0, 5)
+    assert plan.source == f"{KIND}/medik8s/{NODE}"
 
 
 def plugged(written: str) -> dict[str, Any]:

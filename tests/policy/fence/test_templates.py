@@ -39,6 +39,11 @@ def a_plan(power: object = None, node: str = "node-1", **spec: object) -> Fencin
     return plan_of_template(template(power, **spec), a_node(node, provider_id=f"sim:///{node}"))
 
 
+def test_a_template_that_says_little_takes_the_defaults_of_a_plan() -> None:
+    plan = a_plan()
+    assert plan == FencingPlan(source="FencingTemplate/nodewarden/bmc", levels=(plan.devices,))
+
+
 def test_every_field_of_a_template_reaches_the_plan() -> None:
     times = {"waitBeforePower": "0", "retryInterval": "1s", "actDeadline": "30s"}
     times |= {"offTimeout": "2m", "freeTimeout": "3m", "bootTimeout": "4m"}
@@ -68,13 +73,6 @@ def test_a_node_gets_its_own_device_and_the_shared_parameters() -> None:
     assert device.site == "default"
     (other,) = a_plan(node="node-2").devices
     assert other.endpoint == "ipmi://10.0.0.2:7000"
-
-
-def test_a_secret_may_have_other_keys() -> None:
-    reference = {"name": "s", "namespace": "nodewarden", "usernameKey": "u", "passwordKey": "p"}
-    (device,) = a_plan(DEVICE | {"secretRef": reference, "site": "rack-4"}).devices
-    assert device.credentials == (CredentialRef(name="s", namespace="nodewarden", keys={"username": "u", "password": "p"}),)
-    assert device.site == "rack-4"
 
 
 @pytest.mark.parametrize(

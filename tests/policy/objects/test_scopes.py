@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policy.objects.nodes import ZONE_LABEL, Condition, NodeView
 from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, called, group_of, is_scope
-from tests.policy.builders import a_node, ago
+from tests.policy.builders import a_node
 from tests.policy.fencing_builders import RACK, in_rack
 
 
@@ -83,10 +83,3 @@ def test_a_change_that_moves_no_count_is_no_news() -> None:
     tally.move(node, in_rack("a", "r1", "Unknown"))
     assert tally.version > version
     assert tally.of(CLUSTER).percent == 100
-
-
-def test_a_node_that_never_said_that_it_is_ready_is_unresponsive() -> None:
-    """Unknown is never well."""
-    tally = GroupTally()
-    tally.move(None, a_node("new", conditions=(Condition(type="DiskPressure", status="False", since=ago(1)),)))
-    assert tally.of(CLUSTER).unresponsive == 1

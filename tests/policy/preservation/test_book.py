@@ -151,15 +151,6 @@ def test_the_cap_is_spread_over_all_zones_of_the_pool_also_over_those_that_are_w
     assert fleet.actions(NOW + SETTLED) == {"n-2": "preserve"}, "the newest of zone a, and only one"
 
 
-def test_what_is_as_it_should_be_is_not_heard_of_until_its_time_is_over() -> None:
-    fleet = Fleet()
-    fleet.kept(1)
-    assert fleet.actions() == {}
-    assert fleet.book.next_due(NOW) == LATER
-    assert fleet.actions(LATER - timedelta(seconds=1)) == {}
-    assert fleet.actions(LATER) == {"n-1": "stop"}
-
-
 @pytest.mark.parametrize("edited", [LATER - timedelta(hours=5), LATER + timedelta(hours=5)])
 def test_an_end_that_is_edited_on_a_quiet_machine_is_the_one_that_counts(edited: datetime) -> None:
     """S22: an operator writes another expiry onto the object itself."""

@@ -46,6 +46,18 @@ def test_a_machine_without_a_node_is_told_of_itself_and_else_its_node_is() -> No
     assert seen(fleet) == []
 
 
+def test_a_node_alone_is_one_until_its_machine_is_seen() -> None:
+    """The same words, about the same object: nothing is told twice."""
+    fleet = Fleet()
+    fleet.node(1, **{PRESERVE_ANNOTATION: "noww"})
+    (alone,) = fleet.book.mistakes
+    fleet.machine(1)
+    (with_machine,) = fleet.book.mistakes
+    assert with_machine == alone
+    fleet.book.remove_node("n-1")
+    assert seen(fleet) == []
+
+
 def test_what_means_something_is_no_mistake() -> None:
     fleet = Fleet()
     fleet.node(1, **{PRESERVE_ANNOTATION: "when-failed", PRESERVE_FOR_ANNOTATION: "24h"})

@@ -42,11 +42,6 @@ def test_s26_false_beats_a_selection_that_was_made_before_it() -> None:
     assert (decision.preserved, after.annotations.get(PRESERVE_ANNOTATION)) == (False, "false")
 
 
-def test_s25_what_has_ended_is_not_preserved_by_an_old_selection() -> None:
-    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z"})
-    assert not decide(machine, now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
-
-
 @pytest.mark.parametrize("automatic", [Automatic.NOTHING, Automatic.SELECTED])
 def test_s25_what_has_ended_is_not_preserved_by_the_word_of_an_old_selection(automatic: Automatic) -> None:
     """It stands on the object since then: a crash came between the two writes of the end."""

@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 from policy.remediation.following import PHASE_DELETING, Progress, RemediationConditions, follow, to_be_given_up
-from policy.remediation.lease import lease_duration
 
 MINUTE = timedelta(minutes=1)
 STATUSES = ("", "True", "False", "Unknown")
@@ -54,8 +53,3 @@ def test_a_node_that_is_to_go_is_told_apart_from_one_that_vanishes() -> None:
     assert follow(RemediationConditions(phase=PHASE_DELETING)).node_goes
     assert not follow(RemediationConditions(permanent_node_deletion_expected="Unknown")).node_goes
     assert not follow(RemediationConditions(permanent_node_deletion_expected="False", succeeded="True")).node_goes
-
-
-def test_a_lease_is_taken_for_a_minute_longer_than_its_step_may_take() -> None:
-    assert lease_duration(5 * MINUTE) == 6 * MINUTE
-    assert lease_duration(None) == 11 * MINUTE, "a classic template has no time-out; ten minutes stand for it"

@@ -252,3 +252,9 @@ def test_the_backoff_of_the_proposal_is_read_where_a_spec_has_it() -> None:
     assert read_backoff({"type": "exponential", "limit": "20m"}, "NodeHealthCheck/w") == RetryBackoff(limit=20 * MINUTE)
     assert read_backoff({"type": "exponential"}, "NodeHealthCheck/w") == RetryBackoff()
     assert read_backoff(None, "NodeHealthCheck/w") is None
+
+
+def test_the_longest_memory_that_is_written_can_be_read() -> None:
+    """Of more failures than anybody has steps, the last ones are kept."""
+    names = tuple(f"{number}-{'x' * 490}" for number in range(2 * MOST_FAILED))
+    assert read_memory(written_memory(replace(LAST, failed=names))).failed == names[MOST_FAILED:]

@@ -71,13 +71,6 @@ def states(found: Outlook) -> list[tuple[str, bool, bool]]:
     return [(planned.step.name, planned.failed, planned.next) for planned in found.steps]
 
 
-def test_the_steps_stand_in_their_order_with_their_time_outs_and_the_first_is_next() -> None:
-    found = looked(climbing(), a_node("n1", "Unknown", 60), a_node("n2"))
-    assert states(found) == [(FIRST, False, True), (SECOND, False, False), (THIRD, False, False)]
-    assert [planned.step.timeout for planned in found.steps] == [timedelta(minutes=each) for each in (5, 10, 60)]
-    assert (found.check, found.plain, found.problem) == ("NodeHealthCheck/workers", False, "")
-
-
 def test_what_has_failed_is_passed_over_and_put_off_as_the_scanner_puts_it_off() -> None:
     """The same memory, read by the same rules: what `explain` tells and what is done can't disagree."""
     check = climbing(max_retry="3", backoff="exponential", max_in_flight="40%")
@@ -115,12 +108,6 @@ def test_a_memory_that_cannot_be_read_is_a_persons_case() -> None:
     found = looked(climbing(), a_node("n1", "Unknown", 60, annotations={LAST_REMEDIATION_ANNOTATION: "yes"}), a_node("n2"))
     assert found.last is None
     assert "expected the JSON of the last remediation" in found.turn.exhausted
-
-
-def test_a_plain_fencing_remembers_nothing_and_waits_for_nothing() -> None:
-    found = looked(a_check(minHealthy=1), a_node("n1", "Unknown", 60, annotations=remembers()), a_node("n2"))
-    assert (found.plain, found.rules, found.turn.retry, found.turn.not_before) == (True, None, 0, None)
-    assert states(found) == [(SECOND, False, True)]
 
 
 def test_what_is_not_possible_says_why() -> None:

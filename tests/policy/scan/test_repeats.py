@@ -85,13 +85,6 @@ def test_an_incident_in_which_nothing_was_seen_clears_nobody() -> None:
     assert third.workloads == suspect
 
 
-def test_once_is_no_coincidence() -> None:
-    *_, third = heard((release("i-0"), NOW), (release("i-1"), NOW), (release("i-2", workloads=("default/db-0",)), NOW))
-    assert third is not None
-    assert third.workloads == ()
-    assert "no workload was seen there each time" in third.message
-
-
 @given(
     st.lists(
         st.tuples(

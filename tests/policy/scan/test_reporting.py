@@ -61,14 +61,6 @@ def test_a_check_that_selects_nobody_says_so(nodes: list[NodeView], said: str) -
     assert (said in seen.warnings, said in evaluated.warnings, seen.allowed) == (bool(said), bool(said), True)
 
 
-def test_candidates_come_oldest_first_and_the_rest_is_counted() -> None:
-    sick = [a_node(f"sick-{index:03}", "Unknown", 20 + index) for index in range(MAXIMUM_CANDIDATES + 5)]
-    parts = sick_ledger(*sick, healthy=200).report_parts(NOW)
-    assert len(parts.candidates) == MAXIMUM_CANDIDATES
-    assert parts.candidates_left_out == 5
-    assert [candidate.node for candidate in parts.candidates[:2]] == ["sick-054", "sick-053"]
-
-
 @pytest.mark.parametrize(
     ("check", "ailing"),
     [
@@ -185,12 +177,6 @@ def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
     assert (found["marked"].incident, found["marked"].ready, found["marked"].boot_id) == ("i-1", True, "boot-1-of-marked")
     assert (found["watched"].unhealthy, found["watched"].soon, found["watched"].ready_since) == (False, True, ago(5))
     assert not found["gone"].present
-
-
-@pytest.mark.parametrize("labels", [{WORKER: ""}, {WORKER: "", EXCLUDE_LABEL: "true"}])
-def test_an_observed_node_is_unhealthy_whether_or_not_we_may_act_on_it(labels: dict[str, str]) -> None:
-    (found,) = ledger_of(a_check(), a_node("a", "Unknown", 60, labels=labels)).report_parts(NOW, watching=["a"]).observations
-    assert (found.unhealthy, found.soon) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -173,9 +173,3 @@ def test_a_credential_of_our_own_drivers_is_one_value(driver: str, name: str, va
     problem = problem_of_credential(driver, name, value)
     assert problem is not None
     assert "k3p" not in problem
-
-
-@pytest.mark.parametrize("driver", ["ipmi", "redfish"])
-def test_a_dash_in_front_means_nothing_where_there_are_no_arguments(driver: str) -> None:
-    assert problem_of_credential(driver, "password", "-k3p ;$(x)") is None
-    assert problem_of_credential(driver, "username", "-admin") is None

@@ -89,15 +89,6 @@ def test_a_refusal_shows_no_credential() -> None:
     assert "k3p" not in str(caught.value)
 
 
-def test_old_names_and_dashes_are_the_same_parameter() -> None:
-    metadata = AgentMetadata(
-        agent="fence_x",
-        parameters={name: AgentParameter() for name in ("ip", "plug", "username", "password", "snmp_priv_passwd")},
-    )
-    given_ = {"ipaddr": "a", "port": "1", "login": "u", "passwd": "p", "snmp-priv-passwd": "q"}
-    assert fitted(metadata, given_).values == {"ip": "a", "plug": "1", "username": "u", "password": "p", "snmp_priv_passwd": "q"}
-
-
 @pytest.mark.parametrize(
     ("agent", "parameters", "expected"),
     [
