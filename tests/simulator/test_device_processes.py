@@ -111,6 +111,7 @@ async def test_a_device_says_who_it_is_and_shows_its_password_to_nobody(chassis:
         await device.stop()
 
 
+@pytest.mark.parametrize("kind", [IPMI_SIM, "python"])
 async def test_a_device_on_a_port_that_is_taken_does_not_start(chassis: Chassis, kind: str, tmp_path: Path) -> None:
     """ipmi_sim would share the port in silence."""
     first = await started(chassis, "node-1", kind, tmp_path)
