@@ -296,13 +296,7 @@ async def test_each_call_is_signed_with_its_own_keys(stand: Ec2Stand) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "<html><body>Please log in</body></html>",
-        "<!doctype html><p>unclosed",
-        "",
-        "<StopInstancesResponse><instancesSet/></StopInstancesResponse>",
-    ],
+    "body", ["<html><body>Please log in</body></html>", "<StopInstancesResponse><instancesSet/></StopInstancesResponse>"]
 )
 async def test_an_answer_that_is_not_ec2s_proves_nothing(stand: Ec2Stand, body: str) -> None:
     """S3: of a hotel's login page, say."""

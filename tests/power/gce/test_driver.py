@@ -341,21 +341,12 @@ async def test_a_redirect_is_not_followed() -> None:
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("body", ["<html>Log in to the hotel's network</html>", "[]", '"TERMINATED"', '{"status": "TERM'])
-async def test_an_answer_of_something_else_is_no_state_and_no_success(body: str) -> None:
-    """S3, S34: neither where all is said to be well nor where it is not."""
+async def test_an_answer_of_something_else_is_no_state_and_no_success() -> None:
+    """S3, S34: neither where all is said to be well nor where it is not. `tests/fuzz` has stranger ones."""
+    body = "<html>Log in to the hotel's network</html>"
     async with raw_server(saying("200 OK", body)) as server:
         for act, expected in ((unsigned(server).read, ErrorType.UNREACHABLE), (unsigned(server).off, ErrorType.AMBIGUOUS)):
             await fails(act(within(10)), expected, "the answer is none of Compute Engine's")
-    async with raw_server(saying("502 Bad Gateway", body)) as server:
-        await fails(unsigned(server).off(within(10)), ErrorType.AMBIGUOUS, "answers 502")
-
-
-@pytest.mark.parametrize("body", ["", "{}", '{"status": null}', '{"status": "7"}', '{"error": {"errors": [7]}}'])
-async def test_an_answer_without_a_state_is_unknown(body: str) -> None:
-    """S3."""
-    async with raw_server(saying("200 OK", body)) as server:
-        assert (await unsigned(server).read(within(10))).state is PowerState.UNKNOWN
     async with raw_server(saying("502 Bad Gateway", body)) as server:
         await fails(unsigned(server).off(within(10)), ErrorType.AMBIGUOUS, "answers 502")
 

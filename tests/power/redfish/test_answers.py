@@ -277,18 +277,6 @@ async def test_an_answer_without_end_is_not_read_to_its_end(service: ScriptedSer
     assert sent < 64 * 1024 * 1024
 
 
-@pytest.mark.parametrize("said", [b"220 mail ready\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, b""])
-async def test_what_is_no_http_is_no_state(service: ScriptedService, said: bytes) -> None:
-    """S3."""
-
-    async def speak(writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
-        await writer.drain()
-
-    service.replies["GET", SYSTEM] = speak
-    await failure_of(service.driver().read(within(PATIENCE)), (ErrorType.TRANSIENT if said else ErrorType.UNREACHABLE))
-
-
 async def test_no_session_is_opened_that_could_be_left_over(service: ScriptedService) -> None:
     """A service has room for a few sessions; a killed process would leave its own there until nobody can log in."""
     service.replies["GET", "/redfish/v1/"] = as_json(
@@ -314,4 +302,3 @@ async def test_what_a_service_says_of_itself_may_be_missing_or_wrong(service: Sc
         "no usable UUID (not-a-uuid); no firmware: the service has no /redfish/v1/Managers/1 (HTTP 404: none for *** with ***)"
     )
     assert identity == DeviceIdentity(manufacturer="maker", detail=identity.detail)
-    assert identity.is_system("00000000-1111-2222-3333-444444444444") is None
