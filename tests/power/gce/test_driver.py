@@ -209,6 +209,13 @@ async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand
     assert stand.instance.path not in stand.cloud.compute.instances
 
 
+async def test_an_answer_about_something_else_that_is_missing_says_nothing_of_the_instance(stand: GceStand) -> None:
+    """S3."""
+    stand.cloud.compute.set_faults(refuse=(404, "notFound"))
+    with pytest.raises(PowerError):
+        await stand.driver().given_up("1", within(10))
+
+
 async def test_attached_disks_are_listed_as_csi_handles_with_the_boot_disk_marked(stand: GceStand) -> None:
     compute = stand.cloud.compute
     compute.attach(stand.instance, compute.add_disk(PROJECT, "data", zone=ZONE))

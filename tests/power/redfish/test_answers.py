@@ -134,6 +134,11 @@ async def test_reset_types_may_be_listed_elsewhere_and_a_list_that_cannot_be_rea
     assert [heard.reset_type for heard in service.posted] == [sent]
 
 
+async def test_a_system_without_the_action_does_not_support_it(service: ScriptedService) -> None:
+    service.system["Actions"] = {}
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
+
+
 async def _types(answers: list[Reply], method: str, path: str, operation: str) -> list[str]:
     """The type of what becomes of an operation that is answered so, one service each; "" where it is well."""
 
@@ -202,6 +207,12 @@ async def test_a_redirect_within_the_service_is_followed_for_questions_alone(ser
     assert (await service.driver().read(within(PATIENCE))).state is PowerState.ON
     await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
     assert [heard.path for heard in service.posted] == [RESET]
+
+
+async def test_redirects_have_an_end(service: ScriptedService) -> None:
+    service.replies["GET", SYSTEM] = (302, {"Location": SYSTEM}, b"")
+    await failure_of(service.driver().read(within(PATIENCE)), ErrorType.TRANSIENT)
+    assert len(service.heard) == 4
 
 
 @pytest.mark.parametrize("through", ["redirect", "action", "action info", "member"])
