@@ -16,7 +16,6 @@ from typing import Protocol
 from activities.power.hiding import hidden
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
-from policy.values.system_uuids import same_system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +70,6 @@ class DeviceIdentity:
     manufacturer: str | None = None
     firmware: str | None = None
     detail: str = ""
-
-    def is_system(self, system_uuid: str) -> bool | None:
-        """Whether this is the machine with the `systemUUID` that its Node shows; None where the device does not say."""
-        return None if self.system_uuid is None else same_system(self.system_uuid, system_uuid)
 
 
 class PowerDriver(Protocol):

@@ -171,6 +171,12 @@ def test_of_a_long_log_the_newest_entries_are_read() -> None:
     assert log.asked == 502
 
 
+def test_a_bmc_that_does_not_count_its_records_is_read_from_the_first() -> None:
+    lines = read(Log(600, counts=False))
+    assert lines[0].startswith("0x0001 | ")
+    assert lines[-1] == "(500 of 600 entries were read)"
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [

@@ -103,7 +103,7 @@ async def test_a_device_says_who_it_is_and_shows_its_password_to_nobody(chassis:
     try:
         driver = driver_of(device, "node-1")
         assert (await driver.read(within(20))).state is PowerState.ON
-        assert (await driver.identity(within(20))).is_system(str(TWIN))
+        assert (await driver.identity(within(20))).system_uuid == str(TWIN)
         assert PASSWORD.encode() not in visible(device.pid)
         assert PASSWORD not in repr(device)
         assert [path for path in holding_secrets(tmp_path) if kind == "redfish" or path.stat().st_mode & 0o077] == []
@@ -111,6 +111,7 @@ async def test_a_device_says_who_it_is_and_shows_its_password_to_nobody(chassis:
         await device.stop()
 
 
+@pytest.mark.parametrize("kind", [IPMI_SIM, "python"])
 async def test_a_device_on_a_port_that_is_taken_does_not_start(chassis: Chassis, kind: str, tmp_path: Path) -> None:
     """ipmi_sim would share the port in silence."""
     first = await started(chassis, "node-1", kind, tmp_path)

@@ -16,7 +16,7 @@ from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
-from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
+from starter.errors import EpisodeHeldError, RequestError, SilentError
 from starter.handles import episodes
 from starter.handles.stuck import task_failure
 from tests.starter.standins import ScannerStandIn
@@ -95,17 +95,6 @@ async def test_power_on_after_an_abort_is_passed_on(warden: Nodewarden, cluster:
     episode = await warden.fence(cluster, "node-1", reason="smoke")
     await warden.abort(cluster, "node-1", who="amy", reason="enough", power_on=True)
     assert (await episode.result()).message == "by amy: enough, power on"
-
-
-async def test_an_episode_that_is_not_there_is_missing_to_all_questions(warden: Nodewarden, cluster: str) -> None:
-    episode = warden.episode(cluster, "node-1")
-    assert not await episode.is_open()
-    with pytest.raises(MissingError, match="no open episode of node-1"):
-        await episode.status()
-    with pytest.raises(MissingError, match="no open episode of node-1"):
-        await episode.abort(who="amy", reason="enough")
-    with pytest.raises(MissingError):
-        await episode.result()
 
 
 async def test_a_terminated_episode_has_no_result(warden: Nodewarden, cluster: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from policy.episode.messages import Kind, Outcome, Phase, PreservationInput
+from policy.episode.messages import Outcome, Phase, PreservationInput
 from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError
@@ -18,9 +18,8 @@ from starter.handles import preservations
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import SilentEpisode
 from starter.output.preserved_table import as_table
-from tests.starter.builders import NOW, episode, status
+from tests.starter.builders import NOW
 from tests.starter.keyboard import nodewarden
-from tests.starter.test_table import drawn
 from workers.identity import holder
 
 
@@ -149,21 +148,6 @@ async def test_preserve_says_what_has_become_of_it(  # noqa: PLR0917 - pytest pa
     result = await nodewarden("preserve", node)
     assert (result.exit_code, result.stderr) == (code, err)
     assert result.stdout.startswith(out)
-
-
-def test_the_live_table_shows_the_phase_and_until_when() -> None:
-    until = NOW + timedelta(hours=72)
-    kept = episode(
-        kind=Kind.PRESERVATION,
-        phase=Phase.FAILED_PRESERVED,
-        step="",
-        doing="preserved automatically",
-        preserved_until=until,
-        waiting_until=until,
-    )
-    (line,) = [each for each in drawn(status(episodes=(kept,))) if each.startswith("node-7")]
-    assert "Failed:Preserved" in line
-    assert "preserved automatically (until 2026-11-24T12:00:00Z)" in line
 
 
 def test_who_did_not_answer_is_in_the_list_as_well() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from policy.episode.messages import Outcome, RemediationInput
+from policy.episode.messages import RemediationInput
 from policy.episode.needs import NeedKind
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
-from starter.output.explanation_output import NodeExplanation, conclusion
 from tests.starter.keyboard import nodewarden
 
 
@@ -65,20 +64,3 @@ async def test_a_machine_without_a_node_is_called_by_its_namespace_and_name(
     begun = await nodewarden("remediate", "machine/default/w-7", "--reason", "never came up", "-o", "json")
     assert json.loads(begun.stdout)["workflowId"] == f"episode/{cluster}/machine/default/w-7"
     assert (await sent(warden, cluster, "machine/default/w-7")).node == "machine/default/w-7"
-
-
-async def test_the_step_it_is_at_is_shown_by_status_and_explain(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    begun = await warden.remediate(cluster, "node-1", reason="smoke", strategies=["reboot=10m", "delete-machine"])
-    status = await begun.status()
-    assert (status.rung, status.machine, status.kind.value) == ("1 of 2: reboot=10m", "default/w-1", "Remediation")
-    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
-    page = " ".join((await nodewarden("explain", "node-1")).stdout.split())
-    assert page.startswith("node-1 an episode is running, step 1 of 2: reboot=10m: does as the script says")
-    assert f"note: the cluster {cluster} can't be read: " in page
-    assert "it does: does as the script says" in page
-    assert "step 1 of 2: reboot=10m, " in page
-    assert "left; machine default/w-1" in page
-    answer = NodeExplanation(node="node-1", at=status.started, episodes=await warden.of_node(cluster, "node-1"))
-    assert conclusion(answer) == "an episode is running, step 1 of 2: reboot=10m: does as the script says"
-    await begun.abort(who="amy", reason="enough")
-    assert (await begun.result()).outcome is Outcome.ABORTED

@@ -100,31 +100,23 @@ def address(line: str) -> str:
     return found[1]
 
 
-async def test_without_a_policy_it_watches_and_writes_nothing_and_leaves_no_process(place: Place) -> None:
-    async with nodewarden("up", "--ui-port", "0", **place.environment()) as up:
-        line = await up.says("Temporal 127.0.0.1")
+async def test_it_watches_without_a_policy_acts_with_one_and_goes_on_after_a_kill_where_it_was(place: Place) -> None:
+    """S33: and told to end, it leaves no process."""
+    async with nodewarden("up", "--ui-port", "0", **place.environment()) as first:
+        line = await first.says("Temporal 127.0.0.1")
         where = address(line)
         async with aiohttp.ClientSession() as browser, browser.get(line.rpartition(", page ")[2].strip()) as page:
             assert "simulator" in await page.text()
-        await up.says("cluster simulator: 3 nodes, view live, cluster Lease not needed")
+        await first.says("cluster simulator: 3 nodes, view live, cluster Lease not needed")
+        assert await lease_holder(place) is None
         endpoint = running_endpoint(place.state)
         assert endpoint is not None
         assert endpoint.address == where
-        up.tell(signal.SIGINT)
-        assert await up.ended() == 0
-    assert running_endpoint(place.state) is None
-    assert await lease_holder(place) is None
-    assert not [line for line in up.said if "Traceback" in line]
-
-
-async def test_killed_and_started_again_it_goes_on_where_it_was(place: Place) -> None:
-    """S33."""
-    await apply_check(place)
-    async with nodewarden("up", **place.environment()) as first:
-        where = address(await first.says("Temporal 127.0.0.1"))
+        await apply_check(place)
         await first.says("cluster simulator: 3 nodes, view live, cluster Lease held")
         await first.says("check NodeHealthCheck/workers: 3/3 healthy")
         holder = await lease_holder(place)
+        assert holder is not None
         first.tell(signal.SIGKILL)
         await first.ended()
     assert running_endpoint(place.state) is not None
@@ -135,6 +127,7 @@ async def test_killed_and_started_again_it_goes_on_where_it_was(place: Place) ->
             assert (address(line), f"no page: port {port}: " in line) == (where, True)
             await second.says("view live, cluster Lease held")
             assert await lease_holder(place) == holder
-            second.tell(signal.SIGTERM)
+            second.tell(signal.SIGINT)
             assert await second.ended() == 0
     assert running_endpoint(place.state) is None
+    assert not [line for line in (*first.said, *second.said) if "Traceback" in line]

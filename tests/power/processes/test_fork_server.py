@@ -206,6 +206,12 @@ async def test_a_child_that_can_not_be_forked_is_transient_and_the_others_stay(s
     assert (await first).stdout == b"done\n"
 
 
+async def test_a_server_that_can_not_be_started_is_transient(start: Start) -> None:
+    server = start(ECHO)
+    server.command = ("/no/such/program",)
+    await fails(server.run(b"", within(1)), ErrorType.TRANSIENT, "no process could be started")
+
+
 REFUSES = """
 import os
 forks = iter([os.fork])

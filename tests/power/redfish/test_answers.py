@@ -134,6 +134,11 @@ async def test_reset_types_may_be_listed_elsewhere_and_a_list_that_cannot_be_rea
     assert [heard.reset_type for heard in service.posted] == [sent]
 
 
+async def test_a_system_without_the_action_does_not_support_it(service: ScriptedService) -> None:
+    service.system["Actions"] = {}
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
+
+
 async def _types(answers: list[Reply], method: str, path: str, operation: str) -> list[str]:
     """The type of what becomes of an operation that is answered so, one service each; "" where it is well."""
 
@@ -202,6 +207,12 @@ async def test_a_redirect_within_the_service_is_followed_for_questions_alone(ser
     assert (await service.driver().read(within(PATIENCE))).state is PowerState.ON
     await failure_of(service.driver().off(within(PATIENCE)), ErrorType.NOT_SUPPORTED)
     assert [heard.path for heard in service.posted] == [RESET]
+
+
+async def test_redirects_have_an_end(service: ScriptedService) -> None:
+    service.replies["GET", SYSTEM] = (302, {"Location": SYSTEM}, b"")
+    await failure_of(service.driver().read(within(PATIENCE)), ErrorType.TRANSIENT)
+    assert len(service.heard) == 4
 
 
 @pytest.mark.parametrize("through", ["redirect", "action", "action info", "member"])
@@ -277,18 +288,6 @@ async def test_an_answer_without_end_is_not_read_to_its_end(service: ScriptedSer
     assert sent < 64 * 1024 * 1024
 
 
-@pytest.mark.parametrize("said", [b"220 mail ready\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, b""])
-async def test_what_is_no_http_is_no_state(service: ScriptedService, said: bytes) -> None:
-    """S3."""
-
-    async def speak(writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
-        await writer.drain()
-
-    service.replies["GET", SYSTEM] = speak
-    await failure_of(service.driver().read(within(PATIENCE)), (ErrorType.TRANSIENT if said else ErrorType.UNREACHABLE))
-
-
 async def test_no_session_is_opened_that_could_be_left_over(service: ScriptedService) -> None:
     """A service has room for a few sessions; a killed process would leave its own there until nobody can log in."""
     service.replies["GET", "/redfish/v1/"] = as_json(
@@ -314,4 +313,3 @@ async def test_what_a_service_says_of_itself_may_be_missing_or_wrong(service: Sc
         "no usable UUID (not-a-uuid); no firmware: the service has no /redfish/v1/Managers/1 (HTTP 404: none for *** with ***)"
     )
     assert identity == DeviceIdentity(manufacturer="maker", detail=identity.detail)
-    assert identity.is_system("00000000-1111-2222-3333-444444444444") is None

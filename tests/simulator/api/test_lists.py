@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 import pytest
 
-from simulator.api.server import ApiServer
 from tests.simulator.api.client import CONFIG_MAPS, NODES, PODS, Client, config_map, node, pod
 
 
@@ -68,14 +67,3 @@ async def test_pages_show_one_snapshot(client: Client) -> None:
     third = await client.get(f"{CONFIG_MAPS}?limit=2&continue={second.metadata['continue']}")
     assert third.names == ["e"]
     assert "continue" not in third.metadata
-
-
-async def test_a_page_whose_snapshot_is_forgotten_has_expired(api: ApiServer, client: Client) -> None:
-    for name in "abc":
-        await client.made(CONFIG_MAPS, config_map(name))
-    token = (await client.get(f"{CONFIG_MAPS}?limit=1")).metadata["continue"]
-    await client.delete(f"{CONFIG_MAPS}/b")
-    api.store.compact()
-    answer = await client.get(f"{CONFIG_MAPS}?limit=1&continue={token}")
-    assert (answer.status, answer.reason) == (410, "Expired")
-    assert (await client.get(f"{CONFIG_MAPS}?continue=nonsense")).status == 400
