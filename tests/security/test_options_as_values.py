@@ -27,15 +27,13 @@ from activities.power.agents.driver import FenceAgentFactory
 from activities.power.driver import DeviceCredentials
 from activities.power.service import PowerService
 from policy.checks.fence_policies import PolicySource
-from policy.episode.fence_agents_remediations import plan_of
 from policy.episode.messages import Pinned
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
-from policy.values.errors import PolicyError
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import NODES, node
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, request_definition
+from tests.cluster.fencing_requests import NAMESPACE, request_definition
 from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.licensing import BELIEVING, LICENCES
@@ -167,32 +165,6 @@ async def test_a_user_or_an_address_in_a_config_map_is_no_option_of_ssh(
     assert not has_run(ran)
     assert devices == ()
     assert f"ConfigMap/nodewarden/fence-config-node-{VICTIM}: data[fence-method-vm].{key}: expected" in problem
-
-
-async def test_a_parameter_of_a_fence_agents_remediation_is_no_option_of_ssh(
-    person: ApiClient, mallory: ApiClient, worker: ClusterConnection, ran: Path
-) -> None:
-    await may_write(person, NAMESPACE, "fenceagentsremediations", group="fence-agents-remediation.medik8s.io")
-    shared = {"--ip": "127.0.0.1", "--username": USER}
-    secret = {"metadata": {"name": "vm"}, "stringData": {"password": "x"}}
-    await person.create(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
-    await may_write(person, NAMESPACE, "secrets", user=TOKENS["worker"])  # what docs/migrate.md asks for there, and more
-    spec = {
-        "agent": "fence_virsh",
-        "sharedparameters": shared,
-        "nodeparameters": {"--plug": {VICTIM: "vm"}},
-        "sharedSecretName": "vm",
-    }
-    kind = {"apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": "FenceAgentsRemediation"}
-    await mallory.create(REMEDIATIONS, {**kind, "metadata": {"name": VICTIM}, "spec": spec})
-    request = await worker.get(f"{REMEDIATIONS}/{VICTIM}")
-    problem = ""
-    try:
-        await read(worker, plan_of(request, VICTIM).devices)
-    except PolicyError as error:
-        problem = str(error)
-    assert not has_run(ran)
-    assert "spec.sharedparameters.username: expected" in problem
 
 
 async def test_what_a_secret_says_is_no_option_of_ssh_and_is_not_shown(
