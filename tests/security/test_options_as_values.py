@@ -33,7 +33,6 @@ from policy.fence.power import PowerState
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import NODES, node
-from tests.cluster.fencing_requests import NAMESPACE, request_definition
 from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.licensing import BELIEVING, LICENCES
@@ -79,12 +78,8 @@ ADDRESS = f"fe80::1% {OPTION}"
 async def api() -> AsyncIterator[ApiServer]:
     async with ApiServer(tokens=TOKENS) as server:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
-            for document in (
-                request_definition(),
-                *documents(*KINDS, "deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/worker.yaml"),
-            ):
+            for document in documents(*KINDS, "deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/worker.yaml"):
                 await person.create(path_of(document), document)
-            await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             await person.create(NODES, node(VICTIM))
         yield server
 
@@ -107,14 +102,14 @@ async def worker(api: ApiServer) -> AsyncIterator[ClusterConnection]:
         yield opened
 
 
-async def may_write(person: ApiClient, namespace: str, resource: str, *, group: str = "", user: str = MALLORY) -> None:
+async def may_write(person: ApiClient, namespace: str, resource: str) -> None:
     """One kind of object in one namespace, as the built-in role `edit` would, and nothing else."""
     named = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": f"may-write-{resource}", "namespace": namespace}}
     folder = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "create", "update", "patch"]}]
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": ["get", "create", "update", "patch"]}]
     await person.create(f"{folder}/roles", {**named, "kind": "Role", "rules": rules})
     bound = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"may-write-{resource}"}}
-    bound["subjects"] = [{"kind": "User", "name": user}]  # type: ignore[assignment]
+    bound["subjects"] = [{"kind": "User", "name": MALLORY}]  # type: ignore[assignment]
     await person.create(f"{folder}/rolebindings", {**named, "kind": "RoleBinding", **bound})
 
 
