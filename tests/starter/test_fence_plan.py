@@ -156,6 +156,13 @@ async def test_the_namespace_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found["config"], found["warnings"]) == ("fence-config-n1", [])
 
 
+async def test_a_table_says_the_same() -> None:
+    result = await nodewarden("fence", "plan", "n1", "-f", "-", text=yaml.safe_dump(a_node()))
+    assert result.exit_code == 0
+    assert "n1: default (default)" in result.stdout
+    assert "  restart-instance: restart by ec2\n    region=us-east-1\n    instance=i-0123456789abcdef0\n" in result.stdout
+
+
 async def test_no_file_and_no_cluster_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     result = await nodewarden("fence", "plan", "n1")

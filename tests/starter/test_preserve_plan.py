@@ -112,6 +112,12 @@ async def test_a_policy_that_cannot_be_used_stops_giving_up_and_nothing_else() -
     assert [second["action"], third["action"]] == ["terminate", "preserve"]
 
 
+async def test_a_block_alone_is_a_pool_of_all() -> None:
+    text = "machineControllerManager: {autoPreserveFailedMax: 1}\n---\n" + json.dumps(machine("w-1", "Failed"))
+    result = await nodewarden("preserve", "plan", "-f", "-", "--now", NOW, "-o", "json", text=text)
+    assert json.loads(result.stdout)["auto"]["selected"] == ["w-1"]
+
+
 async def test_a_value_that_means_nothing_changes_nothing_and_is_told() -> None:
     found, code = await planned(machine("w-1", "Running", **{PRESERVE: "forever"}))
     assert (code, found["machines"][0]["action"]) == (0, "none")

@@ -111,6 +111,8 @@ async def test_the_page_is_followed_with_an_episode_open(make_system: MakeSystem
     await shell.run(helm_first)
     await pods.follow()
     await shell.run(rest)
+    told = pods.running["nodewarden-0-1-0"][1].log.read_text(encoding="utf-8")
+    assert "set-current-version --deployment-name fleet --build-id 0.1.0" in told, "a worker says what makes its version current"
     await system.apply_policy(plan=PLAN)
     await system.settled()
 
