@@ -54,6 +54,9 @@ a storm leaves the worker to those who act. A verdict's end breaks in upon that.
 PREPARED_FOR = 3
 """Nodes whose devices stand for those of all others: most clusters have one kind."""
 
+DOUBTED_SECONDS = 5.0
+"""The longest that a worker with a wrong clock keeps the scan: a good one may have come since nobody else would take it."""
+
 LAST_WORD_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
 
@@ -177,7 +180,8 @@ class ClusterScan(ScanActivities):
 
     async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:
         loop = asyncio.get_running_loop()
-        end, given_back = loop.time() + request.wait.total_seconds(), self._given_back
+        wait = min(request.wait.total_seconds(), DOUBTED_SECONDS) if wrong_clock.get() else request.wait.total_seconds()
+        end, given_back = loop.time() + wait, self._given_back
         await self.view.first_list(before=end)
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)
