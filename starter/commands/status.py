@@ -12,6 +12,7 @@ from starter.commands.session import Exit, Output, run, session_of
 
 if TYPE_CHECKING:
     from starter.handles.status import ClusterStatus
+    from workers.configuration.settings import Settings
 
 
 def status(
@@ -31,19 +32,31 @@ def status(
         from starter.output.display import watch as keep_watching
         from starter.output.watching import look
 
-        as_json = session.output is Output.JSON
+        as_json, where = session.output is Output.JSON, ""
         async with session.looking(everywhere=everywhere) as (warden, names):
+            if not everywhere:
+                where = _where(session.settings(), names[0])
             if watch:
-                await keep_watching(warden, names, display_for(as_json, live=True))
+                await keep_watching(warden, names, display_for(as_json, live=True, where=where))
                 return Exit.OK
             found = await asyncio.gather(*(look(warden, name) for name in names))
         if everywhere and not as_json:
             fitting_console().print(clusters_table.as_table(found))
         else:
-            display_for(as_json, live=False).show(found)
+            display_for(as_json, live=False, where=where).show(found)
         return max(_code(each) for each in found)
 
     run(session, work)
+
+
+def _where(settings: Settings, cluster: str) -> str:
+    """Where else to look, as far as the settings say it."""
+    from activities.contracts.pages import TemporalUi, page_of
+    from policy.episode.ids import scanner_id
+
+    page, ui = page_of(settings.page_url, cluster), settings.temporal.ui_url
+    temporal = TemporalUi(address=ui, namespace=settings.temporal.namespace).of(scanner_id(cluster)) if ui else ""
+    return ", ".join(f"{name} {address}" for name, address in (("page", page), ("Temporal", temporal)) if address)
 
 
 def _code(status: ClusterStatus) -> Exit:

@@ -91,12 +91,13 @@ def fitting_console(*, width: int | None = PIPE_WIDTH) -> Console:
 class OnceDisplay(_Quiet):
     """The table, printed."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, where: str = "") -> None:
         self._console = console or fitting_console()
+        self._where = where
 
     def show(self, statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:
-            self._console.print(render(status, now=datetime.now(UTC)))
+            self._console.print(render(status, now=datetime.now(UTC), where=self._where))
 
 
 class LineDisplay(_Quiet):
@@ -148,7 +149,7 @@ def display_for(as_json: bool, *, live: bool, where: str = "") -> Display:
     if as_json:
         return JsonDisplay()
     if not live:
-        return OnceDisplay()
+        return OnceDisplay(where=where)
     return LiveDisplay(where=where) if sys.stdout.isatty() else LineDisplay()
 
 

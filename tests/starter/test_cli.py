@@ -262,6 +262,22 @@ async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Node
     assert document["scanner"]["report"]["rows"][0]["health"] == "unhealthy"
 
 
+async def test_status_says_where_else_to_look(
+    keyboard: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as the settings know it."""
+    await warden.start_scanner(cluster)
+    assert "https://" not in (await nodewarden("status", "-c", cluster)).output
+    monkeypatch.setenv("NODEWARDEN_PAGE_URL", "https://nodes.example.com/")
+    monkeypatch.setenv("NODEWARDEN_TEMPORAL__UI_URL", "https://temporal.example.com")
+    text = " ".join((await nodewarden("status", "-c", cluster)).output.split())
+    scanner = f"https://temporal.example.com/namespaces/default/workflows/scanner%2F{cluster}"
+    assert f"page https://nodes.example.com/c/{cluster}, Temporal {scanner}" in text
+    monkeypatch.setenv("NODEWARDEN_PAGE_URL", "nodes.example.com")
+    refused = await nodewarden("status", "-c", cluster)
+    assert (refused.exit_code, "expected an address such as https://nodes.example.com" in refused.output) == (2, True)
+
+
 async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports("127.0.0.1", 1)
     monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")

@@ -82,7 +82,7 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "workflow show": (HELD, ("WorkflowExecutionStarted", "ActivityTaskScheduled")),
     "workflow query status": (HELD, ('"phase":"running"', '"node":"{node}"', '"step":')),
     "workflow query record": (HELD, ('"act":"pin"', '"act":"mark-unschedulable"')),
-    "workflow metadata": (HELD, ("Current Details", "**Fencing of `{node}`**", "waits before power-management")),
+    "workflow metadata": (HELD, ("Current Details", "Fencing of `{node}`", "waits before power-management")),
     "workflow signal observe": (HELD, ("succeeded",)),
     "workflow update execute hold": (HELD, ("is held before its next destructive act",)),
     "workflow update execute resume": (HELD, ("goes on",)),
