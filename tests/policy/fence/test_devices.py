@@ -188,6 +188,7 @@ def test_a_secret_of_the_method_and_node_is_found_by_its_name_and_beats_what_is_
         ),
         (lines(template="pdu", plug="3", port="4", action="off"), ".port: is the same parameter as plug"),
         (ipmi(action="off", colour="red"), ".colour: is not a parameter of ipmi; expected one of ip, ipport, cipher, privilege"),
+        (ipmi(action="off", ip=""), ".ip: expected a value, got nothing"),
         (ipmi(action="off", ip="{{ .Rack }}"), ".ip: {{ .Rack }} can't be filled in: expected one of InstanceID, NodeName"),
         (ipmi(action="off", ip="{{ .ProviderID }}"), ".ip: {{ .ProviderID }} can't be filled in: the node has none"),
         (ipmi(action="off", ip="no host"), ".ip: expected an IP address or a host name"),

@@ -222,6 +222,14 @@ def test_the_newest_failure_is_kept_first() -> None:
     assert (found.keeps, found.admitted) == ({"n-2"}, {"n-1", "n-3"})
 
 
+def test_a_need_that_was_not_carried_out_yet_is_no_news_every_second() -> None:
+    fleet = fleet_of(3, cap=1)
+    failed(fleet, "n-1")
+    before = fleet.scan().needs
+    fleet.wait(2)
+    assert fleet.scan().needs == before
+
+
 def test_the_place_of_one_that_is_released_early_is_free_for_another() -> None:
     """Use case 3 of the proposal; S23, S25: and it does not go back to the one that was released."""
     fleet = fleet_of(4, cap=1)

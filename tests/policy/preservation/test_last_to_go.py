@@ -75,6 +75,12 @@ def test_whoever_wants_it_to_go_first_is_heard_and_it_is_said(theirs: str, when:
     assert ranks(released(after)) == {PRIORITY_ANNOTATION: theirs}
 
 
+def test_what_stands_higher_than_ours_stays() -> None:
+    """S28."""
+    begun = kept(held(**{PRIORITY_ANNOTATION: "5000"}))
+    assert ranks(begun) == {PRIORITY_ANNOTATION: "5000"}
+
+
 def test_an_automatic_one_goes_before_one_that_was_asked_for() -> None:
     """S23, S24; and one that somebody asks for afterwards moves back."""
     failed = replace(held(""), phase=MachinePhase.FAILED, failed="its phase is Failed")
@@ -83,6 +89,17 @@ def test_an_automatic_one_goes_before_one_that_was_asked_for() -> None:
     assert begun.node is not None
     asked = replace(begun, node=replace(begun.node, annotations={**begun.on_node, PRESERVE_ANNOTATION: "now"}))
     assert ranks(kept(asked)) == OURS
+
+
+def test_a_word_that_cannot_be_read_moves_nobody() -> None:
+    """Invalid values change nothing: neither where it stands nor whom it counts for (S23)."""
+    failed = replace(held(""), phase=MachinePhase.FAILED, failed="its phase is Failed")
+    begun = carried_out(failed, effects(decided(failed, automatic=Automatic.SELECTED), drained=True))
+    assert begun.node is not None
+    wrong = replace(begun, node=replace(begun.node, annotations={**begun.on_node, PRESERVE_ANNOTATION: "forever"}))
+    decision = decided(wrong)
+    assert (decision.preserved, len(decision.warnings)) == (True, 1)
+    assert effects(decision).nothing
 
 
 @pytest.mark.parametrize(

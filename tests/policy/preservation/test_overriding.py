@@ -20,6 +20,7 @@ TOP = WantedReplicas(kind="MachineDeployment", name="w", replicas=4)
     [
         (None, None, (), Override.DELETION, "no MachineSet is known above it"),
         (replace(OLD, replicas=None), None, (), Override.DELETION, "or by MachineSet w-1"),
+        (OLD, None, (), Override.DELETION, "by MachineSet w-1, which is to have 2"),
         (replace(OLD, replicas=0), None, (), Override.HIBERNATION, "MachineSet w-1 is scaled to 0"),
         (OLD, replace(TOP, replicas=0), (NEW,), Override.HIBERNATION, "MachineDeployment w is scaled to 0"),
         (

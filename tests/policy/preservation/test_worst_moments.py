@@ -9,6 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
+from policy.preservation.automatic import choose
 from policy.preservation.book import PreservationBook
 from policy.preservation.deciding import Automatic, PreservationAction, decide
 from policy.preservation.effects import effects
@@ -93,6 +94,12 @@ def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> 
     assert first.action is PreservationAction.STOP
     after = carried_out(machine, effects(first))
     assert decide(after, now=NOW, timeout=HOURS).action is not PreservationAction.TERMINATE
+
+
+def test_s25_a_machine_found_healthy_at_its_expiry_is_no_candidate_again() -> None:
+    machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert choose([after], 1, now=NOW).selected == ()
 
 
 def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:

@@ -580,6 +580,19 @@ def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st
     assert verdicts(world.evaluated(row.verdict.due))[chosen].verdict != row.verdict
 
 
+def test_of_two_clocks_that_run_the_verdict_has_the_first_to_run_out() -> None:
+    """Of a Machine without a Node: its own condition is over after 20 s, the wait for its Node after a minute."""
+    drained = a_machine(node_name="", created=NOW, conditions=(Condition(type="DrainFailed", status="True", since=NOW),))
+    world = World(things={key_of(thing): thing for thing in (PROD, TWO_CLOCKS[1], drained)})
+    dues = []
+    for seconds in (0, 20):
+        (row,) = world.evaluated(NOW + timedelta(seconds=seconds))[0].verdicts
+        dues.append(row.verdict.due)
+    assert dues == [NOW + timedelta(seconds=21)] * 2
+    (row,) = world.evaluated(NOW + timedelta(seconds=21))[0].verdicts
+    assert row.verdict.reason == "UnhealthyMachine"
+
+
 def test_a_long_timeout_of_openshifts_is_looked_at_every_hour() -> None:
     """The one case in which somebody looks before anything is due: the shipped controller does."""
     world = World(things={key_of(thing): thing for thing in (
