@@ -75,10 +75,10 @@ class Drawn:
 
     @classmethod
     def of(cls, seed: int) -> Drawn:
-        """The same for the same seed, whatever the machine. Four known evils, each in an episode that is calm else, then a wild
+        """The same for the same seed, whatever the machine. Two known evils, each in an episode that is calm else, then a wild
         one; and so on until each known evil has had its turn, and again."""
-        random, (rounds, turn) = Random(seed), divmod(seed, 5)
-        return cls._with(KNOWN[(4 * rounds + turn) % len(KNOWN)], seed, random) if turn < 4 else cls._wild(seed, random)
+        random, (rounds, turn) = Random(seed), divmod(seed, 3)
+        return cls._with(KNOWN[(2 * rounds + turn) % len(KNOWN)], seed, random) if turn < 2 else cls._wild(seed, random)
 
     @classmethod
     def _with(cls, known: Known, seed: int, random: Random) -> Drawn:

@@ -87,6 +87,10 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
         story(plan=ONCE, stuck={"vol-1"}, ends=None, says=f"still attached to {CLOUD.endpoint}: vol-1", freed=[]),
         ["cordon", "drain", "detach vol-1"],
     ),
+    "S9: a machine that is another one keeps its volumes; it still lists what it says is not attached to it": (
+        story(**ALIVE, detach_errors=[ELSEWHERE], ends=None, says="vol-1 is not attached here", leaves={"commands": []}),
+        ["cordon", "drain", "detach vol-1"],
+    ),
 }
 
 

@@ -417,3 +417,12 @@ async def test_an_input_that_does_not_fit_the_workflow_id_is_refused(env: Workfl
         with pytest.raises(WorkflowFailureError) as refused:
             await check.handle.result()
     assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+
+
+async def test_what_could_not_be_told_is_told_by_the_next_check(env: WorkflowEnvironment) -> None:
+    devices = Devices(rounds=[{BMC}], telling_errors=2)  # both attempts of the first check
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        await check.start()
+        await check.rounds(3)
+    assert [each.since for each in devices.told] == [None]

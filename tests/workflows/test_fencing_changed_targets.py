@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.fence.plan import PowerDevice
+from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fenced, fencing, story, told
@@ -206,3 +206,17 @@ def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
     world.silent.clear()
     world.plan = replace(world.plan, levels=((RIGHT,),))
     world.power = {WRONG.endpoint: PowerState.OFF, RIGHT.endpoint: state}
+
+
+async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: WorkflowEnvironment) -> None:
+    """S9: what is cut can only be given back as it was pinned, and the plug of then is not the node's any more."""
+    isolation = (CORDON, PlannedMethod(name="cut", act=Act.CUT_PATH, device=CUT))
+    world = World(plan=plan(levels=((WRONG,),), isolation=isolation, tries=1, restarts=0), silent={WRONG.endpoint})
+    async with fencing(env, world, parks=True) as run:
+        _rewired(world)
+        await run.acknowledge("pulled the plug")
+        await run.until(lambda status: "target-changed" in status.problem)
+        await run.abort(power_on=True)
+        result = await run.result()
+    assert f"{WRONG.endpoint} is not configured for the node any more" in result.message
+    assert world.commands == []

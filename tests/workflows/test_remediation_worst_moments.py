@@ -86,9 +86,9 @@ def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befa
 @pytest.mark.parametrize(
     ("step_", "name", "kind"),
     [
-        (DELETE, "preservation.give-up", ErrorType.UNREACHABLE),
+        (DELETE, "preservation.give-up", ErrorType.OWN_NODE),
         (OWNER, "remediation.request-owner", ErrorType.NOT_LICENSED),
-        (SELF, "remediation.create-object", ErrorType.OWN_NODE),
+        (SELF, "remediation.create-object", ErrorType.UNREACHABLE),
         (ANNOTATE, "remediation.annotate-external", ErrorType.EXPIRED),
     ],
 )
@@ -338,3 +338,17 @@ def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]
         assert not acts & set(world.acts)
         play.resume()
         play.until(lambda _: bool(acts & set(world.acts)))
+
+
+def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:
+    """S35, S45: workers decline one after the other because of their clocks, and the last one answers."""
+    world = Remediated(ladder=(FENCE,), has_machine=False)
+    declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind", retry_after=timedelta(seconds=10))
+    late = {"power-management.read-power": [*[declined] * 4, None] * 500}
+    world.after["power-management.power-off"] = lambda: world.errors.update(late)
+    with Play(world) as play:
+        play.until(lambda status: "read in time" in status.doing)
+        assert world.node.pods == 3
+        world.errors.clear()
+        play.result(Outcome.RECOVERED)
+    assert world.node.pods == 0
