@@ -47,6 +47,9 @@ TRIES, TRY_AGAIN = 3, timedelta(seconds=5)
 Notify = Callable[[Notice], None]
 """Tells, without waiting."""
 
+Taken = set[tuple[str, tuple[str | int, ...]]]
+"""Which address has taken which news."""
+
 
 def nobody(notice: Notice) -> None:
     """Where nothing is configured."""
@@ -67,6 +70,8 @@ class Notifier:
     def __init__(self, recipients: Sequence[Recipient], *, page: str = "", meter: MetricMeter = MetricMeter.noop) -> None:
         self._waiting = {each: deque[Notice](maxlen=WAITING) for each in recipients}
         """Until they are sent, or given up. Of more than so many the oldest go: they would be one message anyway."""
+        self._taken = {each: Taken() for each in recipients}
+        """Of what is being sent, by whom it has been taken: whoever ends in the middle of it sends those nothing twice."""
         self._news = {each: asyncio.Event() for each in recipients}
         self._page = page
         self._meter = meter
@@ -83,11 +88,13 @@ class Notifier:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                await asyncio.gather(*(self._try(each, list(left), set()) for each, left in self._waiting.items() if left))
+                await asyncio.gather(
+                    *(self._try(each, list(left), self._taken[each]) for each, left in self._waiting.items() if left)
+                )
 
     def tell(self, notice: Notice) -> None:
         """Have it sent to whoever wants it, with a link to our page, unless it was told a while ago."""
-        now, key = asyncio.get_running_loop().time(), (notice.when, notice.cluster, notice.subject, notice.text, notice.words)
+        now, key = asyncio.get_running_loop().time(), notice.news
         if now - self._told.get(key, float("-inf")) < QUIET_SECONDS:
             return
         self._told[key] = now
@@ -118,7 +125,8 @@ class Notifier:
                         waiting.remove(each)
 
     async def _send(self, recipient: Recipient, notices: Sequence[Notice]) -> None:
-        problem, done = "", set[tuple[str, str]]()
+        problem, done = "", self._taken[recipient]
+        done.clear()
         for attempt in range(TRIES):
             await asyncio.sleep(attempt * TRY_AGAIN.total_seconds())
             problem = await self._try(recipient, notices, done)
@@ -128,8 +136,8 @@ class Notifier:
             _log.warning("%s: %r was not sent: %s", recipient.name, _message(recipient.rule, notices).title, problem)
         metrics.NOTIFICATIONS.add(self._meter, result="failed" if problem else "sent")
 
-    async def _try(self, recipient: Recipient, notices: Sequence[Notice], done: set[tuple[str, str]]) -> str:
-        """done: the addresses, each with its thread, that have taken it already and are not troubled again."""
+    async def _try(self, recipient: Recipient, notices: Sequence[Notice], done: Taken) -> str:
+        """done: who has taken what already, and is not troubled again."""
         return await asyncio.to_thread(_sent, recipient, notices, done)
 
 
@@ -157,7 +165,7 @@ def _digest(rule: NoticeRule, notices: Sequence[Notice]) -> tuple[str, str]:
     return title, "\n\n".join(["\n".join(rule.written(each)) for each in notices[:LISTED]] + more)
 
 
-def _sent(recipient: Recipient, notices: Sequence[Notice], done: set[tuple[str, str]]) -> str:
+def _sent(recipient: Recipient, notices: Sequence[Notice], done: Taken) -> str:
     """Send to every address of the file. "" or what is wrong first; an address that takes nothing keeps it from no other."""
     try:
         lines = [line.strip() for line in recipient.url_file.read_text(encoding="utf-8").splitlines()]
@@ -170,13 +178,12 @@ def _sent(recipient: Recipient, notices: Sequence[Notice], done: set[tuple[str, 
     for number, address in addresses:
         # Where the address says whose it is, each thread is told by itself: a digest would end no incident of a pager's.
         threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
-        for thread, several in threads.items():
-            if (address, thread) in done:
-                continue
-            if problem := _sent_to(address, recipient.rule, several, number):
+        for several in threads.values():
+            left = [each for each in several if (address, each.news) not in done]
+            if left and (problem := _sent_to(address, recipient.rule, left, number)):
                 problems.append(problem)
             else:
-                done.add((address, thread))
+                done.update((address, each.news) for each in left)
     return problems[0] if problems else ""
 
 

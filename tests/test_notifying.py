@@ -317,6 +317,18 @@ async def test_what_waits_when_its_worker_ends_is_one_last_message(receiver: Rec
     assert (await receiver.has(SINGLY + 1))[-1] == "nodewarden: 3 messages: 3 needs-human"
 
 
+async def test_who_has_taken_it_does_not_get_it_again_because_the_worker_ends_meanwhile(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifying, "TRY_AGAIN", timedelta(minutes=1))
+    receiver.refused = "broken"
+    receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/broken\njson://127.0.0.1:{receiver.port}/well\n")
+    async with notifier(receiver.file) as people:
+        people.tell(PARKED)
+        await receiver.has(1)
+    assert [path.strip("/") for path in receiver.paths] == ["well"]
+
+
 async def test_whoever_tells_never_waits(tmp_path: Path) -> None:
     """However slow the service is, and however much is told."""
     loop = asyncio.get_running_loop()

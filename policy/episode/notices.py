@@ -87,6 +87,11 @@ class Notice:
         return f"nodewarden: {what}: {where}"
 
     @property
+    def news(self) -> tuple[str | int, ...]:
+        """The same for what says the same once more."""
+        return (self.when, self.cluster, self.subject, self.text, self.words)
+
+    @property
     def thread(self) -> str:
         """The same for all that is told of one episode, or of whatever else it is about, and for nothing else."""
         return f"nodewarden/{self.cluster}/{self.subject}"

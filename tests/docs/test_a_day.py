@@ -91,19 +91,23 @@ def latest_child_of(process: int) -> int:
 
 @asynccontextmanager
 async def terminal(folder: Path, environment: dict[str, str]) -> AsyncIterator[Terminal]:
-    """Whatever was begun in it ends with it."""
+    """Whatever was begun in it ends with it, and with us: also where a run of tests is killed, which closes the pipe."""
+    watched, ours = os.pipe()
     shell = await asyncio.create_subprocess_exec(
-        *("bash", "--norc"), cwd=folder, env=environment, start_new_session=True,
+        *("bash", "--norc"), cwd=folder, env=environment, start_new_session=True, pass_fds=(watched,),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
+    os.close(watched)
     opened = Terminal(shell)
     try:
+        await opened.type(f"(read -u {watched}; kill -TERM 0) & disown")
         await opened.type(f"trap 'echo \"{FAILED} $BASH_COMMAND\"' ERR")
         yield opened
     finally:
         os.killpg(shell.pid, signal.SIGTERM)
         shell.kill()
         await shell.wait()
+        os.close(ours)
 
 
 def checkout(folder: Path) -> None:
