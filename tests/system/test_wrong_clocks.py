@@ -58,3 +58,10 @@ async def test_a_worker_with_a_wrong_clock_that_is_alone_says_why_nothing_is_don
     status = await system.scanner()
     assert status is not None
     assert not status.permits
+    await system.start_worker()
+
+    async def seen_rightly() -> bool:
+        status = await system.scanner()
+        return status is not None and status.report is not None and not status.report.view.stale
+
+    await system.until(seen_rightly, "the worker that has come has the scan", seconds=60)
