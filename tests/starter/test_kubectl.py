@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shlex
 import sys
@@ -77,7 +78,10 @@ async def completed(*words: str) -> Sequence[str]:
     """What the shell is offered, as `complete` asks for it; kubectl drops empty lines."""
     asked = ["nodewarden", *hoisted(words)]
     told = {"_NODEWARDEN_COMPLETE": "complete_bash", "COMP_WORDS": shlex.join(asked), "COMP_CWORD": str(len(asked) - 1)}
-    result = await asyncio.to_thread(CliRunner().invoke, app, [], env=told, prog_name="nodewarden")
+    try:
+        result = await asyncio.to_thread(CliRunner().invoke, app, [], env=told, prog_name="nodewarden")
+    finally:
+        logging.disable(logging.NOTSET)  # completion silences its process, which is ours
     assert (result.exit_code, result.stderr) == (0, "")
     return [line for line in result.stdout.splitlines() if line]
 

@@ -62,7 +62,8 @@ async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, ur
                 assert await page.evaluate("complaints") == []
                 assert await page.evaluate(OVERFLOW) == [], f"at {width}px"
                 assert await page.locator("html").get_attribute("data-bs-theme") == scheme
-                assert await accessibility(page) == [], f"{scheme} at {width}px"
+                if (width == DESK) is (scheme == "light"):  # colours are the same at each width, and names in each scheme
+                    assert await accessibility(page) == [], f"{scheme} at {width}px"
 
 
 @pytest.mark.parametrize("view", VIEWS)
