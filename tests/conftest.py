@@ -1,6 +1,6 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs four processes (pytest-xdist). One takes the whole systems that are work, one the calm ones, which mostly
+`make test` runs five processes (pytest-xdist). One takes the whole systems that are work, two the calm ones, which mostly
 wait, file by file, and the others what keeps a processor busy. Then come the systems that are measured in moments, when nothing
 beside them but others that mostly wait is left: one process has those, and the rest take what is left of the calm ones.
 """
@@ -59,8 +59,8 @@ has one all that are patient: two at a time would be too much work."""
 ORDER = ("patient", "", "prompt", "calm")
 """In which order they are begun; "" is what needs no lane."""
 
-WAITING = 1
-"""Which of the processes begins with the calm lane, which the others come to last: it needs little of a processor, and some of
+WAITING = (1, 2)
+"""Which of the processes begin with the calm lane, which the others come to last: it needs little of a processor, and some of
 its tests take more than a minute."""
 
 BACKSTOP = 60
@@ -121,7 +121,7 @@ class BySurroundings(LoadScopeScheduling):
     """A file's tests stay together, and so do those of a lane but the calm one, whose files go to whoever is done first."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if len(self.nodes) > WAITING + 1 and self.nodes.index(node) == WAITING:
+        if len(self.nodes) > max(WAITING) + 1 and self.nodes.index(node) in WAITING:
             calm = next((scope for scope in self.workqueue if _lane(scope) == "calm"), None)
             if calm is not None:
                 self.workqueue.move_to_end(calm, last=False)
