@@ -45,7 +45,6 @@ ALLOWED = ("now", "true", "when-failed", "auto-preserved", "false")
 
 KEEPING = frozenset({Intent.NOW, Intent.WHEN_FAILED, Intent.AUTOMATIC})
 """The intents that keep a machine that has failed."""
-KEEPING_WORDS = frozenset(word for word, intent in _SPELLINGS.items() if intent in KEEPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ ASSETS = Path(starlette_admin.__file__).parent / "static"
 
 
 def application(views: Views, keeper: Doorkeeper | None = None, sessions: Sessions | None = None) -> FastAPI:
-    """Serves these views. keeper: who says who asks; None: whoever reaches us, and he has no way of his own to a cluster.
+    """Serves these views. keeper: who says who asks; None: whoever reaches us, who has no way of their own to a cluster.
     sessions: None: of this process alone."""
     app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.views = views

@@ -187,7 +187,7 @@ class Episode(EpisodeState):
         )
 
     def _show(self) -> None:
-        """What matters first: whether somebody is waited for, and what he can do."""
+        """What matters first: whether somebody is waited for, and what they can do."""
         lines = [f"**{self.doing}**"]
         if self.phase is Phase.NEEDS_HUMAN:
             lines = [f"**needs a person: {self.problem or self.doing}**", "", self.advice]

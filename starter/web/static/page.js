@@ -22,7 +22,7 @@ setInterval(tick, 1000);
 const written = (section) => [...section.querySelectorAll("input, textarea, select")].some((each) =>
   each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
 
-// Only what differs is touched, so that the reader keeps his place: rows are told apart by their data-key, and a link never
+// Only what differs is touched, so that readers keep their place: rows are told apart by their data-key, and a link never
 // becomes another one under somebody's finger.
 const morph = (old, made, later) => {
   if (old.isEqualNode(made)) return;
