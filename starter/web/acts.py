@@ -91,7 +91,8 @@ class WordToSay(BaseModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActPreview:
     """What would come of a word. heard: whether it is heard now; why_not: else why not. known: what is known of the machine and
-    of what stands in the way. plan: what fencing would do, of `fence`."""
+    of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
+    command line, "" where it is not heard."""
 
     cluster: str
     word: Verb
@@ -103,6 +104,7 @@ class ActPreview:
     permits_used: int
     permits_of: int
     plan: ShownConfig | None = None
+    command: str = ""
 
 
 async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
@@ -194,7 +196,15 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         permits_used=overview.permits_used,
         permits_of=overview.permits_of,
         plan=plan,
+        command=_command(episode, word, node),
     )
+
+
+def _command(episode: EpisodeStatus | None, word: Verb, node: str) -> str:
+    """As the open episode has it; of what needs none, its word."""
+    if word in CONSEQUENCES:
+        return f"nodewarden {word.value} {node}".strip()
+    return next((way.command for way in episode.ways if way.word is word), "") if episode is not None else ""
 
 
 def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, str]:

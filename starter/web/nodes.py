@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.report import TargetRow
 from starter import wording
@@ -116,20 +117,33 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
         then=_then(found.timeline, at),
         asked=at,
         kinds=TimelineKind,
+        every=15,
     )
 
 
 def _headline(found: NodeSeen) -> str:
-    """The one sentence, by whoever knows most."""
+    """Whether something is done to it, and why, by whoever knows most; without the time left, which is shown beside it."""
     answer = found.explained
-    if answer.episode is not None or (answer.explanation is not None and answer.explanation.found):
-        return conclusion(answer)
+    if answer.episode is not None:
+        return _of_episode(answer.episode)
     if answer.explanation is not None:
-        return "there is no such Node or Machine"
+        return f"No: {conclusion(answer) if answer.explanation.found else 'there is no such Node or Machine'}"
     if found.row is not None:
         halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
-        return f"{wording.verdict(found.row, answer.at)}{halted}"
+        return f"No episode is open: {wording.verdict(found.row, answer.at)}{halted}"
     return answer.problems[0]
+
+
+def _of_episode(episode: EpisodeStatus) -> str:
+    if episode.phase is Phase.NEEDS_HUMAN:
+        return f"Not now: its episode waits for a person: {episode.problem or episode.doing}"
+    if episode.phase is Phase.QUEUED:
+        return f"Not yet: its {episode.kind.value.lower()} waits for a permit: {episode.queued or 'others have them all'}"
+    if episode.kind is Kind.PRESERVATION:
+        return f"No: it is kept as it is {wording.kept_by(episode)}"
+    if episode.held:
+        return f"Not now: its {episode.kind.value.lower()} is held back: {episode.held}"
+    return f"Yes, by {episode.kind.value.lower()}: {episode.doing or episode.step or episode.reason}"
 
 
 def _then(known: NodeTimeline, at: str) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.report import CheckReport, NodeAtRisk, TargetRow
+from policy.scan.pauses import Pause
+from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
+from policy.values.counting import counted
 from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
 from workflows.kit.messages import ScannerStatus
@@ -51,12 +53,16 @@ class WaitingNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """One cluster at a moment. headline: the one sentence; stops: what keeps us from acting, each with its way out."""
+    """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
+    from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pause: the one in force."""
 
     cluster: str
     at: datetime
     headline: str
+    also: tuple[str, ...] = ()
+    safe: bool = True
     stops: tuple[str, ...] = ()
+    pause: Pause | None = None
     nodes: int = 0
     permits_used: int = 0
     permits_of: int = 0
@@ -75,45 +81,65 @@ def overview_of(status: ClusterStatus) -> Overview:
     """Everything in its place; nothing is decided here."""
     scanner = status.scanner
     report = scanner.report if scanner is not None else None
-    stops = tuple(_stops(status))
+    halts, stops = tuple(_halts(status)), tuple(_stops(scanner)) if scanner is not None else ()
+    at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
+    alarms = (*halts, *_risks(at_risk), *stops)
     persons = tuple(each for each in status.episodes if each.phase is Phase.NEEDS_HUMAN)
+    queued = {each.node for each in scanner.queue} if scanner is not None else set()
     permits = scanner.permits if scanner is not None else ()
+    asked = (f"{counted(len(persons), 'episode')} {'waits' if len(persons) == 1 else 'wait'} for a person",) if persons else ()
     return Overview(
         cluster=status.cluster,
         at=status.at,
-        headline=_headline(stops, len(persons), report is not None and bool(report.at_risk.nodes)),
-        stops=stops,
+        headline=_headline(alarms, asked),
+        also=(*alarms[1:], *asked) if alarms else (),
+        safe=not alarms,
+        stops=(*halts, *stops),
+        pause=scanner.pause if scanner is not None else None,
         nodes=report.inventory if report is not None else 0,
         permits_used=sum(each.holding is not PermitState.PARKED for each in permits),
         permits_of=scanner.concurrency if scanner is not None else 0,
         persons=persons,
-        under_way=tuple(each for each in status.episodes if each.phase is not Phase.NEEDS_HUMAN),
+        under_way=tuple(
+            each
+            for each in status.episodes
+            if each.phase is not Phase.NEEDS_HUMAN and not (each.phase is Phase.QUEUED and each.node in queued)
+        ),
         ended=status.ended,
         silent=status.silent,
         left_out=status.left_out,
         waiting=tuple(_waiting(scanner, status)) if scanner is not None else (),
-        at_risk=report.at_risk.nearest if report is not None else (),
+        at_risk=at_risk.nearest,
         checks=report.checks if report is not None else (),
         rows=report.rows if report is not None else (),
     )
 
 
-def _headline(stops: tuple[str, ...], persons: int, at_risk: bool) -> str:
-    if stops:
-        return f"No: {stops[0]}"
-    if persons:
-        return f"Yes, but {'one episode waits' if persons == 1 else f'{persons} episodes wait'} for a person"
-    return "Yes, but there is data at risk" if at_risk else "Yes: nodes are watched, and may be acted on"
+def _headline(alarms: tuple[str, ...], asked: tuple[str, ...]) -> str:
+    if alarms:
+        return f"No: {alarms[0]}"
+    return f"Yes, but {asked[0]}" if asked else "Yes: nodes are watched, and may be acted on"
 
 
-def _stops(status: ClusterStatus) -> Iterator[str]:
-    scanner = status.scanner
+def _halts(status: ClusterStatus) -> Iterator[str]:
+    """What keeps everything from being begun, or known."""
     if status.problem:
         yield status.problem
-    if scanner is None:
-        return
-    if said := wording.halted(scanner):
+    if status.scanner is not None and (said := wording.halted(status.scanner)):
         yield said
+
+
+def _risks(found: AtRisk) -> Iterator[str]:
+    """Without the time that is left: it would be another sentence each second."""
+    if found.nodes == 1 and found.nearest:
+        (row,) = found.nearest
+        yield f"data of {row.node} is at risk: it is down with {counted(row.volumes, 'volume')} attached, and not proven off"
+    elif found.nodes:
+        yield f"data of {found.nodes} nodes is at risk: they are down with volumes attached, and not proven off"
+
+
+def _stops(scanner: ScannerStatus) -> Iterator[str]:
+    """What else keeps the scanner from acting, or from acting under some check."""
     if scanner.problem:
         yield scanner.problem
     report = scanner.report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,11 +40,6 @@ router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(directory=HERE / "templates")
 
 
-def _now(words: Callable[[Any, datetime], str]) -> Callable[[Any], str]:
-    """With the moment at which it is asked."""
-    return lambda value: words(value, datetime.now(UTC))
-
-
 def _colour(row: TargetRow) -> str:
     return COLOUR[wording.HEALTH_STYLE[row.health]]
 
@@ -59,13 +54,11 @@ templates.env.filters |= {
     "rfc3339": written,
     "span": wording.span,
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
-    "countdown": _now(wording.countdown),
+    "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
     "brake": wording.brake,
-    "verdict": _now(wording.verdict),
     "colour": _colour,
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
-    "at_risk": _now(wording.at_risk),
     "commands": _with_commands,
 }
 templates.env.globals |= {"progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}

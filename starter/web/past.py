@@ -31,8 +31,10 @@ async def history(request: Request, cluster: str, node: str = "", since: str = "
         began = now - parse_duration(since)
     except (ValueError, OverflowError):
         problem, began = f"within: expected a duration such as 24h or 90m, got {since!r}", now - USUAL
-    ended, heard = await asyncio.gather(
-        views.warden.history.ended(known, node=node.strip(), since=began), views.warden.scanner(known).pauses()
+    ended, heard, status = await asyncio.gather(
+        views.warden.history.ended(known, node=node.strip(), since=began),
+        views.warden.scanner(known).pauses(),
+        views.known(known).status(),
     )
     found = [each for each in ended.episodes if (each.outcome == outcome if outcome else each.outcome != Outcome.REFUSED)]
     outcomes = by_outcome(found)
@@ -46,6 +48,7 @@ async def history(request: Request, cluster: str, node: str = "", since: str = "
         by_outcome=outcomes,
         by_day=by_day(found, began, now),
         pauses=list(reversed(pauses.since(heard, began, now))) if not node and not outcome else [],
+        permits_of=status.scanner.concurrency if status.scanner is not None else 0,
         more=ended.more,
         asked={"node": node, "since": since, "outcome": outcome},
         outcomes=OUTCOMES,

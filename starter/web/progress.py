@@ -42,8 +42,8 @@ COLOURS = {Proof.PROVEN: "green", Proof.NOT_YET: "yellow", Proof.AMBIGUOUS: "red
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeProgress:
-    """steps: none of a preservation. next: "" where it is not known. usual: how long such repairs took, None where too few are
-    known; back: when it should then be back, None once that has passed."""
+    """steps: none of a preservation. proof: None where nothing is to be proven, or not yet. next: "" where it is not known. usual:
+    how long such repairs took, None where too few are known; back: when it should then be back, None once that has passed."""
 
     steps: tuple[tuple[str, StepState], ...] = ()
     proof: Proof | None = None
@@ -82,7 +82,9 @@ def _steps(episode: EpisodeStatus) -> list[tuple[str, StepState]]:
     return [(NAMES[step], states[(index > at) - (index < at)]) for index, step in enumerate(order)]
 
 
-def _proof(episode: EpisodeStatus) -> Proof:
+def _proof(episode: EpisodeStatus) -> Proof | None:
+    if episode.phase is Phase.QUEUED:
+        return None  # nothing has been begun
     if episode.off_proof is not None:
         return Proof.PROVEN
     asked = episode.phase is Phase.NEEDS_HUMAN and episode.step == FenceStep.POWER_MANAGEMENT

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import accumulate, pairwise
 
-from policy.episode.messages import Phase, RecordEntry
+from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.config import FenceStep
 from starter import wording
 from starter.handles.history import EndedEpisode
@@ -17,6 +18,7 @@ from starter.web.progress import NAMES
 MOST_DAYS = 31
 PHASE = "phase"
 """The act of an entry that says that another phase begins."""
+WITHOUT_A_PERMIT = frozenset({Phase.NEW.value, Phase.QUEUED.value, Phase.NEEDS_HUMAN.value})
 REPAIRED = frozenset(each.value for each in wording.REPAIRED)
 
 
@@ -46,11 +48,13 @@ class OutcomeTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayTimes:
-    """A day, in UTC. half, most: of repairs that brought the node back; None of a day without one."""
+    """A day, in UTC. half, most: of repairs that brought the node back; None of a day without one. at_once: how many of the
+    episodes that have ended held a permit at one moment of it, at most."""
 
     day: date
     repaired: int
     other: int
+    at_once: int
     half: timedelta | None
     most: timedelta | None
 
@@ -109,16 +113,34 @@ def by_day(episodes: Sequence[EndedEpisode], since: datetime, now: datetime) -> 
     groups: defaultdict[date, list[EndedEpisode]] = defaultdict(list)
     for each in episodes:
         groups[each.ended.astimezone(UTC).date()].append(each)
-    return tuple(_of_day(first + timedelta(days=number), groups) for number in range((last - first).days + 1))
+    held = [span for each in episodes for span in _with_a_permit(each)]
+    return tuple(_of_day(first + timedelta(days=number), groups, held) for number in range((last - first).days + 1))
 
 
-def _of_day(day: date, groups: dict[date, list[EndedEpisode]]) -> DayTimes:
+def _with_a_permit(episode: EndedEpisode) -> Iterator[tuple[datetime, datetime]]:
+    """From when until when it held one: not while it was queued or a person was waited for. A preservation needs none."""
+    if episode.kind is Kind.PRESERVATION:
+        return
+    record = episode.result.record if episode.result is not None else ()
+    phases = [(each.at, each.outcome) for each in record if each.act == PHASE]
+    first = Phase.NEW if phases and phases[0][1] == Phase.QUEUED else Phase.RUNNING
+    for (since, phase), (until, _) in pairwise([(episode.started, first.value), *phases, (episode.ended, "")]):
+        if phase not in WITHOUT_A_PERMIT:
+            yield since, until
+
+
+def _of_day(day: date, groups: dict[date, list[EndedEpisode]], held: Sequence[tuple[datetime, datetime]]) -> DayTimes:
     found = groups.get(day, [])
+    midnight = datetime.combine(day, time.min, tzinfo=UTC)
+    today = [each for each in held if each[0] < midnight + timedelta(days=1) and each[1] > midnight]
+    # What is given back goes first: whoever gets it at the same moment is not one more.
+    changes = sorted(change for since, until in today for change in ((max(since, midnight), 1), (until, -1)))
     took = [each.ended - each.started for each in found if each.outcome in REPAIRED]
     return DayTimes(
         day=day,
         repaired=len(took),
         other=len(found) - len(took),
+        at_once=max(accumulate(change for _, change in changes), default=0),
         half=quantile(took, 0.5) if took else None,
         most=quantile(took, 0.99) if took else None,
     )

@@ -18,7 +18,7 @@ from policy.episode.messages import Phase, RecordEntry
 from policy.objects.nodes import READY
 from policy.scan.pauses import Pauses
 from policy.scan.report import TargetRow
-from policy.values.moments import moment_of
+from policy.values.moments import moment_of, written
 from starter import wording
 from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.output.evaluation import in_one_line
@@ -175,12 +175,13 @@ def _kind(entry: RecordEntry, *, proof: bool) -> TimelineKind:
 def _pauses(pauses: Pauses, now: datetime) -> Iterator[TimelineEntry]:
     for each in pauses:
         over = each.over_at(now)
-        until = f" until {each.pause.until:%Y-%m-%dT%H:%M:%SZ}" if each.pause.until is not None else ""
+        until = f" until {written(each.pause.until)}" if over is None and each.pause.until is not None else ""
+        ended = f"; {each.end(now).value} by {each.ended_by}: {each.ended_why}" if each.ended_by else ""
         yield TimelineEntry(
             at=each.pause.since,
             kind=TimelineKind.PAUSE,
-            what=f"the cluster is paused by {each.pause.who}{until}",
-            detail=each.pause.reason,
+            what=f"the cluster {'is' if over is None else 'was'} paused by {each.pause.who}{until}",
+            detail=f"{each.pause.reason}{ended}",
             until=over,
             goes_on=over is None,
         )

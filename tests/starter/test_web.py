@@ -18,7 +18,7 @@ from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause, Pauses
-from policy.scan.report import ClusterLease, ViewState
+from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from starter.client import Nodewarden
 from starter.errors import SilentError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
@@ -28,7 +28,7 @@ from starter.web import views
 from starter.web.app import serving
 from starter.web.overview import MOVES, overview_of
 from starter.web.views import Views
-from tests.starter.builders import check, episode, report, result, row, scanner, status
+from tests.starter.builders import check, episode, proof, report, result, row, scanner, status
 from workflows.kit.messages import Backoff
 
 CLUSTER = "prod"
@@ -132,12 +132,57 @@ CLOSED = check(allowed=False, message="5 of 9 healthy")
         ({"scanner": scanner(report(view=STALE))}, "No: the view is not live: no news"),
         ({"scanner": scanner(report(lease=ELSEWHERE))}, "No: the cluster Lease is not held"),
         ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: may not act"),
-        ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but one episode waits for a person"),
+        ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but 1 episode waits for a person"),
     ],
 )
 def test_the_headline_says_what_stops_us_first(changes: dict[str, Any], headline: str) -> None:
     """S44."""
     assert overview_of(dataclasses.replace(status(), **changes)).headline.startswith(headline)
+
+
+LOST = AtRisk(nodes=1, nearest=(NodeAtRisk(node="node-9", since=NOW, volumes=3),))
+
+
+def test_data_at_risk_comes_before_whatever_else_is_not_as_it_should_be_but_a_pause() -> None:
+    """S36, S44: nobody has to read on to find it, also where nothing keeps us from acting."""
+    risk = "data of node-9 is at risk: it is down with 3 volumes attached, and not proven off"
+    waits = (episode(phase=Phase.NEEDS_HUMAN),)
+    plain = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=LOST))))
+    assert (plain.headline, plain.also, plain.safe) == (f"No: {risk}", (), False)
+    closed = scanner(report(at_risk=LOST, checks=(CLOSED,)))
+    found = overview_of(dataclasses.replace(status(), scanner=closed, episodes=waits))
+    assert found.headline == f"No: {risk}"
+    assert found.also == ("NodeHealthCheck/workers: may not act: 5 of 9 healthy", "1 episode waits for a person")
+    paused = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=LOST), pause=PAUSE)))
+    assert (paused.headline, paused.also) == (f"No: {PAUSE}", (risk,))
+    many = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=AtRisk(nodes=7, nearest=LOST.nearest)))))
+    assert many.headline.startswith("No: data of 7 nodes is at risk")
+
+
+def test_a_node_that_is_proven_off_has_no_data_at_risk_any_more() -> None:
+    """S2: the report is older than the proof."""
+    seen = scanner(report(at_risk=LOST))
+    found = overview_of(dataclasses.replace(status(), scanner=seen, episodes=(episode("node-9", off_proof=proof()),)))
+    assert (found.safe, found.at_risk) == (True, ())
+
+
+async def test_only_the_word_that_is_valid_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """A pause is not offered to be ended where there is none, nor to be begun where there is one; and both are said."""
+    body = await text(page, f"/c/{CLUSTER}")
+    assert ("/acts/pause" in body, "/acts/unpause" in body, "no, nothing is" in body) == (True, False, True)
+    scripted.answer = dataclasses.replace(status(), scanner=scanner(report(), pause=PAUSE))
+    await asyncio.sleep(views.FRESH.total_seconds())
+    body = await text(page, f"/c/{CLUSTER}")
+    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann for" in body) == (False, True, True)
+
+
+def test_one_that_only_waits_for_a_permit_is_not_under_way() -> None:
+    asks = PermitRequest(node="node-3", workflow_id="w", incident="i")
+    queued, runs = episode("node-3", phase=Phase.QUEUED), episode("node-4")
+    found = overview_of(dataclasses.replace(status(), scanner=scanner(report(), queue=(asks,)), episodes=(queued, runs)))
+    assert (found.under_way, [each.node for each in found.waiting]) == ((runs,), ["node-3"])
+    unknown = overview_of(dataclasses.replace(status(), scanner=None, episodes=(queued,)))
+    assert unknown.under_way == (queued,)
 
 
 def test_everybody_who_waits_is_named_with_what_holds_him() -> None:
@@ -294,7 +339,7 @@ async def test_many_pages_cost_what_one_costs_and_none_costs_nothing(
     assert scripted.asked - before < 5 * len(streams)
     for each in streams:
         each.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         asked = -1
         while asked != scripted.asked:
             asked = scripted.asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, date, datetime, timedelta
 from xml.etree import ElementTree
 
@@ -75,6 +76,20 @@ def test_outcomes_are_reckoned_each_for_itself() -> None:
         ("aborted", 1, 7 * MINUTE, 7 * MINUTE, 0, 0 * MINUTE),
     ]
     assert found[0].steps["power"] == 8 * MINUTE
+
+
+def test_how_many_permits_were_in_use_at_once_is_reckoned_by_day() -> None:
+    """While somebody is waited for, or before there is a permit, an episode disrupts nothing by its own budget; one that is given
+    back and got at the same moment is one. WAITED works from 11:00 to 11:05 and from 11:45 on."""
+    queued = ended(20, record=((0, "isolation", "phase", "queued"), (10, "isolation", "phase", "running")))  # from 11:50 on
+    before = ended(5, at=NOW - 60 * MINUTE)  # from 10:55 to 11:00
+    yesterday = [ended(60 * 24 * 2 - 1, at=NOW + timedelta(minutes=number)) for number in range(3)]
+    days = by_day([WAITED, queued, before], NOW - timedelta(days=1), NOW)
+    assert [each.at_once for each in days] == [0, 2]
+    assert [each.at_once for each in by_day([WAITED, before], NOW, NOW)] == [1]
+    assert [each.at_once for each in by_day(yesterday, NOW - timedelta(days=3), NOW)] == [0, 3, 3, 3]
+    kept = dataclasses.replace(WAITED, kind=Kind.PRESERVATION)
+    assert [each.at_once for each in by_day([kept], NOW, NOW)] == [0]
 
 
 def test_each_day_has_its_own_numbers_and_a_day_without_repairs_none() -> None:

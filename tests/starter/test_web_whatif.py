@@ -54,13 +54,13 @@ async def evaluated(cluster: NightCluster, **changes: str) -> list[CheckAnswer]:
     """As the command line has it."""
     found = await cluster(CLUSTER)
     if changes:
-        found.put(health_check("gpu", pool="gpu", **changes), "file")
+        found.put(health_check("gpu", **changes), "file")
     return list(as_model(evaluate(found.ledger.known(found.now)), ()).checks)
 
 
 async def test_a_changed_check_is_evaluated_beside_todays(page: aiohttp.ClientSession, cluster: NightCluster) -> None:
-    """node-12 and node-16 have been sick for two and three minutes; a check that waits for one calls them unhealthy now."""
-    found = await asked(page, health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
+    """node-16 has been sick for two minutes: a check that waits for one calls it unhealthy. node-22 is held back today."""
+    found = await asked(page, health_check("gpu", minimum="0%", wait="1m"))
     said = document()["paths"]["/api/v1/clusters/{cluster}/what-if"]["post"]["responses"]["200"]["content"]
     jsonschema.validate(found, said["application/json"]["schema"] | {"components": document()["components"]})
     (gpu,) = (each for each in found["checks"] if each["check"] == "NodeHealthCheck/gpu")
@@ -68,22 +68,22 @@ async def test_a_changed_check_is_evaluated_beside_todays(page: aiohttp.ClientSe
     assert (gpu["today"]["allowed"], gpu["then"]["allowed"]) == (today[0].allowed, then[0].allowed) == (False, True)
     assert (gpu["today"]["message"], gpu["then"]["message"]) == (today[0].message, then[0].message)
     changed = {each["target"]: (each["today"], each["then"]) for each in found["verdicts"] if each["check"] == gpu["check"]}
-    assert changed["node-12"] == ("soon", "unhealthy: create-remediation")
-    assert set(changed) == {"node-12", "node-15", "node-16"}
+    assert changed["node-16"] == ("soon", "unhealthy: create-remediation")
+    assert set(changed) == {"node-16", "node-22"}
 
 
 async def test_nothing_is_kept(page: aiohttp.ClientSession) -> None:
     """Today's stays today's, whoever has tried what before."""
-    before = await asked(page, health_check("gpu", pool="gpu"))
+    before = await asked(page, health_check("gpu"))
     assert before["verdicts"] == []
-    await asked(page, health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
-    after = await asked(page, health_check("gpu", pool="gpu"))
+    await asked(page, health_check("gpu", minimum="0%", wait="1m"))
+    after = await asked(page, health_check("gpu"))
     assert after["checks"] == before["checks"]
-    assert "unhealthy soon" in await text(page, f"/c/{CLUSTER}/nodes/node-12")
+    assert "unhealthy soon" in await text(page, f"/c/{CLUSTER}/nodes/node-16")
 
 
 async def test_a_check_that_is_new_has_no_today(page: aiohttp.ClientSession) -> None:
-    found = await asked(page, health_check("spare", pool="workers", wait="1m"))
+    found = await asked(page, health_check("spare", of="workers", wait="1m"))
     assert [each["today"] for each in found["checks"] if each["check"] == "NodeHealthCheck/spare"] == [None]
     assert {each["today"] for each in found["verdicts"] if each["check"] == "NodeHealthCheck/spare"} == {None}
 
@@ -109,7 +109,7 @@ async def test_what_can_not_be_evaluated_is_refused_with_its_place(page: aiohttp
 
 async def test_it_is_asked_by_this_page_alone(page: aiohttp.ClientSession, cluster: NightCluster) -> None:
     """S42: each answer is a reading of a whole cluster."""
-    pasted = yaml.safe_dump(health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
+    pasted = yaml.safe_dump(health_check("gpu", minimum="0%", wait="1m"))
     token = re.search(r'name="form_token" value="(\w+)"', await text(page, PAGE))
     assert token is not None
     for form, headers in (

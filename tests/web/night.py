@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from policy.checks.verdicts import Health
+from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry
 from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.episode.words import Verb
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import PastPause, Pause, Pauses
-from policy.scan.report import AtRisk, NodeAtRisk
+from policy.scan.report import AtRisk, NodeAtRisk, TargetRow
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
@@ -29,6 +31,25 @@ CLUSTER = "prod"
 NOW = datetime.now(UTC).replace(microsecond=0)
 GPU = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="gpu")
 BMC = "ipmi://10.7.0.{}:623"
+ZONES = 3
+GPUS = frozenset({12, 16, 21, 22})
+SICK = (
+    (9, "Unknown", 28 * 60, True),
+    (7, "Unknown", 9 * 60, True),
+    (12, "False", 375, True),
+    (15, "Unknown", 331, False),
+    (18, "False", 50 * 60, False),
+    (22, "False", 330, False),
+)
+"""By number: how Ready is, for how many seconds, and whether an episode has cordoned it. Checks wait for 5 minutes."""
+WAYS = ways(
+    "node-9",
+    {
+        Verb.RESUME: "it goes on from where it waits",
+        Verb.ACK_OFF: "your word is taken for the proof: its pods are freed, though no device has read off",
+        Verb.ABORT: "it ends, and the machine stays as it is",
+    },
+)
 
 
 def ago(**span: float) -> datetime:
@@ -37,6 +58,32 @@ def ago(**span: float) -> datetime:
 
 def hence(**span: float) -> datetime:
     return NOW + timedelta(**span)
+
+
+def clock(seconds: float) -> str:
+    """The time of day, so long ago."""
+    return f"{ago(seconds=seconds):%H:%M:%S}"
+
+
+def zone(number: int) -> str:
+    return f"zone-{'abc'[number % ZONES]}"
+
+
+def pool(number: int) -> str:
+    return "gpu" if number in GPUS else "workers"
+
+
+def sick(number: int, ready: str, seconds: float, held: bool) -> TargetRow:
+    """As the scanner sees it. held: an episode has cordoned it."""
+    return row(
+        f"node-{number}",
+        Health.UNHEALTHY,
+        ready=ready,
+        since=ago(seconds=seconds),
+        reason=f"Ready{ready}",
+        schedulable=not held,
+        zone=zone(number),
+    )
 
 
 def proof() -> OffProof:
@@ -53,7 +100,7 @@ def _episode(node: str, kind: Kind, phase: Phase, step: str, doing: str, **more:
         phase=phase,
         step=step,
         doing=doing,
-        reason="NodeHealthCheck/workers: Ready is Unknown since 03:12",
+        reason=f"NodeHealthCheck/workers: Ready is Unknown since {clock(540)}",
         started=ago(minutes=4),
         permit=True,
     )
@@ -67,6 +114,7 @@ FENCED = _episode(
 )
 REBOOTED = _episode(
     *("node-12", Kind.REMEDIATION, Phase.RUNNING, "power-management", "waits until off is read back"),
+    reason=f"NodeHealthCheck/gpu: Ready is False since {clock(375)}",
     rung="1 of 3: reboot",
     rung_until=hence(minutes=6),
     waiting_until=hence(seconds=50),
@@ -74,35 +122,37 @@ REBOOTED = _episode(
 )
 SILENT = _episode(
     *("node-9", Kind.FENCING, Phase.NEEDS_HUMAN, "power-management", "needs a person"),
+    reason=f"NodeHealthCheck/workers: Ready is Unknown since {clock(28 * 60)}",
     problem=f"{BMC.format(9)} has not answered for 10m: nobody can say whether the machine is off",
-    advice="look at the machine: if it is off, `nodewarden ack-off node-9 --who YOU --reason …`; else mend its BMC, then "
-    "`nodewarden resume node-9`",
-    started=ago(minutes=23),
+    advice=advice(WAYS),
+    ways=WAYS,
+    started=ago(minutes=22, seconds=55),
     permit=False,
 )
 QUEUED = _episode(
     *("node-15", Kind.REMEDIATION, Phase.QUEUED, "isolation", "waits for a permit"),
+    reason=f"NodeHealthCheck/workers: Ready is Unknown since {clock(331)}",
     queued="2 of 2 permits are in use, by node-7 and node-12",
     started=ago(seconds=31),
     permit=False,
 )
+OPEN = (FENCED, REBOOTED, SILENT, QUEUED)
 
 
 def night() -> ClusterStatus:
-    """Two are under repair, one waits for a person, three wait for their turn; the brake of one check is on."""
-    rows = [
-        row("node-9", Health.UNHEALTHY, ready="Unknown", since=ago(minutes=23), reason="ReadyUnknown", schedulable=False),
-        row("node-7", Health.UNHEALTHY, ready="Unknown", since=ago(minutes=4), reason="ReadyUnknown", schedulable=False),
-        row("node-12", Health.UNHEALTHY, ready="False", since=ago(minutes=3), reason="ReadyFalse", zone="zone-b"),
-        row("node-15", Health.UNHEALTHY, ready="Unknown", since=ago(minutes=1), reason="ReadyUnknown", zone="zone-b"),
-        row("node-16", Health.SOON, ready="False", since=ago(minutes=2), due=hence(minutes=3), reason="ReadyFalse"),
-        row("node-20", schedulable=False, zone="zone-c"),
-        row("node-21", zone="zone-c"),
+    """Two are under repair, one waits for a person, three wait for their turn; the check of the GPU pool may not act."""
+    refused = "NodeHealthCheck/gpu: 1 of 4 healthy, at least 51% must be"
+    rows = [sick(*each) for each in SICK] + [
+        row(
+            "node-16", Health.SOON, ready="False", since=ago(minutes=2), due=hence(minutes=3), reason="ReadyFalse", zone=zone(16)
+        ),
+        row("node-20", schedulable=False, zone=zone(20)),
+        row("node-21", zone=zone(21)),
     ]
     holding = {"node-7": Kind.FENCING, "node-12": Kind.REMEDIATION}
     permits = tuple(
         Permit(node=name, workflow_id=f"node/{CLUSTER}/{name}", incident=f"inc-{name}", kind=kind, holding=PermitState.OPEN,
-               granted_at=ago(minutes=3))
+               granted_at=ago(minutes=1))
         for name, kind in holding.items()
     )  # fmt: skip
     brake = check(
@@ -118,8 +168,8 @@ def night() -> ClusterStatus:
     seen = report(
         *rows,
         inventory=24,
-        checks=(check(total=20, healthy=15, unhealthy=4, soon=1, remaining=5), brake),
-        at_risk=AtRisk(nodes=1, nearest=(NodeAtRisk(node="node-9", since=ago(minutes=23), volumes=3, due=hence(minutes=2)),)),
+        checks=(check(total=20, healthy=16, unhealthy=4, remaining=5), brake),
+        at_risk=AtRisk(nodes=1, nearest=(NodeAtRisk(node="node-9", since=ago(minutes=28), volumes=3, due=hence(minutes=2)),)),
     )
     return ClusterStatus(
         cluster=CLUSTER,
@@ -130,19 +180,25 @@ def night() -> ClusterStatus:
             permits=permits,
             queue=(PermitRequest(node="node-15", workflow_id=f"node/{CLUSTER}/node-15", incident="inc-node-15"),),
             held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
-            refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.RETRY_LATER, message="its last repair failed 3m ago"),),
+            refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.SHORT_CIRCUIT, message=refused),),
         ),
-        episodes=(FENCED, REBOOTED, SILENT, QUEUED),
+        episodes=OPEN,
         ended=tuple(
             result(f"node-{number}", started=ago(hours=number, minutes=7), ended=ago(hours=number)) for number in range(1, 5)
         ),
     )
 
 
-RECORD = tuple(
-    RecordEntry(at=ago(seconds=seconds), step=step, act=act, outcome=outcome, detail=detail)
-    for seconds, step, act, outcome, detail in (
-        (238, "isolation", "look", "ok", "Ready is Unknown since 03:12:06; boot id 5d0c…"),
+def _record(*entries: tuple[float, str, str, str, str]) -> tuple[RecordEntry, ...]:
+    return tuple(
+        RecordEntry(at=ago(seconds=seconds), step=step, act=act, outcome=outcome, detail=detail)
+        for seconds, step, act, outcome, detail in entries
+    )
+
+
+RECORDS = {
+    "node-7": _record(
+        (238, "isolation", "look", "ok", f"Ready is Unknown since {clock(540)}; boot id 5d0c…"),
         (236, "isolation", "mark", "ok", "annotated the node as ours"),
         (231, "isolation", "cordon", "ok", ""),
         (170, "power-management", "power-off", "ok", BMC.format(7)),
@@ -150,8 +206,23 @@ RECORD = tuple(
         (47, "power-management", "out-of-service", "ok", "4 pods are freed, 3 volumes detached"),
         (30, "recovery", "power-on", "failed", "the BMC answered busy; tried again"),
         (26, "recovery", "power-on", "ok", BMC.format(7)),
-    )
-)
+    ),
+    "node-12": _record(
+        (74, "isolation", "look", "ok", f"Ready is False since {clock(375)}; boot id 77ab…"),
+        (73, "isolation", "mark", "ok", "annotated the node as ours"),
+        (71, "isolation", "cordon", "ok", ""),
+        (10, "power-management", "power-off", "ok", BMC.format(12)),
+    ),
+    "node-9": _record(
+        (1374, "isolation", "look", "ok", f"Ready is Unknown since {clock(28 * 60)}; boot id 19e2…"),
+        (1373, "isolation", "mark", "ok", "annotated the node as ours"),
+        (1371, "isolation", "cordon", "ok", ""),
+        (1310, "power-management", "power-off", "failed", f"{BMC.format(9)}: no answer to 3 tries in 10s"),
+        (710, "power-management", "phase", "needs-human", f"{BMC.format(9)} has not answered for 10m"),
+    ),
+    "node-15": _record((30, "isolation", "phase", "queued", "")),
+}
+"""Of the open episodes, by node."""
 
 
 def ended(number: int) -> EndedEpisode:
@@ -167,16 +238,29 @@ def ended(number: int) -> EndedEpisode:
         RecordEntry(at=end - timedelta(minutes=2), step="power-management", act="resume", outcome="asked", detail="by ann"),
         RecordEntry(at=end - timedelta(minutes=2), step="power-management", act="phase", outcome="running"),
     )
+    record = waited if number % 5 == 4 else ()
+    return _past(node, kind, f"past-{number}", started=start, over=end, outcome=outcome, record=record)
+
+
+def _past(
+    node: str,
+    kind: Kind,
+    incident: str,
+    *,
+    started: datetime,
+    over: datetime,
+    outcome: Outcome,
+    record: tuple[RecordEntry, ...],
+) -> EndedEpisode:
+    came_back = outcome in {Outcome.RECOVERED, Outcome.REPLACED}
     made = result(
         node,
         outcome=outcome,
-        incident=f"past-{number}",
-        started=start,
-        ended=end,
-        record=waited if number % 5 == 4 else (),
-        message="the node is back Ready with a new boot id"
-        if outcome in {Outcome.RECOVERED, Outcome.REPLACED}
-        else "it stays off",
+        incident=incident,
+        started=started,
+        ended=over,
+        record=record,
+        message="the node is back Ready with a new boot id" if came_back else "it stays off",
     )
     return EndedEpisode(
         node=node,
@@ -184,11 +268,11 @@ def ended(number: int) -> EndedEpisode:
         outcome=outcome.value,
         message=made.message,
         why="NodeHealthCheck/workers: Ready is Unknown",
-        incident=made.incident,
-        started=start,
-        ended=end,
+        incident=incident,
+        started=started,
+        ended=over,
         workflow_id=f"node/{CLUSTER}/{node}",
-        run_id=f"run-{number}",
+        run_id=f"run-{incident}",
         result=made,
     )
 
@@ -251,16 +335,37 @@ def preserved() -> PreservedNodes:
     return PreservedNodes(cluster=CLUSTER, at=NOW, preservations=(well, kept))
 
 
+def at_three_twelve() -> EndedEpisode:
+    """The last time that it was that late and its end is a while ago: node-4 was fenced, and came back."""
+    began = NOW.replace(hour=3, minute=12, second=6)
+    while began > ago(hours=1):
+        began -= timedelta(days=1)
+    over = began + timedelta(minutes=4)
+    record = (
+        RecordEntry(at=began + timedelta(seconds=4), step="isolation", act="cordon", outcome="ok"),
+        RecordEntry(
+            at=began + timedelta(seconds=52), step="power-management", act="off-proven", outcome="ok", detail="read off twice"
+        ),
+        RecordEntry(at=began + timedelta(seconds=66), step="recovery", act="power-on", outcome="ok", detail=BMC.format(4)),
+    )
+    return _past("node-4", Kind.FENCING, "at-night", started=began, over=over, outcome=Outcome.RECOVERED, record=record)
+
+
+def _past_episodes() -> tuple[EndedEpisode, ...]:
+    found = [*(ended(number) for number in range(34)), at_three_twelve()]
+    return tuple(sorted(found, key=lambda each: each.ended, reverse=True))
+
+
 @dataclass
 class _Past:
-    episodes: tuple[EndedEpisode, ...] = field(default_factory=lambda: tuple(ended(number) for number in range(34)))
+    episodes: tuple[EndedEpisode, ...] = field(default_factory=_past_episodes)
 
     async def ended(self, cluster: str, *, node: str = "", since: datetime | None = None, limit: int = 500) -> EndedEpisodes:
         found = [each for each in self.episodes if node in {"", each.node} and (since is None or each.ended >= since)]
         return EndedEpisodes(cluster=cluster, episodes=tuple(found[:limit]), more=len(found) > limit)
 
     async def record(self, cluster: str, name: str) -> EpisodeRecord:
-        for each in (FENCED, REBOOTED, SILENT):
+        for each in OPEN:
             if name in {each.node, each.incident}:
                 return EpisodeRecord(
                     cluster=cluster,
@@ -272,7 +377,7 @@ class _Past:
                     incident=each.incident,
                     started=each.started,
                     off_proof=each.off_proof,
-                    entries=RECORD if each is FENCED else RECORD[:4],
+                    entries=RECORDS[each.node],
                 )
         for past in self.episodes:
             if name in {past.node, past.incident} and past.result is not None:
@@ -320,6 +425,17 @@ class _Scanner:
 
 
 @dataclass
+class _Episode:
+    node: str
+
+    async def status(self) -> EpisodeStatus:
+        found = next((each for each in OPEN if each.node == self.node), None)
+        if found is None:
+            raise MissingError(f"{self.node} has no open episode")
+        return found
+
+
+@dataclass
 class NightWarden:
     """Answers as Nodewarden would in that night."""
 
@@ -330,6 +446,9 @@ class NightWarden:
 
     def scanner(self, cluster: str) -> _Scanner:
         return _Scanner(self.pauses)
+
+    def episode(self, cluster: str, node: str) -> _Episode:
+        return _Episode(node)
 
     async def status(self, cluster: str) -> ClusterStatus:
         return dataclasses.replace(self.answer, cluster=cluster, at=datetime.now(UTC))

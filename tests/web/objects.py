@@ -7,23 +7,26 @@ from datetime import datetime
 from typing import Any
 
 from activities.cluster.watch.offline import OfflineCluster
+from policy.objects.marks import Mark, digest_of
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from policy.values.moments import written
-from tests.web.night import NOW, ago
+from tests.web.night import CLUSTER, NOW, OPEN, SICK, ZONES, ago, pool, zone
 
-ZONES, RACKS = 3, 10
-SICK = {"node-9": ("Unknown", 23), "node-7": ("Unknown", 4), "node-12": ("False", 3), "node-15": ("Unknown", 10)}
-SOON = {"node-16": ("False", 2)}
-CORDONED = {"node-7", "node-9", "node-20"}
+RACKS = 10
+WELL = ("True", 40 * 24 * 3600)
+NOT_READY = {number: (ready, seconds) for number, ready, seconds, _ in SICK} | {16: ("False", 120)}
+CORDONED = {number for number, _, _, cordoned in SICK if cordoned} | {20}
+MARKED = {each.node: each for each in OPEN if each.node != "node-15"}
 
 
-def health_check(name: str, *, minimum: str = "51%", pool: str = "", wait: str = "5m") -> dict[str, Any]:
-    labels = {"pool": pool} if pool else {}
+def health_check(name: str, *, minimum: str = "51%", wait: str = "5m", of: str = "") -> dict[str, Any]:
+    """of: the pool, if it is not the one of that name."""
     return {
         "apiVersion": "remediation.medik8s.io/v1alpha1",
         "kind": "NodeHealthCheck",
         "metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": written(ago(days=90))},
         "spec": {
-            "selector": {"matchLabels": labels} if labels else {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
+            "selector": {"matchLabels": {"pool": of or name}},
             "minHealthy": minimum,
             "unhealthyConditions": [{"type": "Ready", "status": status, "duration": wait} for status in ("False", "Unknown")],
             "remediationTemplate": {
@@ -36,10 +39,19 @@ def health_check(name: str, *, minimum: str = "51%", pool: str = "", wait: str =
     }
 
 
-def node(number: int, *, pool: str = "workers") -> dict[str, Any]:
-    name = f"node-{number}"
-    status, minutes = {**SICK, **SOON}.get(name, ("True", 60 * 24 * 40))
-    since = written(ago(minutes=minutes))
+def _held(number: int) -> dict[str, dict[str, str]]:
+    """Metadata of a node whose episode has marked it."""
+    held = MARKED.get(f"node-{number}")
+    if held is None:
+        return {"annotations": {}, "labels": {}}
+    mark = Mark(incident=held.incident, kind=held.kind.value, workflow_id=f"node/{CLUSTER}/{held.node}", cordoned=True).to_json()
+    return {"annotations": {MARK_ANNOTATION: mark}, "labels": {MARK_LABEL: digest_of(mark)}}
+
+
+def node(number: int) -> dict[str, Any]:
+    name, held = f"node-{number}", _held(number)
+    status, seconds = NOT_READY.get(number, WELL)
+    since = written(ago(seconds=seconds))
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -47,17 +59,24 @@ def node(number: int, *, pool: str = "workers") -> dict[str, Any]:
             "name": name,
             "uid": f"uid-{name}",
             "creationTimestamp": written(ago(days=40)),
+            "annotations": held["annotations"],
             "labels": {
-                "pool": pool,
-                "topology.kubernetes.io/zone": f"zone-{'abc'[number % ZONES]}",
+                "pool": pool(number),
+                "topology.kubernetes.io/zone": zone(number),
                 "rack": f"rack-{number // ZONES % RACKS}",
-                "karpenter.sh/nodepool": pool,
+                "karpenter.sh/nodepool": pool(number),
+                **held["labels"],
             },
         },
-        "spec": {"unschedulable": name in CORDONED},
+        "spec": {"unschedulable": number in CORDONED},
         "status": {
             "conditions": [
-                {"type": "Ready", "status": status, "lastTransitionTime": since, "reason": "KubeletReady"},
+                {
+                    "type": "Ready",
+                    "status": status,
+                    "lastTransitionTime": since,
+                    "reason": "KubeletReady" if status == "True" else "NodeStatusUnknown",
+                },
                 {"type": "MemoryPressure", "status": "False", "lastTransitionTime": since},
             ]
         },
@@ -66,9 +85,9 @@ def node(number: int, *, pool: str = "workers") -> dict[str, Any]:
 
 def objects(count: int = 24) -> Iterator[dict[str, Any]]:
     yield health_check("workers")
-    yield health_check("gpu", pool="gpu")
+    yield health_check("gpu")
     for number in range(1, count + 1):
-        yield node(number, pool="gpu" if number in {12, 15, 16, 21} else "workers")
+        yield node(number)
 
 
 class NightCluster:

@@ -24,7 +24,7 @@ PICTURES = {
     "checks": f"{AT}/checks",
     "kept": f"{AT}/kept",
     "devices": f"{AT}/devices",
-    "history": f"{AT}/history?since=30d",
+    "history": f"{AT}/history?since=168h",
 }
 """By name: docs/pictures/page-NAME.png."""
 TALLEST = 740

@@ -10,21 +10,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import Browser, Page
 
-from policy.episode.messages import RecordEntry
 from policy.scan.pauses import PastPause, Pause
 from policy.values.moments import written
 from tests.starter.builders import scanner
 from tests.web.looking import opened
-from tests.web.night import NightWarden, ended, hence, night
+from tests.web.night import NightWarden, at_three_twelve, hence, night
 
 PAUSE = Pause(who="ann@example.com", reason="storage move", since=datetime.now(UTC) - timedelta(minutes=20), until=hence(hours=2))
-SLEPT = datetime.now(UTC).replace(hour=3, minute=12, second=6, microsecond=0) - timedelta(days=1)
-"""When it happened. Yesterday's, so that it has happened whenever the tests run."""
 
 
 @pytest.fixture
 def paused(warden: NightWarden) -> NightWarden:
-    """That night, with a pause in force, and with what happened at 03:12."""
+    """That night, with a pause in force."""
     before = night()
     assert before.scanner is not None
     report = before.scanner.report
@@ -32,22 +29,6 @@ def paused(warden: NightWarden) -> NightWarden:
     carried = {field.name: getattr(before.scanner, field.name) for field in dataclasses.fields(before.scanner)}
     warden.answer = dataclasses.replace(before, scanner=scanner(report, **carried | {"pause": PAUSE}))
     warden.pauses = (PastPause(pause=PAUSE),)
-    entry = RecordEntry(
-        at=SLEPT + timedelta(seconds=52), step="power-management", act="off-proven", outcome="ok", detail="read off twice"
-    )
-    past = ended(0)
-    assert past.result is not None
-    over = SLEPT + timedelta(minutes=4)
-    then = dataclasses.replace(
-        past,
-        node="node-4",
-        incident="at-night",
-        started=SLEPT,
-        ended=over,
-        run_id="at-night",
-        result=dataclasses.replace(past.result, node="node-4", incident="at-night", started=SLEPT, ended=over, record=(entry,)),
-    )
-    warden.history.episodes = (then, *warden.history.episodes)
     return warden
 
 
@@ -75,22 +56,22 @@ async def test_what_waits_for_me_and_what_should_i_do(start: Page) -> None:
         start,
         "Needs a person node-9",
         "has not answered for 10m: nobody can say whether the machine is off",
-        "look at the machine: if it is off, nodewarden ack-off node-9",
+        "if you saw it off, nodewarden ack-off node-9",
     )
 
 
 async def test_why_is_node_9_not_touched(start: Page) -> None:
     """One click, on its name."""
     await start.get_by_role("link", name="node-9", exact=True).first.click()
-    await reads(start, "Why is it, or is it not, touched?", "its episode waits for a person", "paused by ann@example.com")
+    await reads(start, "Is anything done to it? Not now: its episode waits for a person", "paused by ann@example.com")
     assert await start.locator(".headline").first.is_visible()
 
 
 async def test_what_happened_last_night_at_three_twelve(start: Page) -> None:
     """Two clicks: the history, and the episode that began then."""
     await start.get_by_role("link", name="History").click()
-    row = start.get_by_role("row").filter(has_text=written(SLEPT))
-    await row.get_by_role("link").click()
+    row = start.get_by_role("row").filter(has_text=written(at_three_twelve().started))
+    await row.get_by_role("link", name="node-4", exact=True).click()
     await reads(start, "of node-4", "the node is back Ready with a new boot id", "off-proven", "read off twice")
 
 

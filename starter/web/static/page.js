@@ -12,13 +12,13 @@ const span = (seconds) => {
 const tick = () => {
   for (const each of document.querySelectorAll("time[data-since], time[data-due]")) {
     const left = (Date.parse(each.dateTime) - Date.now()) / 1000;
-    const text = "since" in each.dataset ? span(-left) : left > 0 ? span(Math.ceil(left)) : "now";
+    const text = "since" in each.dataset ? span(-left) : span(Math.ceil(left));
     if (each.textContent !== text) each.textContent = text;
   }
 };
 setInterval(tick, 1000);
 
-// What somebody writes is not taken out of his hands.
+// What somebody writes is not taken out of their hands.
 const written = (section) => [...section.querySelectorAll("input, textarea, select")].some((each) =>
   each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
 
