@@ -43,7 +43,8 @@ COLOURS = {Proof.PROVEN: "green", Proof.NOT_YET: "yellow", Proof.AMBIGUOUS: "red
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeProgress:
     """steps: none of a preservation. proof: None where nothing is to be proven, or not yet. next: "" where it is not known.
-    usual: how long such repairs took, None where too few are known; back: when it should then be back, None once that has passed."""
+    usual: how long such repairs took, None where too few are known. back: when it should then be back, None once that has
+    passed."""
 
     steps: tuple[tuple[str, StepState], ...] = ()
     proof: Proof | None = None
