@@ -16,8 +16,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, TLSConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import TemporalSettings
 from workers.payload_keys import Clusters, encryption_of, no_clusters
 from workers.payloads.codec import Encryption
 from workers.plugin import plugin_with

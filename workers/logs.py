@@ -17,7 +17,7 @@ from typing import Any
 from temporalio import activity, workflow
 from temporalio.exceptions import ApplicationError
 
-from workers.configuration.settings import LogFormat, LogSettings
+from workers.configuration.process_settings import LogFormat, LogSettings
 
 _CONTEXTS = ("temporal_workflow", "temporal_activity")
 _QUIET = ("temporalio.worker", "aiohttp.access", "asyncio", "kubernetes", "urllib3", "botocore")

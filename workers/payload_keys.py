@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.key_sources import KeySource
+from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import TemporalSettings
 from workers.payloads.codec import Encryption
 
 ENTRY = "payload-keys"

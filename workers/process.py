@@ -17,8 +17,9 @@ from temporalio.client import Client
 from workers import search_attributes
 from workers.composition import compose
 from workers.configuration.clusters import ClusterSettings
+from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import Settings, TemporalSettings
+from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from temporalio.worker import Interceptor
 
+from workers.configuration.process_settings import TracingSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import TracingSettings
 
 EXTRA = "expected the extra otel: pip install 'nodewarden[otel]'"
 LAST_SPANS_SECONDS = 5.0

@@ -23,7 +23,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
-from workers.configuration.settings import WorkerSettings
+from workers.configuration.process_settings import WorkerSettings
 from workers.interceptors.liveness import Liveness
 from workers.interceptors.succession import Succession
 from workers.interceptors.timekeeping import Timekeeping

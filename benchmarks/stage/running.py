@@ -24,7 +24,7 @@ from tests.system.harness import Pace, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import WorkerProcess
 from workers.configuration.key_sources import new_keys
-from workers.configuration.settings import WorkerSettings
+from workers.configuration.process_settings import WorkerSettings
 
 PLAN: Mapping[str, Any] = {
     "waitBeforePower": "0s",

@@ -53,7 +53,7 @@ def serve(
     async def work() -> Exit | None:
         from starter.commands.tls import tls_of
         from workers.configuration.setting_sources import SettingsError
-        from workers.configuration.settings import is_loopback
+        from workers.configuration.setting_types import is_loopback
 
         if not is_loopback(host) and not (tls_cert and tls_key and token_file):
             raise SettingsError(

@@ -63,7 +63,7 @@ def ui(
         from starter.commands.tls import tls_of
         from starter.plans.live import read_named
         from workers.configuration.setting_sources import SettingsError
-        from workers.configuration.settings import is_loopback
+        from workers.configuration.setting_types import is_loopback
         from workers.keeping_secrets import keep_memory_private
         from workers.worker import stop_on_signals
 

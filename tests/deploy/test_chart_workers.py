@@ -12,7 +12,8 @@ import yaml
 
 from starter.deploy.features import Process
 from tests.deploy.helm import of_kind, rendered
-from workers.configuration.settings import Settings, is_loopback
+from workers.configuration.setting_types import is_loopback
+from workers.configuration.settings import Settings
 from workers.worker import Role
 
 SPLIT = [{"role": "workflows"}, {"role": "cluster"}, {"role": "power", "site": "north"}, {"role": "power", "site": "south"}]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.documents import documents
-from workers.configuration.settings import Settings, is_loopback, load
+from workers.configuration.setting_types import is_loopback
+from workers.configuration.settings import Settings, load
 
 GOODBYE = timedelta(seconds=10)
 """What Temporal's client may take, after the activities have ended, to give its queues back."""

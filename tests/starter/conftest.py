@@ -19,7 +19,7 @@ from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn
 from tests.workers.server import SILENT, development_server
-from workers.configuration.settings import TemporalSettings
+from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workflows.kit.ids import WORKFLOW_QUEUE
 

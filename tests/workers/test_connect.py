@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import TemporalSettings
 from workers.connect import NamespaceMissingError, TemporalUnreachableError, connect
 from workers.embedded.server_process import free_ports
 from workers.plugin import PLUGIN

@@ -19,8 +19,9 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from tests.power.processes.process_table import visible
+from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import Settings, TemporalSettings
+from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.embedded import server as embedded
 from workers.embedded.server import EmbeddedServerError, EmbeddedTemporal, running_endpoint

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from tests.workers.server import development_server
 from workers import identity
-from workers.configuration.settings import TemporalSettings
+from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workers.identity import holder, name_embedded
 

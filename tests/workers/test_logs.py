@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from workers.configuration.settings import LogFormat, LogSettings
+from workers.configuration.process_settings import LogFormat, LogSettings
 from workers.logs import configure, finish
 
 

@@ -24,8 +24,8 @@ from tests.workers.test_signing_keys import Api
 from workers import composition
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.key_sources import new_keys
+from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import TemporalSettings
 from workers.connect import connect
 from workers.payload_keys import encryption_of
 from workers.payloads.codec import ENCODING, Encryption

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from workers import search_attributes
-from workers.configuration.settings import TemporalSettings
+from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workers.search_attributes import SearchAttributesError, ensure
 

@@ -15,8 +15,9 @@ from policy.episode.events import When
 from policy.episode.notices import Severity, Wording
 from policy.scan.repeats import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
+from workers.configuration.process_settings import LogFormat
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import LogFormat, load
+from workers.configuration.settings import load
 
 
 def write(path: Path, text: str) -> Path:

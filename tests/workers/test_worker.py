@@ -35,14 +35,10 @@ from policy.objects.nodes import NodeView
 from policy.scan.repeats import Repetition
 from workers.composition import compose, needs_clusters
 from workers.configuration.clusters import ClusterSettings
+from workers.configuration.notification_settings import NotificationSettings
+from workers.configuration.process_settings import TemporalSettings, WorkerSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.configuration.settings import (
-    NotificationSettings,
-    Settings,
-    TemporalSettings,
-    WorkerSettings,
-    load,
-)
+from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 

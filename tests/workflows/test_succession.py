@@ -15,7 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.episodes import EpisodeService
-from workers.configuration.settings import WorkerSettings
+from workers.configuration.process_settings import WorkerSettings
 from workers.interceptors.succession import Succession
 from workers.worker import Serving, activities_of, build
 

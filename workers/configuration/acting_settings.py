@@ -1,0 +1,230 @@
+"""What is done to nodes, when and how often: scans, fencing, remediation, preservation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from policy.checks.fence_policies import MOST_PER_MINUTE, FencePolicies, ScopeCap, StormRule
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import (
+    DEFAULT_MIN_HEALTHY_PERIOD,
+    EXPONENTIAL,
+    LONGEST_PERIOD,
+    MOST_RETRIES,
+    NONE,
+    RetryBackoff,
+    RetryRules,
+)
+from policy.objects.scopes import CLUSTER
+from policy.preservation.pools import Pool, pool_of
+from policy.scan.repeats import RepeatAlarm
+from policy.values.errors import PolicyError
+from workers.configuration.clusters import UserPath
+from workers.configuration.setting_types import Duration, Section, at_most, between, host_and_port, scope_name, within
+
+
+class ScanSettings(Section):
+    """How scanners behave; each cluster's scanner takes these when it is started."""
+
+    cap: int = Field(default=1, ge=1, le=1000, description="nodes of a cluster that may be disrupted at once")
+    start_up_grace: Duration = Field(
+        default=timedelta(seconds=30), description="no new episode this long after a worker's view has synced (S18)"
+    )
+    wait: Annotated[Duration, between("1s", "5m")] = Field(
+        default=timedelta(seconds=60), description="a scan's long poll without news ends after this"
+    )
+    overlap: Overlap = Field(
+        default=Overlap.STRICTEST, description="whether one closed brake among the health checks that cover a node holds it"
+    )
+    takeover: bool = Field(
+        default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"
+    )
+    at_risk_margin: Annotated[Duration, at_most("5m: no detachment is known longer beforehand", timedelta(minutes=5))] = Field(
+        default=timedelta(minutes=1), description="how long before Kubernetes detaches volumes by force people are told of it"
+    )
+    at_risk_repeat: Annotated[Duration, within("at least 2m", timedelta(minutes=2), timedelta.max)] = Field(
+        default=timedelta(minutes=30), description="how often they are told again"
+    )
+
+
+class RepeatAlarmSettings(Section):
+    """When a node that is fenced again and again is told of; each cluster's scanner takes this when it is started."""
+
+    count: int = Field(default=3, ge=2, le=50, description="so many fencings of a node for one reason raise it")
+    window: Annotated[Duration, between("1m", "720h")] = Field(
+        default=timedelta(hours=24), description="within which they are counted, at most 720h"
+    )
+
+    def alarm(self) -> RepeatAlarm:
+        """For the scanner."""
+        return RepeatAlarm(count=self.count, window=self.window)
+
+
+class FenceCheckSettings(Section):
+    """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
+
+    enabled: bool = Field(default=True, description="false: only when somebody asks (nodewarden fence check)")
+    every: Annotated[Duration, between("5m", "168h")] = Field(
+        default=timedelta(hours=1), description="between two checks, from 5m to 168h"
+    )
+
+    def interval(self) -> timedelta | None:
+        """For the check; None where it is off."""
+        return self.every if self.enabled else None
+
+
+class NodeFenceSettings(Section):
+    """The NodeFences that mirror episodes, where their kind is installed."""
+
+    kept_for: Duration = Field(default=timedelta(hours=1), description="how long one stays after its episode has ended")
+
+
+class StormSettings(Section):
+    """No new fencing while at or above that percentage of a group of the scope is unresponsive."""
+
+    percentage: int = Field(ge=1, le=100, description="from this share of a group on")
+    scope: Annotated[str, AfterValidator(scope_name)] = Field(
+        default=CLUSTER, description="cluster, zone, pool or the key of a node label"
+    )
+
+
+class FencingSettings(Section):
+    """Fence policies for all clusters of this worker; what a cluster's own fence-cluster-config says holds beside them."""
+
+    enabled: bool = Field(default=True, description="false: nothing is fenced, and what is under way stops before its next act")
+    storms: tuple[StormSettings, ...] = Field(default=(), description="groups in which too many nodes may fail at once")
+    cap_per_scope: dict[str, Annotated[int, Field(ge=1, le=1000)]] = Field(
+        default_factory=dict, description="nodes of one zone, pool or label value that may be disrupted at once"
+    )
+    quiet_time: Duration = Field(default=timedelta(0), description="between switching a node on and off again")
+    max_attempts: int | None = Field(default=None, ge=1, le=1000, description="failed attempts on a node before a pause; 10")
+    attempts_pause: Duration | None = Field(default=None, description="how long that pause is; 15m")
+    storage_percentage: int | None = Field(default=None, ge=1, le=100, description="of nodes without storage: nothing is fenced")
+    storage_conditions: tuple[str, ...] = Field(default=(), description="node conditions that say so")
+    storage_events: tuple[str, ...] = Field(default=(), description="Events on a node that say so: REASON or SOURCE/REASON")
+    storage_event_age: Duration | None = Field(default=None, description="how long such an Event counts; 5m")
+    skip_if_host_lost_storage: bool = Field(default=False, description="a host that says so by storage_conditions is left alone")
+    skip_if_host_renews_lease: bool = Field(default=False, description="a host whose Node Lease is still renewed is left alone")
+    pods_per_minute: int | None = Field(
+        default=None, ge=1, le=MOST_PER_MINUTE, description="so many pods are freed by force at most, of all nodes together"
+    )
+
+    @field_validator("cap_per_scope")
+    @classmethod
+    def _known_scopes(cls, value: dict[str, int]) -> dict[str, int]:
+        for scope in value:
+            if scope_name(scope) == CLUSTER:
+                raise ValueError("the cap of the whole cluster is scan.cap")
+        return value
+
+    def policies(self) -> FencePolicies:
+        """The same as the typed policies that everything downstream knows."""
+        return FencePolicies(
+            storms=tuple(
+                StormRule(name=f"fencing.storms[{index}]", percentage=each.percentage, scope=each.scope)
+                for index, each in enumerate(self.storms)
+            ),
+            caps=tuple(ScopeCap(scope=scope, cap=cap) for scope, cap in sorted(self.cap_per_scope.items())),
+            quiet_time=self.quiet_time or None,
+            maximum_attempts=self.max_attempts,
+            attempts_pause=self.attempts_pause,
+            storage_percentage=self.storage_percentage,
+            storage_conditions=self.storage_conditions,
+            storage_events=self.storage_events,
+            storage_event_age=self.storage_event_age,
+            skip_lost_storage=self.skip_if_host_lost_storage,
+            skip_renewed_lease=self.skip_if_host_renews_lease,
+            pods_per_minute=self.pods_per_minute,
+            switched_off=() if self.enabled else ("the setting fencing.enabled is false",),
+        )
+
+
+class KdumpSettings(Section):
+    """The listener for fence_kdump messages, which tell that a node writes a crash dump."""
+
+    listen: Annotated[str, host_and_port("0.0.0.0:7410")] = Field(
+        default="", description="host:port (UDP) to listen on, such as 0.0.0.0:7410; empty: not at all"
+    )
+
+
+class EvidenceSettings(Section):
+    """What is kept of a machine's failure when its preservation begins. The same directory is mounted on all workers."""
+
+    directory: UserPath | None = Field(default=None, description="where evidence is written; without it none is collected")
+    file_bytes: int = Field(default=1024 * 1024, ge=4096, le=64 * 1024 * 1024, description="the longest file; more is cut off")
+    bundle_bytes: int = Field(
+        default=8 * 1024 * 1024, ge=64 * 1024, le=1024 * 1024 * 1024, description="all files of one preservation together"
+    )
+    patience: Annotated[Duration, between("1s", "45s")] = Field(
+        default=timedelta(seconds=20), description="how long one worker spends on one preservation's evidence, from 1s to 45s"
+    )
+
+
+class PreservationSettings(Section):
+    """Pools whose failed machines are kept without anybody asking; a PreservationPolicy of the same name goes before one."""
+
+    pools: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="by name, each as the spec of a PreservationPolicy"
+    )
+
+    @field_validator("pools")
+    @classmethod
+    def _readable(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for name, spec in value.items():
+            try:
+                pool_of(name, spec)
+            except PolicyError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    def known_pools(self) -> tuple[Pool, ...]:
+        """The same as the typed pools that everything downstream knows."""
+        return tuple(pool_of(name, spec) for name, spec in sorted(self.pools.items()))
+
+
+class BackoffSettings(Section):
+    """The pause after a remediation that did not last; it doubles with each retry up to the limit."""
+
+    type: Literal["exponential", "none"] = Field(default="none", description="exponential: 30s, doubled with each retry")
+    limit: Duration | None = Field(default=None, description="the longest pause; 10m")
+
+    @model_validator(mode="after")
+    def _limit_of_something(self) -> Self:
+        if self.limit is None:
+            return self
+        if self.type == NONE:
+            raise ValueError(f"limit: expected none without a backoff; set type to {EXPONENTIAL}")
+        if not timedelta(seconds=1) <= self.limit <= LONGEST_PERIOD:
+            raise ValueError("limit: expected at least 1s and at most a year")
+        return self
+
+    def pause(self) -> RetryBackoff | None:
+        """For the rules; None where there is none."""
+        if self.type == NONE:
+            return None
+        return RetryBackoff() if self.limit is None else RetryBackoff(limit=self.limit)
+
+
+class RemediationSettings(Section):
+    """How a replacement that fails is remediated in its turn, where its health check says nothing of that (by annotation)."""
+
+    max_retry: int | None = Field(default=None, ge=0, le=MOST_RETRIES, description="then a person is asked; unset: no limit")
+    retry_period: Annotated[Duration, at_most("a year", LONGEST_PERIOD)] = Field(
+        default=timedelta(0), description="between two remediations of a sequence"
+    )
+    min_healthy_period: Annotated[Duration, at_most("a year", LONGEST_PERIOD)] = Field(
+        default=DEFAULT_MIN_HEALTHY_PERIOD, description="whatever befalls a machine so long after the last is a new sequence"
+    )
+    backoff: BackoffSettings = BackoffSettings()
+
+    def retries(self) -> RetryRules:
+        """The same as the typed rules that everything downstream knows."""
+        return RetryRules(
+            max_retry=self.max_retry,
+            retry_period=self.retry_period,
+            min_healthy_period=self.min_healthy_period,
+            backoff=self.backoff.pause(),
+        )

@@ -1,0 +1,151 @@
+"""How one process runs: which Temporal it talks to, how much it takes on, where its logs and traces go."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic_settings import NoDecode
+
+from policy.fence.credential_hosts import hosts_written
+from policy.fence.insecure_devices import InsecureDevices
+from workers.configuration.clusters import UserPath
+from workers.configuration.setting_types import (
+    SAME_ELSEWHERE,
+    SECRET_NAME,
+    Duration,
+    Section,
+    WebAddress,
+    host_and_port,
+    is_loopback,
+    listed,
+)
+
+
+class TemporalSettings(Section):
+    """The Temporal service. Without an address `nodewarden up` runs one of its own, and other commands find that one."""
+
+    address: Annotated[str, host_and_port("localhost:7233")] = Field(default="", description="host:port of the frontend")
+    namespace: str = Field(default="default", description="namespace of the service")
+    ui_url: WebAddress = Field(default="", description="address of Temporal's web UI, to link to; default: the embedded one's")
+    api_key: SecretStr | None = Field(default=None, description="API key of the service")
+    api_key_file: UserPath | None = Field(default=None, description="file with the API key, instead of the key itself")
+    tls: bool | None = Field(default=None, description="default: on with an API key or a certificate, else off")
+    tls_server_ca_file: UserPath | None = Field(default=None, description="CA certificates of the service; default: the system's")
+    tls_client_cert_file: UserPath | None = Field(default=None, description="our certificate, with tls_client_key_file")
+    tls_client_key_file: UserPath | None = Field(default=None, description="the key of our certificate")
+    tls_server_name: str = Field(default="", description="name that the service's certificate bears; default: its host")
+    payload_keys_file: UserPath | None = Field(
+        default=None,
+        description="keys that encrypt what we tell Temporal, one to a line, newest first; default: nothing is encrypted",
+    )
+    payload_keys_secret: str = Field(default="", pattern=SECRET_NAME, description=SAME_ELSEWHERE)
+    insecure: bool = Field(default=False, description="go without TLS to a Temporal that is not on this machine")
+    patience: Duration = Field(default=timedelta(seconds=5), description="how long a command waits for it; workers wait for ever")
+    register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if (self.tls_client_cert_file is None) != (self.tls_client_key_file is None):
+            raise ValueError("tls_client_cert_file and tls_client_key_file go together")
+        if self.api_key is not None and self.api_key_file is not None:
+            raise ValueError("give api_key or api_key_file, not both")
+        if self.payload_keys_file is not None and self.payload_keys_secret:
+            raise ValueError("give payload_keys_file or payload_keys_secret, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Whoever stands between us and Temporal would read all histories and could speak in anybody's name."""
+        secret = self.api_key is not None or self.api_key_file is not None or self.tls_client_cert_file is not None
+        encrypted = self.tls if self.tls is not None else secret
+        if self.address and not (encrypted or self.insecure or is_loopback(self.address.rpartition(":")[0])):
+            expected = "expected TLS (temporal.tls, a certificate or an API key) to a Temporal that is not on this machine"
+            raise ValueError(f"{expected}, or temporal.insecure: true; got {self.address} without")
+        return self
+
+
+class LogFormat(StrEnum):
+    """plain: one line for people. json: one object a line, for collectors."""
+
+    PLAIN = "plain"
+    JSON = "json"
+
+
+class LogSettings(Section):
+    """What is written to stderr."""
+
+    format: LogFormat = Field(default=LogFormat.PLAIN, description="plain: a line for people; json: an object a line")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is written")
+
+
+def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
+    return hosts_written(" ".join(value))
+
+
+class WorkerSettings(Section):
+    """How much one worker process takes on."""
+
+    cached_workflows: int = Field(default=1000, ge=1, description="open episodes kept in memory, about 0.4 MiB each")
+    power_slots: int = Field(default=32, ge=1, le=200, description="power devices of one site acted on at once")
+    fence_agents: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
+        default=(), description="fence agents taken besides those of the published package that switch and read a device"
+    )
+    cloud_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
+        default=(), description="APIs beside Google's and Amazon's own that are given this worker's own cloud identity, as URLs"
+    )
+    credential_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed), AfterValidator(_hosts)] = Field(
+        default=("*",), description="hosts of power devices to whom credentials go that do not say so themselves, networks also"
+    )
+    insecure_devices: InsecureDevices = Field(
+        default=InsecureDevices.WARN,
+        description="power devices where others could listen or answer: no TLS, or none that is verified; refuse, warn or allow",
+    )
+    signing_keys_file: UserPath | None = Field(
+        default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
+    )
+    signing_keys_secret: str = Field(default="", pattern=SECRET_NAME, description=SAME_ELSEWHERE)
+    words: Literal["any", "verified"] = Field(
+        default="any", description="verified: what a person says is refused where Kubernetes does not attest who they are"
+    )
+    graceful_shutdown: Duration = Field(
+        default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
+    )
+    sticky_timeout: Duration = Field(
+        default=timedelta(seconds=10), description="how long a workflow's next step waits for the worker that had it"
+    )
+
+    @model_validator(mode="after")
+    def _one_source_of_keys(self) -> Self:
+        if self.signing_keys_file is not None and self.signing_keys_secret:
+            raise ValueError("give signing_keys_file or signing_keys_secret, not both")
+        return self
+
+
+class TracingSettings(Section):
+    """Who takes the traces of episodes, by OTLP over HTTP. Needs the extra `otel`."""
+
+    endpoint: str = Field(description="URL that takes traces, such as https://collector.example.org/v1/traces")
+    headers_file: UserPath | None = Field(default=None, description="file with headers, `Name: value`, one a line: tokens")
+    ca_file: UserPath | None = None
+    insecure: bool = Field(default=False, description="go without TLS to one that is not on this machine")
+
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        """Spans name clusters and nodes, and what is wrong with them."""
+        found = urlsplit(self.endpoint)
+        if found.scheme not in {"http", "https"} or not found.hostname or not found.path.strip("/"):
+            raise ValueError(f"expected an endpoint such as https://collector.example.org/v1/traces, got {self.endpoint!r}")
+        if found.scheme == "http" and not (self.insecure or is_loopback(found.hostname)):
+            raise ValueError("expected https to an endpoint that is not on this machine, or insecure: true")
+        return self
+
+
+class EmbeddedSettings(Section):
+    """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
+
+    port: int = Field(default=7233, ge=1, le=65535, description="of the frontend")
+    ui_port: int = Field(default=8233, ge=1, le=65535, description="of the web UI")
