@@ -179,6 +179,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         why_not, consequence = _heard(episode, word, consequence)
     known = [*overview.stops] if word in CONSEQUENCES and node else []
     known += [wording.at_risk(row, status.at) for row in overview.at_risk if row.node == node]
+    if word in POWERS:
+        known += [f"its fence device {row.endpoint} has a problem: {row.problem}" for row in status.devices if row.node == node]
     if episode is not None and word is Verb.RESUME and (stopped := still_stopped_by(status.scanner, episode, status.at)):
         known.append(wording.not_yet(stopped))
     plan = None
@@ -214,8 +216,8 @@ def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, s
     found = next((way for way in episode.ways if way.word is word), None)
     if found is not None:
         return "", found.consequence
-    hears = ", ".join(way.word.value for way in episode.ways) or "nothing"
-    return f"the episode of {episode.node} does not hear {word.value} now, but {hears}", consequence
+    hears = ", ".join(way.word.value for way in episode.ways)
+    return f"the episode of {episode.node} does not hear {word.value} now{f', but {hears}' if hears else ''}", consequence
 
 
 async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: Verb) -> tuple[ShownConfig | None, list[str]]:

@@ -10,7 +10,7 @@ from starter.errors import RequestError
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.fleet import FleetAnswer, NodeState
-from starter.web.pages import render, templates
+from starter.web.pages import EVERY, render, templates
 from starter.web.views import Views
 
 GLYPHS = {
@@ -55,13 +55,15 @@ async def fleet(request: Request, cluster: str, by: str = POOL) -> Response:
     except (RequestError, UnreadableError) as error:
         _views(request).known(cluster)
         problem = str(error)
-    return render(request, "fleet.html", "Fleet", cluster=cluster, fleet=found, by=by, problem=problem, every=15)
+    return render(request, "fleet.html", "Fleet", cluster=cluster, fleet=found, by=by, problem=problem, every=EVERY)
 
 
 @router.get("/c/{cluster}/kept", include_in_schema=False)
 async def kept(request: Request, cluster: str) -> Response:
     """Machines that are kept for analysis: by whom, until when, and what ends it."""
-    return render(request, "kept.html", "Kept", cluster=cluster, kept=await _views(request).known(cluster).kept.get(), every=15)
+    return render(
+        request, "kept.html", "Kept", cluster=cluster, kept=await _views(request).known(cluster).kept.get(), every=EVERY
+    )
 
 
 @router.get("/c/{cluster}/devices", include_in_schema=False)
@@ -74,7 +76,7 @@ async def devices(request: Request, cluster: str) -> Response:
     except RequestError as error:
         problem = str(error)
     rows = report.rows[:DEVICES_SHOWN] if report is not None else ()
-    return render(request, "devices.html", "Devices", cluster=cluster, report=report, devices=rows, problem=problem, every=15)
+    return render(request, "devices.html", "Devices", cluster=cluster, report=report, devices=rows, problem=problem, every=EVERY)
 
 
 def _views(request: Request) -> Views:

@@ -16,12 +16,12 @@ from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.report import TargetRow
 from starter import wording
-from starter.errors import RequestError
+from starter.errors import MissingError, RequestError
 from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.overview import overview_of
-from starter.web.pages import render, templates
+from starter.web.pages import EVERY, render, templates
 from starter.web.timeline import NodeTimeline, TimelineKind, asked_moment, printable, timeline, why_at
 from starter.web.views import Views, explained
 
@@ -46,7 +46,7 @@ class NodeSeen:
 
 
 async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
-    """Raises MissingError, SilentError."""
+    """Raises SilentError, MissingError also where the cluster was read and nobody has ever heard of the node."""
     view, warden = views.known(cluster), views.warden
     answer, status = await asyncio.gather(explained(views, cluster, node), view.status())
     ended, pauses, devices = await asyncio.gather(
@@ -56,6 +56,8 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
     )
     current = await warden.history.record(cluster, node) if answer.episode is not None else None
     row = next((each for each in overview_of(status).rows if each.node == node), None)
+    if not (answer.known or answer.unread or row or ended.episodes):
+        raise MissingError(f"there is no Node or Machine {node} in {cluster}, and nothing is on record of one")
     known = timeline(
         cluster,
         answer,
@@ -117,7 +119,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
         then=_then(found.timeline, at),
         asked=at,
         kinds=TimelineKind,
-        every=15,
+        every=EVERY,
     )
 
 
@@ -127,7 +129,7 @@ def _headline(found: NodeSeen) -> str:
     if answer.episode is not None:
         return _of_episode(answer.episode)
     if answer.explanation is not None:
-        return f"No: {conclusion(answer) if answer.explanation.found else 'there is no such Node or Machine'}"
+        return f"No: {conclusion(answer) if answer.explanation.found else 'the Node is gone'}"
     if found.row is not None:
         halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
         return f"No episode is open: {wording.verdict(found.row, answer.at)}{halted}"

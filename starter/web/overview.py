@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from policy.episode.advice import until_well_or_asked
+from policy.episode.advice import MOST_NAMED, until_well_or_asked
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause
 from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.counting import counted
+from policy.values.object_names import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
 from workflows.kit.messages import ScannerStatus
@@ -41,11 +42,15 @@ MOVES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingNode:
-    """A node for which something would be done, and what holds it: the guard, as the scanner calls it, and why. until: when that
-    is over by itself, where it is. moves: what else would move it, in a sentence."""
+    """A node for which something would be done, and what holds it: the guard, as the scanner calls it, and why.
+
+    turn: its place in the queue for permits, None where it is not in it. until: when that is over by itself, where it is. moves:
+    what else would move it, in a sentence.
+    """
 
     node: str
     why: str
+    turn: int | None = None
     until: datetime | None = None
     guard: str = ""
     moves: str = ""
@@ -87,12 +92,12 @@ def overview_of(status: ClusterStatus) -> Overview:
     persons = tuple(each for each in status.episodes if each.phase is Phase.NEEDS_HUMAN)
     queued = {each.node for each in scanner.queue} if scanner is not None else set()
     permits = scanner.permits if scanner is not None else ()
-    asked = (f"{counted(len(persons), 'episode')} {'waits' if len(persons) == 1 else 'wait'} for a person",) if persons else ()
+    notices = tuple(_notices(len(persons), sorted({row.node for row in status.devices}, key=in_natural_order)))
     return Overview(
         cluster=status.cluster,
         at=status.at,
-        headline=_headline(alarms, asked),
-        also=(*alarms[1:], *asked) if alarms else (),
+        headline=_headline(alarms, notices),
+        also=(*alarms[1:], *notices) if alarms else notices[1:],
         safe=not alarms,
         stops=(*halts, *stops),
         pause=scanner.pause if scanner is not None else None,
@@ -115,10 +120,19 @@ def overview_of(status: ClusterStatus) -> Overview:
     )
 
 
-def _headline(alarms: tuple[str, ...], asked: tuple[str, ...]) -> str:
+def _headline(alarms: tuple[str, ...], notices: tuple[str, ...]) -> str:
     if alarms:
         return f"No: {alarms[0]}"
-    return f"Yes, but {asked[0]}" if asked else "Yes: nodes are watched, and may be acted on"
+    return f"Yes, but {notices[0]}" if notices else "Yes: nodes are watched, and may be acted on"
+
+
+def _notices(persons: int, unfenceable: list[str]) -> Iterator[str]:
+    """What does not keep us from acting, and wants somebody all the same."""
+    if persons:
+        yield f"{counted(persons, 'episode')} {'waits' if persons == 1 else 'wait'} for a person"
+    if unfenceable:
+        more = f" and {len(unfenceable) - MOST_NAMED} more" if len(unfenceable) > MOST_NAMED else ""
+        yield f"a fence device of {', '.join(unfenceable[:MOST_NAMED])}{more} has a problem: fencing might wait for a person"
 
 
 def _halts(status: ClusterStatus) -> Iterator[str]:
@@ -159,9 +173,9 @@ def _stops(scanner: ScannerStatus) -> Iterator[str]:
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:
     queued = {episode.node: episode.queued for episode in status.episodes}
-    for request in scanner.queue:
+    for turn, request in enumerate(scanner.queue, start=1):
         why = queued.get(request.node) or "others have all permits"
-        yield WaitingNode(node=request.node, why=why, guard=AdmissionRefusal.CAP, moves=MOVES[AdmissionRefusal.CAP])
+        yield WaitingNode(node=request.node, why=why, turn=turn, guard=AdmissionRefusal.CAP, moves=MOVES[AdmissionRefusal.CAP])
     for held in scanner.held_off:
         moves = "" if held.until is not None else until_well_or_asked(held.node)
         yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)

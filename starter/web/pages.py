@@ -36,6 +36,9 @@ VIEWS = (
     ("History", "/history"),
 )
 
+EVERY = 15
+"""Seconds after which an open page is drawn anew though nothing has changed but the time."""
+
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(directory=HERE / "templates")
 
@@ -59,6 +62,7 @@ templates.env.filters |= {
     "colour": _colour,
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
+    "phase": wording.phase,
     "commands": _with_commands,
 }
 templates.env.globals |= {"progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
@@ -117,7 +121,7 @@ async def clusters(request: Request) -> Response:
 async def now(request: Request, cluster: str) -> Response:
     """Is it safe, who is waited for, what is under way, who waits."""
     status = await _view(request, cluster).status()
-    return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status))
+    return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status), every=EVERY)
 
 
 @router.get("/c/{cluster}/record/{name}")

@@ -219,6 +219,8 @@ def why_at(known: NodeTimeline, moment: datetime) -> list[str]:
         said += [f"next, {wording.span(each.at - moment)} later: {_told(each)}" for each in after[:1]]
     if not any(each.kind is TimelineKind.EPISODE for each in holding):
         said.append("no episode of the node was open, as far as Temporal remembers: nothing was done to it")
+        later = [each for each in known.entries if each.kind is TimelineKind.EPISODE and each.at > moment]
+        said += [f"the next one began {wording.span(each.at - moment)} later: {_told(each)}" for each in later[:1]]
     if not any(each.kind is TimelineKind.CONDITION for each in holding):
         said.append("how its conditions were then, nobody remembers")
     return said

@@ -98,7 +98,7 @@ def _pasted(text: str) -> list[Manifest]:
         if isinstance(each, Unreadable):
             raise UnreadableError(f"{each.source}: {each.problem}")
         if not is_health_check(each.document):
-            raise UnreadableError(f"expected a health check, got a {each.document.get('kind')}")
+            raise UnreadableError(f"expected a health check, got {each.document.get('apiVersion')} {each.document.get('kind')}")
     pasted = [each for each in found if isinstance(each, Manifest)]
     if not 0 < len(pasted) <= MOST_CHECKS:
         raise UnreadableError(f"expected 1 to {counted(MOST_CHECKS, 'health check')}, got {len(pasted)}")

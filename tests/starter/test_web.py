@@ -15,7 +15,7 @@ from activities.contracts.pages import TemporalUi
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.permits import PermitRequest
-from policy.fence.device_check import DeviceReport
+from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause, Pauses
 from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, ViewState
@@ -159,6 +159,17 @@ def test_data_at_risk_comes_before_whatever_else_is_not_as_it_should_be_but_a_pa
     assert many.headline.startswith("No: data of 7 nodes is at risk")
 
 
+def test_whoever_could_not_be_fenced_is_named_before_it_is_needed() -> None:
+    """S44: in the night in which it fails it is too late."""
+    broken = tuple(DeviceRow(node=f"node-{number}", endpoint="e", problem="silent") for number in (10, 9, 9))
+    found = overview_of(dataclasses.replace(status(), devices=broken))
+    assert found.headline == "Yes, but a fence device of node-9, node-10 has a problem: fencing might wait for a person"
+    assert (found.also, found.safe) == ((), True)
+    waits = overview_of(dataclasses.replace(status(), devices=broken[:1], episodes=(episode(phase=Phase.NEEDS_HUMAN),)))
+    assert waits.headline == "Yes, but 1 episode waits for a person"
+    assert waits.also == ("a fence device of node-10 has a problem: fencing might wait for a person",)
+
+
 def test_a_node_that_is_proven_off_has_no_data_at_risk_any_more() -> None:
     """S2: the report is older than the proof."""
     seen = scanner(report(at_risk=LOST))
@@ -194,6 +205,7 @@ def test_everybody_who_waits_is_named_with_what_holds_him() -> None:
         ("node-3", "node-1 has the only permit", None),
         ("node-4", "aborted", NOW),
     ]
+    assert [each.turn for each in found.waiting] == [1, None]  # who is held off stands in no queue
 
 
 async def test_the_only_cluster_is_what_one_sees(page: aiohttp.ClientSession) -> None:

@@ -148,6 +148,7 @@ async def test_at_a_moment_it_is_said_what_was_so_and_what_was_done_around_it(
     assert "the cluster was paused by ann" in body.split("Why at that moment?")[1].split("What happened")[0]
     assert "no episode of the node was open" in body
     assert "how its conditions were then, nobody remembers" in body
+    assert "the next one began 2h20m later: Fencing begins" in body  # a minute before it has an answer, too
     assert "expected a moment such as 03:12" in await text(page, f"{NODE}?at=noon")
 
 
@@ -176,7 +177,9 @@ async def test_a_node_without_an_episode_is_explained_by_the_checks_that_cover_i
     assert "unhealthy soon: Ready is False since" in body
     assert "NodeHealthCheck/gpu" in body
     assert 'data-due title="' in body
-    assert "there is no such Node or Machine" in await text(page, f"/c/{CLUSTER}/nodes/node-77")
+    body = await text(page, f"/c/{CLUSTER}/nodes/node-77", expected=404)
+    assert "there is no Node or Machine node-77 in prod" in body
+    assert "/acts/" not in body  # what is not there is not fenced from here either
     async with page.get(f"{API}/nodes/node-16") as answer:
         found = await answer.json()
     conforms("/api/v1/clusters/{cluster}/nodes/{node}", found)

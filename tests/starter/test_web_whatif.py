@@ -93,7 +93,7 @@ async def test_a_check_that_is_new_has_no_today(page: aiohttp.ClientSession) -> 
     [
         ("", "expected a health check as YAML or JSON, got nothing"),
         ("a: [", "expected YAML"),
-        (yaml.safe_dump(node(1)), "expected a health check, got a Node"),
+        (yaml.safe_dump(node(1)), "expected a health check, got v1 Node"),
         (yaml.safe_dump(health_check("gpu", minimum="lots")), "spec.minHealthy"),
         ("x" * (LONGEST + 1), f"expected at most {LONGEST} characters"),
         ("x" * (checks.MOST_BYTES + 1), f"expected at most {LONGEST} characters"),

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from policy.checks.verdicts import Health
 from policy.episode.advice import advice, ways
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.episode.words import Verb
@@ -108,7 +109,7 @@ def _episode(node: str, kind: Kind, phase: Phase, step: str, doing: str, **more:
 
 
 FENCED = _episode(
-    *("node-7", Kind.FENCING, Phase.DONE, "power-management", "waits for the node to come back Ready"),
+    *("node-7", Kind.FENCING, Phase.DONE, "recovery", "waits for the node to come back Ready"),
     off_proof=proof(),
     waiting_until=hence(minutes=9),
 )
@@ -136,7 +137,29 @@ QUEUED = _episode(
     started=ago(seconds=31),
     permit=False,
 )
-OPEN = (FENCED, REBOOTED, SILENT, QUEUED)
+KEEPING = {
+    Verb.RELEASE: "it is kept no longer, and a failed machine is remediated",
+    Verb.EXTEND: "it is kept longer",
+}
+FAILED = _episode(
+    *("node-3", Kind.PRESERVATION, Phase.FAILED_PRESERVED, "", "is kept as it is"),
+    reason="kernel panic, vendor case 4711",
+    requester="bob",
+    ways=ways("node-3", KEEPING),
+    started=ago(days=1, hours=3),
+    preserved_until=hence(hours=45),
+    permit=False,
+)
+KEPT = _episode(
+    *("node-5", Kind.PRESERVATION, Phase.RUNNING_PRESERVED, "", "is kept as it is"),
+    reason="benchmark",
+    requester="ann",
+    ways=ways("node-5", KEEPING),
+    started=ago(hours=2, minutes=30),
+    preserved_until=hence(hours=3),
+    permit=False,
+)
+OPEN = (FENCED, REBOOTED, SILENT, QUEUED, FAILED, KEPT)
 
 
 def night() -> ClusterStatus:
@@ -151,7 +174,7 @@ def night() -> ClusterStatus:
     ]
     holding = {"node-7": Kind.FENCING, "node-12": Kind.REMEDIATION}
     permits = tuple(
-        Permit(node=name, workflow_id=f"node/{CLUSTER}/{name}", incident=f"inc-{name}", kind=kind, holding=PermitState.OPEN,
+        Permit(node=name, workflow_id=episode_id(CLUSTER, name), incident=f"inc-{name}", kind=kind, holding=PermitState.OPEN,
                granted_at=ago(minutes=1))
         for name, kind in holding.items()
     )  # fmt: skip
@@ -178,11 +201,12 @@ def night() -> ClusterStatus:
             seen,
             concurrency=2,
             permits=permits,
-            queue=(PermitRequest(node="node-15", workflow_id=f"node/{CLUSTER}/node-15", incident="inc-node-15"),),
+            queue=(PermitRequest(node="node-15", workflow_id=episode_id(CLUSTER, "node-15"), incident="inc-node-15"),),
             held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
             refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.SHORT_CIRCUIT, message=refused),),
         ),
         episodes=OPEN,
+        devices=tuple(each for each in devices().rows if each.problem),
         ended=tuple(
             result(f"node-{number}", started=ago(hours=number, minutes=7), ended=ago(hours=number)) for number in range(1, 5)
         ),
@@ -221,6 +245,8 @@ RECORDS = {
         (710, "power-management", "phase", "needs-human", f"{BMC.format(9)} has not answered for 10m"),
     ),
     "node-15": _record((30, "isolation", "phase", "queued", "")),
+    "node-3": _record((27 * 3600, "", "phase", "Failed:Preserved", "")),
+    "node-5": _record((9000, "", "phase", "Running:Preserved", "")),
 }
 """Of the open episodes, by node."""
 
@@ -271,7 +297,7 @@ def _past(
         incident=incident,
         started=started,
         ended=over,
-        workflow_id=f"node/{CLUSTER}/{node}",
+        workflow_id=episode_id(CLUSTER, node),
         run_id=f"run-{incident}",
         result=made,
     )
@@ -292,7 +318,7 @@ def devices(count: int = 24) -> DeviceReport:
             answer=problems.get(number, ("", Reachability.ANSWERS))[1],
             state=PowerState.UNKNOWN if number in problems else PowerState.ON,
             latency_ms=None if number in problems else 8 + number * 3,
-            last_success=ago(days=2 if number in problems else 0, minutes=11),
+            last_success=ago(minutes={9: 34, 14: 60 * 48}.get(number, 11)),
             problem=problems.get(number, ("",))[0],
         )
         for number in sorted(range(1, count + 1), key=lambda number: (number not in problems, number))
@@ -320,11 +346,13 @@ def preserved() -> PreservedNodes:
         until=hence(hours=45),
         hours=27.0,
         incident="inc-node-3",
-        workflow_id=f"node/{CLUSTER}/node-3",
+        workflow_id=episode_id(CLUSTER, "node-3"),
     )
     well = dataclasses.replace(
         kept,
         node="node-5",
+        workflow_id=episode_id(CLUSTER, "node-5"),
+        incident="inc-node-5",
         phase=Phase.RUNNING_PRESERVED,
         reason="benchmark",
         requester="ann",
@@ -341,12 +369,16 @@ def at_three_twelve() -> EndedEpisode:
     while began > ago(hours=1):
         began -= timedelta(days=1)
     over = began + timedelta(minutes=4)
-    record = (
-        RecordEntry(at=began + timedelta(seconds=4), step="isolation", act="cordon", outcome="ok"),
-        RecordEntry(
-            at=began + timedelta(seconds=52), step="power-management", act="off-proven", outcome="ok", detail="read off twice"
-        ),
-        RecordEntry(at=began + timedelta(seconds=66), step="recovery", act="power-on", outcome="ok", detail=BMC.format(4)),
+    done = (
+        (4, "isolation", "cordon", ""),
+        (9, "power-management", "power-off", BMC.format(4)),
+        (52, "power-management", "off-proven", "read off twice"),
+        (57, "power-management", "out-of-service", "2 pods are freed"),
+        (66, "recovery", "power-on", BMC.format(4)),
+    )
+    record = tuple(
+        RecordEntry(at=began + timedelta(seconds=seconds), step=step, act=act, outcome="ok", detail=detail)
+        for seconds, step, act, detail in done
     )
     return _past("node-4", Kind.FENCING, "at-night", started=began, over=over, outcome=Outcome.RECOVERED, record=record)
 

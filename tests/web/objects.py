@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from activities.cluster.watch.offline import OfflineCluster
+from policy.episode.ids import episode_id
+from policy.episode.messages import Kind, Phase
 from policy.objects.marks import Mark, digest_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from policy.values.moments import written
@@ -16,7 +18,7 @@ RACKS = 10
 WELL = ("True", 40 * 24 * 3600)
 NOT_READY = {number: (ready, seconds) for number, ready, seconds, _ in SICK} | {16: ("False", 120)}
 CORDONED = {number for number, _, _, cordoned in SICK if cordoned} | {20}
-MARKED = {each.node: each for each in OPEN if each.node != "node-15"}
+MARKED = {each.node: each for each in OPEN if each.kind is not Kind.PRESERVATION and each.phase is not Phase.QUEUED}
 
 
 def health_check(name: str, *, minimum: str = "51%", wait: str = "5m", of: str = "") -> dict[str, Any]:
@@ -44,7 +46,7 @@ def _held(number: int) -> dict[str, dict[str, str]]:
     held = MARKED.get(f"node-{number}")
     if held is None:
         return {"annotations": {}, "labels": {}}
-    mark = Mark(incident=held.incident, kind=held.kind.value, workflow_id=f"node/{CLUSTER}/{held.node}", cordoned=True).to_json()
+    mark = Mark(incident=held.incident, kind=held.kind.value, workflow_id=episode_id(CLUSTER, held.node), cordoned=True).to_json()
     return {"annotations": {MARK_ANNOTATION: mark}, "labels": {MARK_LABEL: digest_of(mark)}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +49,18 @@ async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser
             async with serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=port):  # type: ignore[arg-type]
                 await page.locator("#link").wait_for(state="hidden")
                 await page.get_by_text("node-77").first.wait_for()
+
+
+async def test_what_was_due_is_asked_for_anew_though_nothing_else_has_changed(
+    browser: Browser, url: str, warden: NightWarden
+) -> None:
+    """S44: a countdown that has ended is not left to stand; sooner than a page is drawn anew anyway."""
+    due = row("node-16", Health.SOON, ready="False", due=datetime.now(UTC) + timedelta(seconds=3))
+    warden.answer = dataclasses.replace(night(), scanner=scanner(report(due)))
+    async with opened(browser, f"{url}/c/{CLUSTER}") as (page, _):
+        cell = page.locator("#nodes tr[data-key=node-16]")
+        await cell.get_by_text("unhealthy in").wait_for()
+        await cell.get_by_text("unhealthy in").wait_for(state="hidden")
 
 
 async def test_a_section_that_is_exchanged_leaves_the_focus_where_it_was(browser: Browser, url: str, warden: NightWarden) -> None:

@@ -1,6 +1,8 @@
 // Keeps the page as new as its server's view: what differs is exchanged, the reader's place in it is kept.
 "use strict";
 
+const cluster = document.body.dataset.cluster;
+
 const span = (seconds) => {
   const whole = Math.max(0, Math.floor(seconds)), two = (n) => String(n).padStart(2, "0");
   if (whole < 60) return `${whole}s`;
@@ -9,15 +11,18 @@ const span = (seconds) => {
   return `${Math.floor(whole / 86400)}d${two(Math.floor(whole % 86400 / 3600))}h`;
 };
 
+// What was due a moment ago is another thing by now: the server says which.
+let ticked = Date.now();
 const tick = () => {
+  const before = ticked;
+  ticked = Date.now();
   for (const each of document.querySelectorAll("time[data-since], time[data-due]")) {
-    const left = (Date.parse(each.dateTime) - Date.now()) / 1000;
+    const due = Date.parse(each.dateTime), left = (due - ticked) / 1000;
+    if ("due" in each.dataset && before < due && due <= ticked && cluster) renew();
     const text = "since" in each.dataset ? span(-left) : span(Math.ceil(left));
     if (each.textContent !== text) each.textContent = text;
   }
 };
-setInterval(tick, 1000);
-
 // What somebody writes is not taken out of their hands.
 const written = (section) => [...section.querySelectorAll("input, textarea, select")].some((each) =>
   each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
@@ -85,7 +90,7 @@ const renew = async () => {
   }
 };
 
-const cluster = document.body.dataset.cluster;
+setInterval(tick, 1000);
 if (cluster) {
   const link = document.getElementById("link");
   const stream = new EventSource(`/api/v1/clusters/${encodeURIComponent(cluster)}/events`);
