@@ -332,3 +332,32 @@ def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*
     assert play.run() == [], play.story()
     assert play.adversary.acts.count(f"detach_volume {CLOUD.endpoint}") == 1
     assert (play.result.outcome, play.adversary.machine.runs) == (Outcome.RECOVERED, True)
+
+
+# Words that come between two histories ----------------------------------------------------------------------------------
+
+PORTS = plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON), tries=1, restarts=0)
+PORT = CUTS[0].device.endpoint  # type: ignore[union-attr]
+NOBODY_ASKS = {"need": NEEDS[2]}
+
+
+def in_both(drawn: Drawn) -> list[Play]:
+    """Played in one history, and in a new one after every rest."""
+    plays = [Play(drawn), Play(drawn, rolls=True)]
+    for play in plays:
+        assert play.run() == [], play.story()
+    return plays
+
+
+def test_an_abort_that_comes_between_two_histories_is_heard_by_who_gives_a_path_back() -> None:
+    """S35, S44: another machine has the name, its switch is silent, and each new history took the abort for an old one."""
+    silent = at("restore_path", Mishap.SILENT, (Mishap.NODE_REPLACED, 3.0))
+    for play in in_both(arranged(PORTS, at("cut_path", Mishap.NEED_GONE, number=2), silent, reactions=("abort",), **NOBODY_ASKS)):
+        assert f"left cut: {PORT}" in play.result.message
+
+
+def test_a_word_on_a_path_that_comes_between_two_histories_is_not_asked_for_again() -> None:
+    """S44: the next history had forgotten that it had asked, and dropped the answer."""
+    free = plan(levels=(), isolation=(CORDON, CUTS[0], FREE), recovery=(GIVEN_BACK[0], UNCORDON))
+    for play in in_both(arranged(free, at("free_cut_pods", (Mishap.FLAP, 0.1)), reactions=("resume",))):
+        assert (play.adversary.asked_for_a_person, said(play)) == (1, ["resume"])

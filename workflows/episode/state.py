@@ -75,6 +75,8 @@ class Undertaking:
     waits_for: str = ""
     waits_since: datetime | None = None
     pause: timedelta = timedelta(0)
+    aborts: int | None = None
+    """How often an abort had been asked for when it began, None where that is of no account."""
     within: dict[str, Undertaking] = field(default_factory=dict)
     """What was undertaken within it."""
 
@@ -422,6 +424,8 @@ class EpisodeState:
 
     # What people and the scanner have said
     abort_asked: AbortRequest | None = None
+    aborts: int = 0
+    """How often that was asked for: whoever is heard in a rest, between two histories, is heard by what was under way before."""
     held: HoldEpisodeRequest | None = None
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None

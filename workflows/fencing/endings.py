@@ -52,10 +52,11 @@ class Endings:
         if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
             self._episode.note(FenceStep.POWER_MANAGEMENT.value, "skipped", message)
         case.progress.end = End(outcome=outcome, message=message)
-        left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
-        keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
-        tainted = case.freeing.may_be_tainted
-        await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
+        with self._episode.undertaking("the end", by_itself=True):
+            left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
+            keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
+            tainted = case.freeing.may_be_tainted
+            await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
         return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
 
     async def give_back_paths(self, *, patient: bool) -> str:
