@@ -334,10 +334,12 @@ def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*
     assert (play.result.outcome, play.adversary.machine.runs) == (Outcome.RECOVERED, True)
 
 
-# Words that come between two histories ----------------------------------------------------------------------------------
+# A path that was cut before ---------------------------------------------------------------------------------------------
 
 PORTS = plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON), tries=1, restarts=0)
 PORT = CUTS[0].device.endpoint  # type: ignore[union-attr]
+STRIPPED = at("untaint_out_of_service", Mishap.UNMARKED, (Mishap.TERMINATE, 0.01))
+"""Pods are freed behind a machine that is off, then the episode is terminated, and its mark goes."""
 NOBODY_ASKS = {"need": NEEDS[2]}
 
 
@@ -347,6 +349,42 @@ def in_both(drawn: Drawn) -> list[Play]:
     for play in plays:
         assert play.run() == [], play.story()
     return plays
+
+
+@pytest.mark.parametrize(
+    "gives_up",
+    [at("cut_path", Mishap.NEED_GONE, number=3), at("cut_path", Mishap.NEED_GONE, Mishap.UNREACHABLE, number=3)],
+    ids=["after it has commanded them", "before it has commanded any"],
+)
+@pytest.mark.parametrize("word", ["resume", "abort"])
+def test_who_finds_a_path_cut_and_no_mark_opens_it_on_a_word_only(word: str, gives_up: Ambush) -> None:
+    """S1, S35: it took the cut for its own, and opened it behind pods that run elsewhere by now."""
+    for play in in_both(arranged(PORTS, STRIPPED, gives_up, reactions=(word,), **NOBODY_ASKS)):
+        opened = play.adversary.machine.paths[PORT] is PowerState.ON
+        assert (play.result.incident, opened, PORT in play.result.message) == ("incident-2", word == "resume", word == "abort")
+        assert set(said(play)) == {word}
+
+
+def test_who_finds_a_path_cut_and_no_mark_opens_it_after_a_restart() -> None:
+    """S35: nobody is asked where the successor goes through with it."""
+    for play in in_both(arranged(PORTS, STRIPPED)):
+        assert (play.result.incident, play.adversary.asked_for_a_person) == ("incident-2", 0)
+        assert set(play.adversary.machine.paths.values()) == {PowerState.ON}
+
+
+def test_a_path_that_was_never_cut_since_its_switch_was_away_is_left_alone_and_nobody_is_asked_for_it() -> None:
+    """S35: it is read once its episode gives up; it was open all the time."""
+    for play in in_both(arranged(PORTS, at("cut_path", Mishap.NEED_GONE, Mishap.UNREACHABLE), **NOBODY_ASKS)):
+        assert (play.result.outcome, "left cut" in play.result.message) == (Outcome.RECOVERED, False)
+        assert [act for act in play.adversary.acts if act.startswith("restore_path")] == []
+        assert said(play) == []
+
+
+def test_whether_a_path_was_open_is_not_known_where_the_answer_to_its_cut_was_lost() -> None:
+    """S3, S35: the safe side; a person hears of it."""
+    lost = at("cut_path", Mishap.NEED_GONE, Mishap.LOST_AFTER)
+    for play in in_both(arranged(PORTS, lost, reactions=("abort",), **NOBODY_ASKS)):
+        assert f"left cut: {PORT}" in play.result.message
 
 
 def test_an_abort_that_comes_between_two_histories_is_heard_by_who_gives_a_path_back() -> None:

@@ -411,6 +411,8 @@ class EpisodeState:
     """What it has added to its node, for a mark that is gone."""
     freed: bool = False
     """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
+    found_cut: list[str] = field(default_factory=list)
+    """The paths that nobody has seen open before our first cut: what was freed behind them is not known (S35)."""
     adopted: str = ""
     """The incident whose marks were found; settled_at: from when on nothing of it can be in flight."""
     settled_at: datetime | None = None
