@@ -260,7 +260,7 @@ class KeepingApart:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _may_restore(self) -> bool:
-        """Whether no pod was freed behind a cut of ours, or a person says so, or whoever wrote behind it has gone with its boot."""
+        """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
         boot, seen = self._known.boot, self._episode.observation
         if self._episode.resumed is not None:
             return True
