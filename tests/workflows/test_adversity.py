@@ -399,3 +399,21 @@ def test_a_word_on_a_path_that_comes_between_two_histories_is_not_asked_for_agai
     free = plan(levels=(), isolation=(CORDON, CUTS[0], FREE), recovery=(GIVEN_BACK[0], UNCORDON))
     for play in in_both(arranged(free, at("free_cut_pods", (Mishap.FLAP, 0.1)), reactions=("resume",))):
         assert (play.adversary.asked_for_a_person, said(play)) == (1, ["resume"])
+
+
+def unanswered(first: int) -> tuple[Ambush, ...]:
+    """The worker of a look dies three times in a row, after it has looked: that takes longer than an act may wait to begin."""
+    return tuple(at("last_look", Mishap.LOST_AFTER, number=number) for number in range(first, first + 3))
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        arranged(plan(), *unanswered(1)),
+        arranged(replace(PORTS, tries=3), at("cut_path", Mishap.NEED_GONE, number=2), *unanswered(4), **NOBODY_ASKS),
+    ],
+    ids=["before power-off", "before a path is given back"],
+)
+def test_a_look_that_was_answered_too_late_is_looked_again_before_anything_is_asked_for(drawn: Drawn) -> None:
+    """S45: the device's worker would refuse it, and a try would be used up for nothing."""
+    assert played(drawn).result.outcome is Outcome.RECOVERED
