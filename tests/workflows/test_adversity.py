@@ -417,3 +417,11 @@ def unanswered(first: int) -> tuple[Ambush, ...]:
 def test_a_look_that_was_answered_too_late_is_looked_again_before_anything_is_asked_for(drawn: Drawn) -> None:
     """S45: the device's worker would refuse it, and a try would be used up for nothing."""
     assert played(drawn).result.outcome is Outcome.RECOVERED
+
+
+def test_a_machine_that_a_step_has_left_off_comes_back_on_a_word_though_its_node_was_deleted() -> None:
+    """S9, S35: each `resume` began from the first step, for which there was no Node to be marked."""
+    gone = at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=2)
+    for play in in_both(climbing(FENCE, ambush=gone, need=NEEDS[1], reactions=("mend",))):
+        assert (play.adversary.machine.runs, said(play), offs(play)) == (True, ["resume"], [BMC.endpoint])
+        assert play.result.outcome is Outcome.REPLACED  # by its new Node, of which nobody has said anything
