@@ -125,10 +125,17 @@ def may_switch_on(endpoint: str, *, switched_off: bool, configured: Collection[s
     return None if configured is None else False
 
 
-def may_restore_path(*, consequences: bool, restart: RestartProof | None) -> bool:
-    """Whether a path that was cut may be given back by itself: where nothing was freed, or after a restart. Otherwise a person
-    must say so, of this path and after its consequences."""
-    return not consequences or restart is not None
+def was_open(before: PowerState | None) -> bool:
+    """Whether a path is known to have been open when we cut it: its device said so right before (S3). before: None where nothing
+    was told. What was cut before us may be what keeps a machine from volumes that others write to by now (S35)."""
+    return before is PowerState.ON
+
+
+def may_restore_path(*, consequences: bool, found_cut: bool, restart: RestartProof | None) -> bool:
+    """Whether a path that is cut may be given back by itself: where it was open before us and nothing was freed, or after a
+    restart. Otherwise a person must say so, of this path and after its consequences. found_cut: it may have been cut before us,
+    and nobody knows by whom, or what was freed behind it."""
+    return not (consequences or found_cut) or restart is not None
 
 
 def restart_proven(

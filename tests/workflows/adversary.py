@@ -217,6 +217,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             referee.asked_need = self.now
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
             referee.fault("S20", f"{method} with no end to its time")
+        if method in COMMANDS and request.not_after is not None and attempt.decided >= request.not_after:
+            referee.fault("S45", f"{self.acts[-1]} is asked for on a look whose window is over by then")
         match method:
             case "power_on":
                 referee.powers_on(attempt, request.target.incident)

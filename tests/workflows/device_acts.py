@@ -121,6 +121,7 @@ class DeviceActs(Acting):
     ) -> contract.CommandResult:
         endpoint, began, mishap = request.device.endpoint, self.now, self._mishap
         self._require_voice(endpoint)
+        before = (self.machine.power | self.machine.paths)[endpoint]
         at = began
         if mishap is Mishap.LATE:  # its worker stands still for a while, and goes on as long as it may
             assert request.not_after is not None, "every command has an end to its time"
@@ -137,7 +138,7 @@ class DeviceActs(Acting):
             else:
                 change(endpoint, state, began)
         after = Reading(endpoint=endpoint, state=self.machine.power[endpoint], at=self.clock) if request.read_back else None
-        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN, after=after)
+        return contract.CommandResult(sent=True, before=before, after=after)
 
     def _switch(self, endpoint: str, state: PowerState, at: datetime) -> None:
         self.machine.switch(endpoint, state, at)

@@ -115,6 +115,8 @@ class Remediated:
     """What was written on the patient, in order."""
     stands: tuple[str, str] = ("", "")
     """What Machine and Node remember now."""
+    kept: str = ""
+    """Why whoever is asked for its deletion keeps it."""
     deletions: list[datetime] = field(default_factory=list)
     """Whenever its deletion reached the API."""
     permit: bool = False
@@ -304,6 +306,8 @@ class ScriptedRemediation:
             world.broken.append(f"S9: {request.machine_uid} was to be deleted")
         if not world.present:
             raise failure(ErrorType.TARGET_CHANGED, "another Machine has taken the name")
+        if world.kept:
+            return contract.GiveUpResult(kept=world.kept)
         if world.deleting is None:
             world.deleting = world.now.replace(microsecond=0)
             world.deletions.append(world.now)

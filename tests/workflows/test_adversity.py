@@ -332,3 +332,96 @@ def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*
     assert play.run() == [], play.story()
     assert play.adversary.acts.count(f"detach_volume {CLOUD.endpoint}") == 1
     assert (play.result.outcome, play.adversary.machine.runs) == (Outcome.RECOVERED, True)
+
+
+# A path that was cut before ---------------------------------------------------------------------------------------------
+
+PORTS = plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON), tries=1, restarts=0)
+PORT = CUTS[0].device.endpoint  # type: ignore[union-attr]
+STRIPPED = at("untaint_out_of_service", Mishap.UNMARKED, (Mishap.TERMINATE, 0.01))
+"""Pods are freed behind a machine that is off, then the episode is terminated, and its mark goes."""
+NOBODY_ASKS = {"need": NEEDS[2]}
+
+
+def in_both(drawn: Drawn) -> list[Play]:
+    """Played in one history, and in a new one after every rest."""
+    plays = [Play(drawn), Play(drawn, rolls=True)]
+    for play in plays:
+        assert play.run() == [], play.story()
+    return plays
+
+
+@pytest.mark.parametrize(
+    "gives_up",
+    [at("cut_path", Mishap.NEED_GONE, number=3), at("cut_path", Mishap.NEED_GONE, Mishap.UNREACHABLE, number=3)],
+    ids=["after it has commanded them", "before it has commanded any"],
+)
+@pytest.mark.parametrize("word", ["resume", "abort"])
+def test_who_finds_a_path_cut_and_no_mark_opens_it_on_a_word_only(word: str, gives_up: Ambush) -> None:
+    """S1, S35: it took the cut for its own, and opened it behind pods that run elsewhere by now."""
+    for play in in_both(arranged(PORTS, STRIPPED, gives_up, reactions=(word,), **NOBODY_ASKS)):
+        opened = play.adversary.machine.paths[PORT] is PowerState.ON
+        assert (play.result.incident, opened, PORT in play.result.message) == ("incident-2", word == "resume", word == "abort")
+        assert set(said(play)) == {word}
+
+
+def test_who_finds_a_path_cut_and_no_mark_opens_it_after_a_restart() -> None:
+    """S35: nobody is asked where the successor goes through with it."""
+    for play in in_both(arranged(PORTS, STRIPPED)):
+        assert (play.result.incident, play.adversary.asked_for_a_person) == ("incident-2", 0)
+        assert set(play.adversary.machine.paths.values()) == {PowerState.ON}
+
+
+def test_a_path_that_was_never_cut_since_its_switch_was_away_is_left_alone_and_nobody_is_asked_for_it() -> None:
+    """S35: it is read once its episode gives up; it was open all the time."""
+    for play in in_both(arranged(PORTS, at("cut_path", Mishap.NEED_GONE, Mishap.UNREACHABLE), **NOBODY_ASKS)):
+        assert (play.result.outcome, "left cut" in play.result.message) == (Outcome.RECOVERED, False)
+        assert [act for act in play.adversary.acts if act.startswith("restore_path")] == []
+        assert said(play) == []
+
+
+def test_whether_a_path_was_open_is_not_known_where_the_answer_to_its_cut_was_lost() -> None:
+    """S3, S35: the safe side; a person hears of it."""
+    lost = at("cut_path", Mishap.NEED_GONE, Mishap.LOST_AFTER)
+    for play in in_both(arranged(PORTS, lost, reactions=("abort",), **NOBODY_ASKS)):
+        assert f"left cut: {PORT}" in play.result.message
+
+
+def test_an_abort_that_comes_between_two_histories_is_heard_by_who_gives_a_path_back() -> None:
+    """S35, S44: another machine has the name, its switch is silent, and each new history took the abort for an old one."""
+    silent = at("restore_path", Mishap.SILENT, (Mishap.NODE_REPLACED, 3.0))
+    for play in in_both(arranged(PORTS, at("cut_path", Mishap.NEED_GONE, number=2), silent, reactions=("abort",), **NOBODY_ASKS)):
+        assert f"left cut: {PORT}" in play.result.message
+
+
+def test_a_word_on_a_path_that_comes_between_two_histories_is_not_asked_for_again() -> None:
+    """S44: the next history had forgotten that it had asked, and dropped the answer."""
+    free = plan(levels=(), isolation=(CORDON, CUTS[0], FREE), recovery=(GIVEN_BACK[0], UNCORDON))
+    for play in in_both(arranged(free, at("free_cut_pods", (Mishap.FLAP, 0.1)), reactions=("resume",))):
+        assert (play.adversary.asked_for_a_person, said(play)) == (1, ["resume"])
+
+
+def unanswered(first: int) -> tuple[Ambush, ...]:
+    """The worker of a look dies three times in a row, after it has looked: that takes longer than an act may wait to begin."""
+    return tuple(at("last_look", Mishap.LOST_AFTER, number=number) for number in range(first, first + 3))
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        arranged(plan(), *unanswered(1)),
+        arranged(replace(PORTS, tries=3), at("cut_path", Mishap.NEED_GONE, number=2), *unanswered(4), **NOBODY_ASKS),
+    ],
+    ids=["before power-off", "before a path is given back"],
+)
+def test_a_look_that_was_answered_too_late_is_looked_again_before_anything_is_asked_for(drawn: Drawn) -> None:
+    """S45: the device's worker would refuse it, and a try would be used up for nothing."""
+    assert played(drawn).result.outcome is Outcome.RECOVERED
+
+
+def test_a_machine_that_a_step_has_left_off_comes_back_on_a_word_though_its_node_was_deleted() -> None:
+    """S9, S35: each `resume` began from the first step, for which there was no Node to be marked."""
+    gone = at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=2)
+    for play in in_both(climbing(FENCE, ambush=gone, need=NEEDS[1], reactions=("mend",))):
+        assert (play.adversary.machine.runs, said(play), offs(play)) == (True, ["resume"], [BMC.endpoint])
+        assert play.result.outcome is Outcome.REPLACED  # by its new Node, of which nobody has said anything

@@ -108,6 +108,20 @@ async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(en
     assert world.count("restore-path") == 1  # it may have been cut after all: what we commanded is given back
 
 
+@pytest.mark.parametrize("found", [PowerState.OFF, PowerState.ON])
+async def test_an_abort_leaves_a_port_as_it_was_found(env: WorkflowEnvironment, found: PowerState) -> None:
+    """S35: whoever had cut it before us may have a reason that we do not know."""
+    world = World(plan=switched())
+    world.paths[PORT.endpoint] = found
+    async with fencing(env, world, at="read-path") as run:
+        await run.did("cut-path")
+        await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert world.paths[PORT.endpoint] is found
+    assert (f"left cut: {PORT.endpoint}" in result.message) is (found is PowerState.OFF)
+    assert world.commands == []
+
+
 async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env: WorkflowEnvironment) -> None:
     """The proposal's time in `new`."""
     patient, drill = plan(wait_before_isolation=timedelta(hours=2)), Need(kind=NeedKind.PERSON, reason="drill")

@@ -248,6 +248,29 @@ async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_
     assert cuts(world)[-2:] == ["restore-path", "note back"]
 
 
+@pytest.mark.parametrize("then", ["a person's word", "somebody opens it"])
+async def test_a_path_that_was_cut_before_is_not_opened_though_no_pod_was_freed(env: WorkflowEnvironment, then: str) -> None:
+    """S35: whoever had cut it has left no mark, and may have freed what lies behind it. Where it is open, nobody is needed."""
+    world = failed(switched(tries=1))
+    world.devices.paths[PORT.endpoint] = PowerState.OFF
+    world.devices.looks.extend([LookVerdict.GO, *[LookVerdict.VETOED] * 20])
+    async with preserving(env, world) as run:
+        await until(run, "incomplete")
+        await is_released_well(run)
+        status = await run.is_in(Phase.NEEDS_HUMAN)
+        assert "may have been cut before this episode" in status.problem
+        assert [act for act in cuts(world) if act in {"free-cut-pods", "restore-path"}] == []
+        if then == "a person's word":
+            await run.says(Preservation.resume)
+        else:
+            world.devices.paths[PORT.endpoint] = PowerState.ON
+            await run.skip(timedelta(minutes=2))
+        result = await run.result(Outcome.RELEASED)
+    assert "left cut" not in result.message
+    assert cuts(world).count("restore-path") == (then == "a person's word")
+    assert cuts(world)[-1] == "note back"
+
+
 async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env: WorkflowEnvironment) -> None:
     """S1, S34, S35: the machine may be kept for days, and nobody reads the proof any more; its last act is waited out."""
     world = failed(switched())

@@ -217,6 +217,21 @@ async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine
     assert (result.outcome, "delete" in world.acts) == (Outcome.ABORTED, False)
 
 
+async def test_a_hold_that_comes_while_a_permit_is_asked_for_keeps_the_machine_until_resume(env: WorkflowEnvironment) -> None:
+    """S20: the person was answered that it is held before its next destructive act, and the permit comes all the same."""
+    world = machine("false", fails=True)
+    world.scanner = asyncio.Event()
+    async with preserving(env, world) as run:
+        await run.until(lambda _: "permit" in world.acts)
+        await run.says(Preservation.hold)
+        world.scanner.set()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await let_pass(env, run.handle, timedelta(hours=3))
+        assert "delete" not in world.acts
+        await run.says(Preservation.resume)
+        await run.timeout(Outcome.REPLACED)
+
+
 @pytest.mark.usefixtures("rolls_once")
 async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(env: WorkflowEnvironment) -> None:
     world = machine("now")

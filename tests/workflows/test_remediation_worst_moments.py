@@ -325,6 +325,14 @@ def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> N
     assert (world.deletions, world.count("withdraw")) == ([], 1)
 
 
+def test_a_machine_that_is_kept_after_all_is_not_remembered_as_remediated() -> None:
+    """S21, S27: somebody preserves it right before its deletion. Nothing came of that, so that no pause and no retry follows."""
+    world = Remediated(ladder=(DELETE,), kept="it is preserved")
+    result = remediated(world, Outcome.RELEASED)
+    assert "it is preserved" in result.message
+    assert (world.deletions, len(world.memories), world.stands) == ([], 1, ("", ""))
+
+
 @pytest.mark.parametrize("ladder", [(DELETE,), (SELF,), (FENCE,)], ids=["deletion", "object", "fencing"])
 def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
     """S20: said while the last look is under way, or before that is asked for where it is made by whoever acts."""

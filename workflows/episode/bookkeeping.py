@@ -114,8 +114,10 @@ class Bookkeeping:
         moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
         abort that comes after a failure ends it; False is answered then.
         """
-        doing, before = self._episode.doing, self._episode.abort_asked
+        doing = self._episode.doing
         with self._episode.undertaking(failing) as under:
+            if under.aborts is None:
+                under.aborts = self._episode.aborts
             patience = Patience(self._episode, under)
             while True:
                 try:
@@ -126,7 +128,7 @@ class Bookkeeping:
                     under.failures += not passes
                     self._episode.problem = interrupt.reason
                     self._episode.note(act, "failed", interrupt.reason)
-                    if abort_ends and self._episode.abort_asked is not before:
+                    if abort_ends and self._episode.aborts > under.aborts:
                         return False
                     self._episode.enter(doing=f"{failing} yet")
                     if under.failures == FAILURES_TOLD and not passes:

@@ -227,6 +227,7 @@ class Episode(EpisodeState):
         """A person stops the episode. Said again it may add `power_on`, and takes nothing back; nor does a cancellation."""
         former = self.abort_asked
         self.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
+        self.aborts += 1
         self.note("abort", "asked", f"by {request.by}: {request.reason}" + (", power on" if request.power_on else ""))
         self._hear_person()
         return f"abort of incident {self.incident} noted"
@@ -357,10 +358,11 @@ class Episode(EpisodeState):
                 await look()
 
     @contextlib.contextmanager
-    def undertaking(self, what: str) -> Iterator[Undertaking]:
+    def undertaking(self, what: str, *, by_itself: bool = False) -> Iterator[Undertaking]:
         """What is done until it succeeds or has had its time. One that an earlier history has begun goes on with what is left,
-        and so does whatever was undertaken within it."""
-        around = self._around
+        and so does whatever was undertaken within it. by_itself: not within what is under way, which the next one leaves out."""
+        former = self._around
+        around = self.undertakings if by_itself else former
         under = around.setdefault(what, Undertaking(began=workflow.now()))
         self._around, leaves = under.within, False
         try:
@@ -369,7 +371,7 @@ class Episode(EpisodeState):
             leaves = True
             raise
         finally:
-            self._around = around
+            self._around = former
             if not leaves:
                 del around[what]
 

@@ -75,6 +75,8 @@ class Undertaking:
     waits_for: str = ""
     waits_since: datetime | None = None
     pause: timedelta = timedelta(0)
+    aborts: int | None = None
+    """How often an abort had been asked for when it began, None where that is of no account."""
     within: dict[str, Undertaking] = field(default_factory=dict)
     """What was undertaken within it."""
 
@@ -409,6 +411,8 @@ class EpisodeState:
     """What it has added to its node, for a mark that is gone."""
     freed: bool = False
     """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
+    found_cut: list[str] = field(default_factory=list)
+    """The paths that nobody has seen open before our first cut: what was freed behind them is not known (S35)."""
     adopted: str = ""
     """The incident whose marks were found; settled_at: from when on nothing of it can be in flight."""
     settled_at: datetime | None = None
@@ -422,6 +426,8 @@ class EpisodeState:
 
     # What people and the scanner have said
     abort_asked: AbortRequest | None = None
+    aborts: int = 0
+    """How often that was asked for: whoever is heard in a rest, between two histories, is heard by what was under way before."""
     held: HoldEpisodeRequest | None = None
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None

@@ -80,6 +80,8 @@ class CommandOutcome:
     failed: Interrupt | None = None
     unclear: bool = False
     """It may have been carried out or not; nothing of it is in flight any more."""
+    before: PowerState | None = None
+    """What the device said right before the command, None where nothing was told."""
     machine: str = ""
     """Which one was commanded, where that is not told by its device alone."""
     after: Reading | None = None
@@ -209,7 +211,7 @@ class Devices:
                 if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
                     return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
-        commanded = CommandOutcome(ended_at=self._episode.moment(), machine=result.machine)
+        commanded = CommandOutcome(ended_at=self._episode.moment(), before=result.before, machine=result.machine)
         if result.after is None:
             return commanded
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.

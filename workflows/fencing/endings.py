@@ -52,10 +52,11 @@ class Endings:
         if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
             self._episode.note(FenceStep.POWER_MANAGEMENT.value, "skipped", message)
         case.progress.end = End(outcome=outcome, message=message)
-        left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
-        keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
-        tainted = case.freeing.may_be_tainted
-        await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
+        with self._episode.undertaking("the end", by_itself=True):
+            left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
+            keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
+            tainted = case.freeing.may_be_tainted
+            await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
         return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
 
     async def give_back_paths(self, *, patient: bool) -> str:
@@ -66,7 +67,11 @@ class Endings:
         case = self._case
         if case.isolation.left:
             await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
-        return await case.isolation.undo(may_restore=self._may_restore_path, patient=patient)
+            if case.isolation.found_cut and not self._may_restore_path(found_cut=True):
+                await case.isolation.let_go_of_open_paths()
+        return await case.isolation.undo(
+            may_restore=lambda found_cut: self._may_restore_path(found_cut=found_cut), patient=patient
+        )
 
     async def aborted(self, reason: str) -> End:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
@@ -99,11 +104,11 @@ class Endings:
         how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
         return await self.restored(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")
 
-    def _may_restore_path(self) -> bool:
+    def _may_restore_path(self, *, found_cut: bool) -> bool:
         consequences = self._case.freed_something
-        if consequences and self._episode.restart_proof is None:
+        if (consequences or found_cut) and self._episode.restart_proof is None:
             self._case.pinned_node.is_back()  # keeps the proof of a restart that somebody else made
-        return may_restore_path(consequences=consequences, restart=self._episode.restart_proof)
+        return may_restore_path(consequences=consequences, found_cut=found_cut, restart=self._episode.restart_proof)
 
 
 def after_off(request: AbortRequest, node: str) -> str:

@@ -38,7 +38,7 @@ from workflows.episode.state import IsolationProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.devices import POLL_INTERVAL, longer
 from workflows.fencing.draining import Draining
-from workflows.fencing.paths import Paths
+from workflows.fencing.paths import MayRestore, Paths
 from workflows.fencing.volumes import Volumes
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, as_interrupt
@@ -124,7 +124,18 @@ class IsolationSequence:
     def _is_undone(self, method: PlannedMethod) -> bool:
         return method.act is Act.CUT_PATH and method.device is not None and self._paths.is_open(method.device)
 
-    async def undo(self, *, may_restore: Callable[[], bool], patient: bool) -> str:
+    @property
+    def found_cut(self) -> bool:
+        """Whether a path that is cut may have been so before us."""
+        return self._paths.found_cut
+
+    async def let_go_of_open_paths(self) -> None:
+        """What may have been cut before us and turns out to be open is nothing that we have to give back."""
+        for method in self._plan.recovery:
+            if method.act is Act.RESTORE_PATH and method.device is not None:
+                await self._paths.let_go_if_open(method.device)
+
+    async def undo(self, *, may_restore: MayRestore, patient: bool) -> str:
         """What recovery names, in its order. Answers what is left cut, in words to end a sentence with, "" for nothing."""
         for method in self._plan.recovery:
             if method.act is Act.RESTORE_PATH and method.device is not None:

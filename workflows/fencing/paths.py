@@ -1,7 +1,9 @@
 """The paths of one node to storage and network: cut at a device, read as cut, and given back when that is safe.
 
 A path is noted in our mark *before* it is cut, so that whoever takes the node over knows of it. Where a consequence was carried
-out it is given back only after `restart proven` or a person's word: what was freed may be written by somebody else by now.
+out it is given back only after `restart proven` or a person's word: what was freed may be written by somebody else by now. So is
+one that nobody has seen open before our first cut: an episode whose mark is gone may have freed what lies behind it, or somebody
+keeps it cut on purpose (S35). What its device said comes along with the answer of the command that cuts it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from temporalio import workflow
 
 from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
-from policy.episode.fencing import off_proven
+from policy.episode.fencing import off_proven, was_open
 from policy.episode.messages import PathProof, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan, PowerDevice
@@ -32,6 +34,9 @@ from workflows.kit.interrupts import StepFailed, as_interrupt
 
 QUARANTINE = "#quarantine"
 """Set behind a machine's endpoint where our mark tells of its quarantine."""
+
+MayRestore = Callable[[bool], bool]
+"""Whether it is safe now to give a path back; asked with whether it may have been cut before us."""
 
 
 class Paths:
@@ -59,6 +64,11 @@ class Paths:
         return min((moment for moment in self._cut.values() if moment is not None), default=None)
 
     @property
+    def found_cut(self) -> bool:
+        """Whether a path that is cut may have been so before us."""
+        return any(self._is_found_cut(each) for each in self._cut)
+
+    @property
     def left(self) -> str:
         """What is still cut, in words to end a sentence with; "" for nothing. Another step of a ladder may have given it back."""
         cut = [each for each in self._cut if each in self._episode.added.paths]
@@ -80,12 +90,19 @@ class Paths:
         ended = self._cut.get(device.endpoint)
         if ended is None:
             await self._note(device, device.endpoint, cut=True)
+            if device.endpoint not in self._cut and not self._is_found_cut(device.endpoint):
+                self._episode.found_cut.append(device.endpoint)  # until its device says that it was open
             self._cut[device.endpoint] = None
             licence = await self._preflight.before_destruction(PowerAct.CUT_PATH, leased=True)
             self._episode.enter(doing=f"cuts the path {device.endpoint}")
             commanded = await self._devices.command_off(device, licence)
             if commanded.failed is not None:
                 raise commanded.failed
+            if was_open(commanded.before):
+                self._settle(device.endpoint)
+            elif self._is_found_cut(device.endpoint):
+                said = commanded.before.value if commanded.before is not None else "nothing"
+                self._episode.note("cut-path", "not seen open", f"{device.endpoint} said {said} before")
             self._cut[device.endpoint] = ended = commanded.ended_at
         patience = timeout or device.off_timeout or self._plan.off_timeout
         self._episode.enter(doing="waits until the path is read as cut", until=workflow.now() + patience)
@@ -120,12 +137,26 @@ class Paths:
 
     # Giving back ----------------------------------------------------------------------------------------------------
 
-    async def restore(self, device: PowerDevice, *, may_restore: Callable[[], bool], patient: bool) -> None:
-        """Give a path back if we may have cut it. may_restore: whether that is safe now; patient: wait for a person's word where
-        it is not, else it is left cut."""
+    async def let_go_if_open(self, device: PowerDevice) -> None:
+        """A path that may have been cut before us, or that we never came to cut, and that says on: there is nothing to give back,
+        and nobody to be asked. One that can't be read may be cut (S3)."""
+        if device.endpoint not in self._cut or not self._is_found_cut(device.endpoint):
+            return
+        readings = await self._devices.read_all([device], may_fail=lambda _device: True)
+        if readings and was_open(readings[0].state):
+            self._episode.note("restore-path", "needless", f"{device.endpoint} says on")
+            await self._insist(device.endpoint, lambda: self._note(device, device.endpoint, cut=False))
+
+    async def restore(self, device: PowerDevice, *, may_restore: MayRestore, patient: bool) -> None:
+        """Give a path back if we may have cut it. patient: wait for a person's word where that is not safe now, else it is left
+        cut."""
         if device.endpoint not in self._cut:
             return
-        if may_restore() or (patient and await self._has_word(device, may_restore)):
+
+        def may() -> bool:
+            return may_restore(self._is_found_cut(device.endpoint))
+
+        if may() or (patient and await self._has_word(device, may)):
             await self._insist(device.endpoint, lambda: self._give_back(device))
 
     async def lift_quarantine(self, device: PowerDevice) -> None:
@@ -133,14 +164,21 @@ class Paths:
         if device.endpoint + QUARANTINE in self._cut:
             await self._insist(device.endpoint + QUARANTINE, lambda: self._lift(device))
 
-    async def _has_word(self, device: PowerDevice, may_restore: Callable[[], bool]) -> bool:
+    def _is_found_cut(self, endpoint: str) -> bool:
+        return endpoint in self._episode.found_cut
+
+    def _settle(self, endpoint: str) -> None:
+        self._episode.found_cut = [each for each in self._episode.found_cut if each != endpoint]
+
+    async def _has_word(self, device: PowerDevice, may: Callable[[], bool]) -> bool:
         """Wait for a person, or a restart. False: aborted, and left as it is."""
-        problem = f"{device.endpoint} is left cut: pods were freed and no restart is proven; resume gives it back"
+        why = "it may have been cut before this episode," if self._is_found_cut(device.endpoint) else "pods were freed"
+        problem = f"{device.endpoint} is left cut: {why} and no restart is proven; resume gives it back"
         with self._episode.undertaking(f"a word on {device.endpoint}") as under:
             if not under.asked:
                 self._episode.resumed, under.asked = None, True
                 await self._desk.ask_for_a_person(problem)
-            while self._episode.resumed is None and not may_restore():
+            while self._episode.resumed is None and not may():
                 if self._episode.abort_asked is not None:
                     return False
                 await self._episode.rest(None, "a person's word on the path")
@@ -156,6 +194,7 @@ class Paths:
         failing, pause = "a path can't be given back", self._plan.retry_interval
         if await self._desk.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
             del self._cut[name]
+            self._settle(name)
             self._episode.path_proofs.pop(name, None)
 
     async def _give_back(self, device: PowerDevice) -> None:

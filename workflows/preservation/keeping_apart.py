@@ -243,13 +243,15 @@ class KeepingApart:
             else:
                 if self._preflight is not None:
                     await self._preflight.refresh()
+                await sequence.let_go_of_open_paths()
                 # All of it or nothing: in quarantine, too, it has no peer that does not know of what was freed elsewhere.
-                may = self._may_restore()
-                left = await sequence.undo(may_restore=self._may_restore, patient=False) if may else sequence.left
-                if not left:
+                if self._may_restore():
+                    await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
+                if not (left := sequence.left):
                     await self._leave()
                     return ""
-                problem = f"pods were freed, and no restart is proven; resume gives it back{left}"
+                freed = "a path may have been cut before this episode" if sequence.found_cut else "pods were freed"
+                problem = f"{freed}, and no restart is proven; resume gives it back{left}"
             if self._episode.abort_asked is not None:
                 return self.left
             if self._episode.phase is not Phase.NEEDS_HUMAN or self._episode.problem != problem:
@@ -258,13 +260,13 @@ class KeepingApart:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _may_restore(self) -> bool:
-        """Whether no pod was freed, or a person says so, or whoever wrote behind the cut has gone with its boot."""
+        """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
         boot, seen = self._known.boot, self._episode.observation
         if self._episode.resumed is not None:
             return True
         if boot is None:
             return False
-        if not self._freed:
+        if not (self._freed or self._episode.found_cut):
             return True
         if seen is None or not (seen.present and seen.ready):
             return False

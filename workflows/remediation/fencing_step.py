@@ -85,6 +85,11 @@ class FencingStep(LadderStep):
         """The machine that it has left off is switched on again. Answers why it does not come back, "" where it does."""
         return await self._story.bring_back()
 
+    @property
+    def comes_back(self) -> bool:
+        """Whether its machine was switched on again, and is waited for."""
+        return self._state.fencing is not None and self._state.fencing.switched_on
+
     async def carry_out(self) -> End:
         """Until the node is back, or left off on purpose."""
         if self._state.end is not None:

@@ -289,6 +289,9 @@ class RemediationStory:
                 return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by} ({abort.reason}): {problem}")
             if ended := await self._over_by_itself():
                 return ended
+            if off := next((step for step in self._steps if isinstance(step, FencingStep) and step.comes_back), None):
+                await self._bring_back(off, problem)  # as an earlier history has begun to
+                continue
             if episode.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
                 await self._bring_back(self.left_off, problem)
                 continue
@@ -297,6 +300,9 @@ class RemediationStory:
                 refused = await self._get_leave()
                 if not refused:
                     break
+                if episode.permit and self.left_off is not None and self._node_is_gone:
+                    await self._bring_back(self.left_off, problem)  # no step has anything to begin with, and it registers anew
+                    continue
                 if episode.permit:  # it was the mark that could not be left, and that does not pass by itself
                     episode.resumed = None
                     await target.desk.ask_for_a_person(f"{problem}; the word of {word.by} came, but {refused}")
@@ -311,9 +317,15 @@ class RemediationStory:
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
 
+    @property
+    def _node_is_gone(self) -> bool:
+        """Whether the latest look has found no Node of the name."""
+        seen = self.episode.observation
+        return self.target.has_node and seen is not None and not seen.present
+
     async def _bring_back(self, off: FencingStep, problem: str) -> None:
-        """Nobody asks for more than that the machine which a step has left off is switched on again: that needs no permit (S17).
-        What becomes of the episode then is seen as ever."""
+        """Nobody asks for more than that the machine which a step has left off is switched on again, or no more can be done: that
+        needs no permit (S17). What becomes of the episode then is seen as ever."""
         episode = self.episode
         episode.enter(phase=Phase.RUNNING, doing="switches the machine on again")
         if but := await off.bring_back():

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.episode.fencing import freeing_choice, may_switch_on, off_proven, power_due, proof_stands, restart_proven
-from policy.episode.messages import Acknowledgement, OffProof, Reading
+from policy.episode.fencing import (
+    freeing_choice,
+    may_restore_path,
+    may_switch_on,
+    off_proven,
+    power_due,
+    proof_stands,
+    restart_proven,
+    was_open,
+)
+from policy.episode.messages import Acknowledgement, OffProof, Reading, RestartProof
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import PowerState
 from tests.policy.builders import NOW, ago, pinned, seen
@@ -211,3 +220,31 @@ def test_a_device_that_may_feed_another_machine_is_not_switched_on(
 ) -> None:
     """S9, S17: what we switched off is owed to the machine; of anything else it must be known that it is the node's."""
     assert may_switch_on(PLUG, switched_off=switched_off, configured=configured, insisted=insisted) is may
+
+
+@pytest.mark.parametrize(("before", "known"), [(ON, True), (OFF, False), (UNKNOWN, False), (None, False)])
+def test_a_path_was_open_before_us_only_where_its_device_said_so(before: PowerState | None, *, known: bool) -> None:
+    """S3, S35: an answer that was lost tells of nothing."""
+    assert was_open(before) is known
+
+
+RESTART = RestartProof(boot_id="boot-2", previous_boot_id="boot-1", seen_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("consequences", "found_cut", "restart", "may"),
+    [
+        (False, False, None, True),
+        (True, False, None, False),
+        (False, True, None, False),
+        (True, True, None, False),
+        (True, False, RESTART, True),
+        (False, True, RESTART, True),
+        (True, True, RESTART, True),
+    ],
+)
+def test_a_path_is_given_back_by_itself_where_nobody_can_write_behind_it(
+    restart: RestartProof | None, *, consequences: bool, found_cut: bool, may: bool
+) -> None:
+    """S35: pods that were freed, by us or by whoever had cut it before us, run elsewhere: a restart or a word goes first."""
+    assert may_restore_path(consequences=consequences, found_cut=found_cut, restart=restart) is may
