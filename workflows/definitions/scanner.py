@@ -164,7 +164,7 @@ class HealthScanner:
                 )
             self._heard = self._news
             self._granting.hear_due()
-            if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
+            if not self._scan_has_ended() and self._is_fresh() and self._report is not None:
                 await self._act(self._report)
             await self._repeating.tell()
             tells_all = (request.in_flight, request.refusals, request.halted) == (
@@ -210,8 +210,10 @@ class HealthScanner:
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
 
     async def _act(self, report: ScanReport) -> None:
-        """Let act whoever may."""
+        """Let act whoever may. Nobody once we are stopped, which may have been while something else was awaited."""
         self._heard = self._news
+        if self._stop is not None:
+            return
         await self._granting.admit(report)
 
     def _hear(self) -> None:
@@ -253,8 +255,10 @@ class HealthScanner:
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
-        """Which of those incidents may disrupt their nodes now; asked by every last look, for all looks of a moment at once."""
-        return PermitQuestions(questions=tuple(self._granting.answer_look(each, self._report) for each in asked.questions))
+        """Which of those incidents may disrupt their nodes now; asked by every last look, for all looks of a moment at once.
+        None from the moment on at which somebody has stopped us, though the Lease is given back only later."""
+        answers = (self._granting.answer_look(each, self._report, halted=self._halted()) for each in asked.questions)
+        return PermitQuestions(questions=tuple(answers))
 
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
     def release(self, release: Release) -> None:

@@ -15,7 +15,7 @@ from activities.contracts.target import DrainRequest, DrainResult, IsolationActi
 from policy.episode.drain import drain_options
 from policy.fence.plan import PlannedMethod
 from workflows.episode.episode import Episode
-from workflows.episode.preflight import Preflight
+from workflows.episode.preflight import Licence, Preflight
 from workflows.fencing.devices import longer
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, StepFailed, as_interrupt
@@ -49,9 +49,9 @@ class Draining:
     async def _until_done(self, method: PlannedMethod, deadline: datetime) -> tuple[DrainResult, int]:
         pause, evicted = POLL_INTERVAL, 0
         while True:
-            await self._preflight.before_destruction()
+            licence = await self._preflight.before_destruction()
             self._episode.enter(doing="drains the node", until=deadline)
-            result = await self._round(method, deadline)
+            result = await self._round(method, deadline, licence)
             if result.errors:
                 raise StepFailed(f"nothing was evicted: {'; '.join(result.errors)}")
             evicted += result.evicted
@@ -60,14 +60,14 @@ class Draining:
             await self._episode.rest(pause, "until the drain is looked at again")
             pause = longer(pause)
 
-    async def _round(self, method: PlannedMethod, deadline: datetime) -> DrainResult:
-        now = workflow.now()
+    async def _round(self, method: PlannedMethod, deadline: datetime, licence: Licence) -> DrainResult:
+        """Evictions are asked for while the look holds that licensed them; once, too, where the drain's time is over by then."""
         try:
             request = DrainRequest(
                 target=self._episode.target,
                 options=drain_options(method.parameters),
                 only=method.only,
-                not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
+                not_after=min(deadline, licence.until) if deadline > workflow.now() else licence.until,
                 holder=self._episode.holder,
             )
         except ValueError as error:

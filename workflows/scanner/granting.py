@@ -224,14 +224,15 @@ class Granting:
 
     # Looks ----------------------------------------------------------------------------------------------------------
 
-    def answer_look(self, asked: PermitQuestion, report: ScanReport | None) -> PermitQuestion:
-        """Whether that incident may disrupt that node now, and why not (S14, S20)."""
-        permit, paused = self.table.of(asked.node), str(self.pause) if self.pause is not None else ""
+    def answer_look(self, asked: PermitQuestion, report: ScanReport | None, *, halted: str) -> PermitQuestion:
+        """Whether that incident may disrupt that node now, and why not (S14, S20). halted: why nobody may by a person's word,
+        "" else."""
+        permit = self.table.of(asked.node)
         if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
             reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'nobody'}"
         else:
-            reason = paused or self._guard(permit, report)
-        return replace(asked, held=not reason, reason=reason, paused=paused)
+            reason = halted or self._guard(permit, report)
+        return replace(asked, held=not reason, reason=reason, paused=halted)
 
     def _guard(self, permit: Permit, report: ScanReport | None) -> str:
         """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else."""

@@ -43,6 +43,10 @@ from policy.values.moments import moment_of
 AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""
 
+LEAST_GRACE = 1
+"""Seconds. With 0 the API server removes a pod at once, whether or not its kubelet has ended it: on a node that is not proven off
+another one would run beside it (S1, S30). Of `kubectl delete --grace-period=0` without --force kubectl makes 1, too."""
+
 MAXIMUM_NAMES = 10
 MAXIMUM_WORDS = 20
 LONGEST_WORDS = 300
@@ -219,7 +223,9 @@ class Drainer:
         """One request, by uid. A lost answer is looked into by the next round: to ask again for what is going harms nobody."""
         metadata = pod.metadata
         delete = {"preconditions": {"uid": metadata.uid}}
-        grace = {"gracePeriodSeconds": int(options.grace.total_seconds())} if options.grace is not None else {}
+        own = pod.spec.termination_grace_period_seconds
+        seconds = int(options.grace.total_seconds()) if options.grace is not None else LEAST_GRACE if own == 0 else None
+        grace = {"gracePeriodSeconds": max(seconds, LEAST_GRACE)} if seconds is not None else {}
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -7,6 +7,7 @@ within a value) the check of fence devices finds, which resolves all nodes every
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES
 from activities.cluster.live.plans import all_of, configuration_for
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.reading import Readers
-from activities.errors import ErrorType, error_type
+from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
@@ -32,7 +33,9 @@ from policy.values.object_refs import ObjectRef
 log = logging.getLogger(__name__)
 
 MOST_ASKED = 5
-"""Nodes that are resolved in one look."""
+"""Nodes that are resolved in one look. A device that is named beside more of them is not believed to be one node's alone."""
+MOST_READ = 50
+"""Names that are looked for in one look: Nodes may be gone for long that objects still name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +65,19 @@ async def device_claims(
     # What one object says of two nodes is refused when it is read.
     named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}
     named |= {other: endpoint for endpoint in endpoints for other in checked.get(endpoint, ()) if other != node}
-    for other in sorted(named)[:MOST_ASKED]:
-        found = await find_node(connections.nodes, other)
-        if found is not None and await _claims(connections, found.view, named[other], source):
-            told = f"{named[other]} is configured as the device of Node/{node} and of Node/{other}"
-            return Claim(other=found.view, words=f"{told}: find out whose it is, or the wrong machine is switched off")
+    if len(named) > MOST_READ:
+        expected = f"at most {MOST_READ} other nodes to be named beside the devices of Node/{node}"
+        raise failure(ErrorType.INVALID_CONFIG, f"expected {expected}, got {len(named)}: whose they are can't be told")
+    found = await asyncio.gather(*(find_node(connections.nodes, other) for other in sorted(named)))
+    others = [each.view for each in found if each is not None]
+    for asked, other in enumerate(others):
+        device = named[other.name]
+        if asked == MOST_ASKED:
+            told = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
+            return Claim(other=other, words=f"{told}: find out whose it is; that many are not looked into")
+        if await _claims(connections, other, device, source):
+            told = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
+            return Claim(other=other, words=f"{told}: find out whose it is, or the wrong machine is switched off")
     return None
 
 

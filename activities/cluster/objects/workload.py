@@ -69,6 +69,7 @@ class _Toleration(msgspec.Struct, rename="camel"):
 
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
+    termination_grace_period_seconds: int | None = None
     tolerations: list[_Toleration] | None = None
     volumes: list[dict[str, Any]] | None = None
 

@@ -22,8 +22,7 @@ from tests.policy.fencing_builders import a_cluster_config
 pytestmark = pytest.mark.timeout(10)
 
 DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
-SHORT = DrainOptions(ignore_daemon_sets=True, grace=timedelta(0))
-"""No kubelet is here to end a pod: without a grace period the server does."""
+SHORT = DrainOptions(ignore_daemon_sets=True)
 EVERYTHING = replace(SHORT, force=True, delete_empty_dir=True)
 
 
@@ -46,7 +45,17 @@ async def dead(world: World) -> World:
 
 async def drain(world: World, options: DrainOptions = SHORT, **changes: Any) -> DrainResult:
     fields = {"target": await world.pinned(), "not_after": world.now + timedelta(seconds=10), "holder": HOLDER} | changes
-    return await world.isolation.drain(DrainRequest(options=options, **fields))
+    try:
+        return await world.isolation.drain(DrainRequest(options=options, **fields))
+    finally:
+        for pod in await terminating(world):  # as a kubelet does
+            await world.others.delete(PODS.path(pod["metadata"]["name"], namespace="default"), grace_seconds=0)
+
+
+async def terminating(world: World) -> list[dict[str, Any]]:
+    """Those of which no kubelet has said yet that they have ended."""
+    pods = (await world.others.get(PODS.path(namespace="default")))["items"]
+    return [pod for pod in pods if "deletionTimestamp" in pod["metadata"] and "finalizers" not in pod["metadata"]]
 
 
 HOLDER = "temporal.example:7233/default"
@@ -232,6 +241,19 @@ async def test_a_grace_period_of_our_own_goes_with_the_eviction(ready: World) ->
     await drain(ready, replace(SHORT, grace=timedelta(seconds=7)))
     pod = await ready.others.get(PODS.path("web", namespace="default"))
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+@pytest.mark.parametrize(("ours", "own"), [(0, None), (0, 30), (None, 0)])
+async def test_no_pod_is_taken_away_without_its_kubelet(dead: World, ours: int | None, own: int | None) -> None:
+    """S1, S30: with a grace period of 0 the API server removes it at once, and another one would run beside it."""
+    await dead.add_pod("db-0", owner="StatefulSet", grace=own)
+    options = replace(SHORT, grace=timedelta(seconds=ours) if ours is not None else None)
+    request = DrainRequest(
+        options=options, target=await dead.pinned(), not_after=dead.now + timedelta(seconds=10), holder=HOLDER
+    )
+    assert (await dead.isolation.drain(request)).evicted == 1
+    (pod,) = await terminating(dead)
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
 
 
 async def _wait(world: World) -> None:

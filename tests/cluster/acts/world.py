@@ -303,6 +303,7 @@ class World:
         phase: str = "Running",
         finalizers: tuple[str, ...] = (),
         volumes: tuple[Mapping[str, Any], ...] = (),
+        grace: int | None = None,
     ) -> JsonObject:
         metadata: JsonObject = {"name": name, "namespace": "default"}
         if owner:
@@ -317,6 +318,7 @@ class World:
             "nodeName": node,
             "containers": [{"name": "main", "image": "example"}],
             "tolerations": [dict(each) for each in tolerations],
+            **({"terminationGracePeriodSeconds": grace} if grace is not None else {}),
             "volumes": [
                 *({"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)),
                 *(dict(each) for each in volumes),
