@@ -95,12 +95,14 @@ class ScriptedCluster:
     """How often which act fails."""
     named: int = 0
     may_open: asyncio.Event = field(default_factory=asyncio.Event)
+    may_list: asyncio.Event = field(default_factory=asyncio.Event)
+    may_release: asyncio.Event = field(default_factory=asyncio.Event)
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.may_open.set()
-        self.may_tell.set()
+        for each in (self.may_open, self.may_list, self.may_release, self.may_tell):
+            each.set()
         self.show(self.current)
 
     def show(self, new: ScanReport) -> None:
@@ -137,6 +139,7 @@ class ScriptedCluster:
         self.repetitions.append(request)
 
     async def release_lease(self, request: contract.ScanRequest) -> None:
+        await self.may_release.wait()
         self.released += 1
         self.last_word = request.halted
 
@@ -181,6 +184,7 @@ class ScriptedCluster:
 
     async def find_open(self, request: contract.FindRequest) -> contract.FoundOpen:
         self.listed += 1
+        await self.may_list.wait()
         self._fails("list", "Temporal can't list")
         return self.found.pop(0) if len(self.found) > 1 else self.found[0]
 

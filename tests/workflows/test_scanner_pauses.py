@@ -135,3 +135,38 @@ async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason=WHY))
         await scan.handle.result()
         assert world.last_word == f"the scanner was stopped by ada, not verified: {WHY} (`nodewarden scan start` starts it)"
+
+
+async def stopped(scan: Scan) -> None:
+    await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason=WHY))
+
+
+async def test_once_it_is_stopped_nobody_who_has_a_permit_may_act(env: WorkflowEnvironment) -> None:
+    """S20, S44: a person who has read that the scanner stops is not to see a machine switched off afterwards, though the Lease is
+    still ours."""
+    async with scanning(env, world := ScriptedCluster(report("node-1"))) as scan:
+        await scan.has_opened(1)
+        question = PermitQuestion(node="node-1", incident=world.opened[0].incident)
+        world.may_release.clear()
+        await stopped(scan)
+        (answer,) = (await scan.handle.query(HealthScanner.holds_permits, PermitQuestions(questions=(question,)))).questions
+        assert not answer.held
+        assert (
+            answer.reason
+            == answer.paused
+            == f"the scanner was stopped by ada, not verified: {WHY} (`nodewarden scan start` starts it)"
+        )
+        world.may_release.set()
+        await scan.handle.result()
+
+
+async def test_what_was_awaited_when_it_was_stopped_lets_nobody_in(env: WorkflowEnvironment) -> None:
+    """S44: the stop came between a report and whom it would have admitted."""
+    world = ScriptedCluster(report("node-1"))
+    world.may_list.clear()
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: world.listed == 1)
+        await stopped(scan)
+        world.may_list.set()
+        await scan.handle.result()
+        assert (world.asked, world.opened) == ([], [])

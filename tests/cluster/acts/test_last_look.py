@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.live import looks
+from activities.cluster.live import device_claims, looks
+from activities.cluster.live.device_claims import MOST_ASKED, MOST_READ
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
@@ -495,6 +496,48 @@ async def test_a_device_that_another_nodes_configuration_names_is_used_for_neith
     told = [each for each in (await licensed.others.list(EVENTS.path()))["items"] if each["reason"] == "FenceDeviceShared"]
     about = {(each["involvedObject"]["name"], each["message"]) for each in told}
     assert about == ({(NODE, result.reason), ("node-8", result.reason)} if verdict is VETOED else set())
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        (MOST_ASKED, f"{ENDPOINT} is configured as the device of Node/{NODE} and of Node/node-8"),
+        (MOST_READ, f"got {MOST_READ + 1}"),
+    ],
+    ids=["after some that are gone", "more than are looked for"],
+)
+async def test_a_device_that_many_configurations_name_is_not_taken_for_ours_unseen(
+    licensed: World, gone: int, words: str
+) -> None:
+    """S39: whoever is not looked at any more is not nobody."""
+    await licensed.add_template()
+    for number in range(gone):
+        await _fenced_by(licensed, f"gone-{number}", "10.0.0.7", called=f"gone-{number}")
+    await _fenced_by(licensed, "node-8", "10.0.0.7")
+    await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    result = await look(licensed, configured=Configured())
+    assert result.verdict is not GO
+    assert words in result.reason
+
+
+async def test_a_device_that_is_named_beside_more_nodes_than_are_looked_into_is_used_for_none(
+    licensed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S39: also where each that was looked into has another one after all."""
+
+    async def has_another(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(device_claims, "_claims", has_another)
+    await licensed.add_template()
+    for number in range(20, 20 + MOST_ASKED):
+        await licensed.add_node(f"node-{number}", provider_id=f"metal://rack-3/{number}")
+        await _fenced_by(licensed, f"node-{number}", "10.0.0.7", called=f"node-{number}")
+    assert (await look(licensed, configured=Configured())).verdict is GO
+    await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    await _fenced_by(licensed, "node-8", "10.0.0.7")
+    result = await look(licensed, configured=Configured())
+    assert (result.verdict, f"and {MOST_ASKED} more" in result.reason) == (VETOED, True)
 
 
 @pytest.mark.parametrize(
