@@ -6,7 +6,7 @@ Whatever writes does look and write in one activity, with uid and resourceVersio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -66,6 +66,20 @@ class Target:
     kind: str
     workflow_id: str
     run_id: str
+
+    @property
+    def without_devices(self) -> Target:
+        """The same for what touches the Node alone, and no device: all that says which machine it is (S9), in half the words."""
+        pinned = self.pinned
+        identity = Pinned(
+            node=pinned.node,
+            uid=pinned.uid,
+            provider_id=pinned.provider_id,
+            system_uuid=pinned.system_uuid,
+            machine_uids=pinned.machine_uids,
+            instance_id=pinned.instance_id,
+        )
+        return replace(self, pinned=identity)
 
 
 class LookVerdict(StrEnum):
