@@ -68,18 +68,16 @@ class Target:
     run_id: str
 
     @property
+    def without_levels(self) -> Target:
+        """The same for devices, which conclude nothing from a proof: what only freeing goes by (S1) is left out, since each request
+        stays in the history. A look has the whole: an act that brings one compares it with its own (S42)."""
+        return replace(self, pinned=replace(self.pinned, levels=(), zone="", not_ready_since=None, addresses=()))
+
+    @property
     def without_devices(self) -> Target:
-        """The same for what touches the Node alone, and no device: all that says which machine it is (S9), in half the words."""
-        pinned = self.pinned
-        identity = Pinned(
-            node=pinned.node,
-            uid=pinned.uid,
-            provider_id=pinned.provider_id,
-            system_uuid=pinned.system_uuid,
-            machine_uids=pinned.machine_uids,
-            instance_id=pinned.instance_id,
-        )
-        return replace(self, pinned=identity)
+        """The same for what touches the Node alone and none of its devices: which machine it is (S9)."""
+        short = self.without_levels
+        return replace(short, pinned=replace(short.pinned, boot_id="", endpoints=()))
 
 
 class LookVerdict(StrEnum):
