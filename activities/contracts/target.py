@@ -69,8 +69,8 @@ class Target:
 
     @property
     def without_levels(self) -> Target:
-        """The same for devices, which conclude nothing from a proof: what only freeing goes by (S1) is left out, since each request
-        stays in the history. A look has the whole: an act that brings one compares it with its own (S42)."""
+        """The same for devices, which conclude nothing from a proof: what only freeing goes by (S1) is left out, since each
+        request stays in the history. A look has the whole: an act that brings one compares it with its own (S42)."""
         return replace(self, pinned=replace(self.pinned, levels=(), zone="", not_ready_since=None, addresses=()))
 
     @property
