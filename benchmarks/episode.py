@@ -3,8 +3,9 @@
 Everything is real but the cluster: a Temporal dev server and a worker as processes, the simulated API server over HTTP, machines
 behind Google's client or behind BMCs. Nodes under a database hang one after the other, and each is fenced until it works again.
 CPU is what the kernel has counted for the worker, all that it started, and Temporal, less what they use in the same time while
-nothing happens. Moments are the API server's and the devices' own; each is counted from the node's deadline, which is a second
-after its condition's time-out (`policy/values/moments.py`).
+nothing happens; beside it stands what as many activities use that do nothing (`stage/floor.py`). Moments are the API server's
+and the devices' own; each is counted from the node's deadline, which is a second after its condition's time-out
+(`policy/values/moments.py`).
 
     python -m benchmarks.episode [--platforms gce ipmi] [--fencings 10] [--pod-garbage 0.5] [--encrypted] [--json]
 """
@@ -15,15 +16,21 @@ import argparse
 import asyncio
 import json
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from temporalio.client import Client
+
+from benchmarks.stage import floor
 from benchmarks.stage.figures import number, table
 from benchmarks.stage.histories import HistoryCost, history_cost
+from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting
 from policy.episode.messages import EpisodeResult, Outcome
@@ -65,12 +72,15 @@ class Fencing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """All fencings on one platform. idle: CPU of one second in which nothing happens, of the worker and of Temporal."""
+    """All fencings on one platform. idle: CPU of one second in which nothing happens, of the worker and of Temporal. floor: CPU
+    of one fencing that does nothing."""
 
     platform: str
     fencings: Sequence[Fencing]
     idle_worker: float
     idle_temporal: float
+    floor_worker: float
+    floor_temporal: float
 
     def figures(self) -> dict[str, float | None]:
         """The averages, by the names that the table gives them."""
@@ -91,6 +101,9 @@ class Measured:
             "  of the worker": worker,
             "  of processes it started": children,
             "  of Temporal": temporal,
+            "CPU of the bare floor, s": self.floor_worker + self.floor_temporal,
+            "  of a bare worker": self.floor_worker,
+            "  of Temporal for it": self.floor_temporal,
         }
         for moment in MOMENTS:
             seen = [after for one in each if (after := one.after_deadline[moment]) is not None]
@@ -131,12 +144,32 @@ async def measure(
         rest = [await _at_rest(running, idle / 2)]
         found = [await _fence(running) for _ in range(fencings)]
         rest.append(await _at_rest(running, idle / 2))
+        idle_temporal = sum(each.temporal.total for each in rest) / idle
+        floor_worker, floor_temporal = await _floor(running, fencings, idle_temporal)
     return Measured(
         platform=platform,
         fencings=found,
         idle_worker=sum(each.worker.total for each in rest) / idle,
-        idle_temporal=sum(each.temporal.total for each in rest) / idle,
+        idle_temporal=idle_temporal,
+        floor_worker=floor_worker,
+        floor_temporal=floor_temporal,
     )
+
+
+async def _floor(running: Stage, fencings: int, idle_temporal: float) -> tuple[float, float]:
+    """CPU seconds of one fencing that does nothing: of a worker without anything of ours, and of the same Temporal server."""
+    client, loop = await Client.connect(running.temporal.address), asyncio.get_running_loop()
+    with tempfile.TemporaryDirectory(prefix="nodewarden-bench-") as folder:
+        worker = await floor.start_worker(running.temporal.address, "default", Path(folder) / "floor.log")
+        try:
+            await floor.fence(client, 1)
+            before, bare, began = running.spent().temporal.total, cpu_time(worker.pid).total, loop.time()
+            await floor.fence(client, fencings)
+            spent = running.spent().temporal.total - before - idle_temporal * (loop.time() - began)
+            return (cpu_time(worker.pid).total - bare) / fencings, spent / fencings
+        finally:
+            worker.terminate()
+            await worker.wait()
 
 
 async def _at_rest(running: Stage, seconds: float) -> Spent:

@@ -21,7 +21,8 @@ from policy.values.object_refs import ObjectRef
 class EpisodeSnapshot:
     """One state of an episode. `sequence` grows within a run, so that a write that was overtaken changes nothing.
 
-    at: when the state was entered. jobs: the methods that ran, the latest last. outcome, message: of an episode that has ended.
+    status: what a NodeFence shows of it (`policy/episode/nodefence.py`). at: when the state was entered. jobs: the methods that
+    ran, the latest last. outcome, message: of an episode that has ended.
     """
 
     status: EpisodeStatus

@@ -6,7 +6,7 @@ Whatever writes does look and write in one activity, with uid and resourceVersio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -66,6 +66,18 @@ class Target:
     kind: str
     workflow_id: str
     run_id: str
+
+    @property
+    def without_levels(self) -> Target:
+        """The same for devices, which conclude nothing from a proof: what only freeing goes by (S1) is left out, since each
+        request stays in the history. A look has the whole: an act that brings one compares it with its own (S42)."""
+        return replace(self, pinned=replace(self.pinned, levels=(), zone="", not_ready_since=None, addresses=()))
+
+    @property
+    def without_devices(self) -> Target:
+        """The same for what touches the Node alone and none of its devices: which machine it is (S9)."""
+        short = self.without_levels
+        return replace(short, pinned=replace(short.pinned, boot_id="", endpoints=()))
 
 
 class LookVerdict(StrEnum):

@@ -1,7 +1,8 @@
 """The bare floor: what Temporal alone needs from an event in a long poll, over a scanner, to the first activity of each episode.
 
 No cluster, no policy, no state: an activity that answers at a given moment, a workflow that starts one child per victim, and a
-child whose only activity says when it began. Whatever a real system is slower than this by is its own.
+child whose only activity says when it began. Whatever a real system is slower than this by is its own. Beside it a workflow of as
+many activities as a fencing has, and whatever a real fencing costs more than this is its own.
 
     python -m benchmarks.stage.floor ADDRESS NAMESPACE      the worker, until it is ended
 """
@@ -20,7 +21,9 @@ from temporalio.worker import Worker
 
 from tests.system import mortal
 
-QUEUE = "floor"
+QUEUE, ACTS = "floor", "floor-acts"
+FENCING_ACTS, TOLD, ANSWERED = 20, 1_300, 400
+"""A plain fencing's activities and those of the scanner for it, and how many bytes each is told and answers."""
 AHEAD = timedelta(seconds=1.5)
 """So long before its moment a long poll is under way, as a scanner's is."""
 TIME_OUT = timedelta(seconds=60)
@@ -37,6 +40,24 @@ async def wait_for_event(at: float) -> float:
 async def begin() -> float:
     """The first activity of an episode: when a worker began it."""
     return time.time()
+
+
+@activity.defn
+async def act(told: str) -> str:
+    """Any act of a fencing: it does nothing."""
+    return told[:ANSWERED]
+
+
+@workflow.defn(sandboxed=False)
+class FloorFencing:
+    """As many activities as a fencing has, one after the other, on another task queue than its own. Outside the sandbox, as
+    episodes are."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Carry them out."""
+        for _ in range(FENCING_ACTS):
+            await workflow.execute_activity(act, "x" * TOLD, task_queue=ACTS, start_to_close_timeout=TIME_OUT)
 
 
 @workflow.defn
@@ -71,6 +92,12 @@ async def delays(client: Client, *, rounds: int, victims: int) -> list[float]:
     return found
 
 
+async def fence(client: Client, times: int) -> None:
+    """So many fencings of the floor, one after the other."""
+    for number in range(times):
+        await client.execute_workflow(FloorFencing.run, id=f"floor-fencing-{number}", task_queue=QUEUE)
+
+
 async def start_worker(address: str, namespace: str, log: Path) -> asyncio.subprocess.Process:
     """The floor's worker as a process of its own, which dies with us."""
     with log.open("wb") as output:
@@ -86,7 +113,9 @@ async def start_worker(address: str, namespace: str, log: Path) -> asyncio.subpr
 async def main(address: str, namespace: str) -> None:
     """Serve."""
     client = await Client.connect(address, namespace=namespace)
-    await Worker(client, task_queue=QUEUE, workflows=[FloorScanner, FloorEpisode], activities=[wait_for_event, begin]).run()
+    workflows = [FloorScanner, FloorEpisode, FloorFencing]
+    stories = Worker(client, task_queue=QUEUE, workflows=workflows, activities=[wait_for_event, begin])
+    await asyncio.gather(stories.run(), Worker(client, task_queue=ACTS, activities=[act]).run())
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 
-from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
+from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, RecordEntry
 from policy.fence.config import FenceStep
 
 PREFIX = "node-fence-"
@@ -91,6 +92,37 @@ def job_of(entry: RecordEntry, incident: str, before: int) -> str:
 def retries(status: EpisodeStatus) -> int:
     """How often the step in hand has been tried again."""
     return max(status.try_number - 1, 0)
+
+
+def told(status: EpisodeStatus) -> EpisodeStatus:
+    """What a NodeFence shows of a status, and no more: each state goes through the episode's history, six in a plain fencing."""
+    off = status.off_proof
+    return EpisodeStatus(
+        incident=status.incident,
+        cluster=status.cluster,
+        node=status.node,
+        kind=status.kind,
+        phase=status.phase,
+        step=status.step,
+        doing="",
+        reason=status.reason,
+        started=status.started,
+        try_number=status.try_number,
+        restarts=status.restarts,
+        problem=status.problem,
+        off_proof=replace(off, readings=_told(off.readings)) if off is not None else None,
+        restart_proof=status.restart_proof,
+        path_proofs=tuple(_told_path(each) for each in status.path_proofs),
+    )
+
+
+def _told(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+    return tuple(Reading(endpoint=each.endpoint, state=each.state, at=each.at) for each in readings)
+
+
+def _told_path(path: PathProof) -> PathProof:
+    volumes = tuple(replace(each, root=False, detail="", seal="") for each in path.volumes)
+    return replace(path, readings=_told(path.readings), volumes=volumes)
 
 
 def transition(status: EpisodeStatus) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ async def test_one_fencing_is_counted_and_timed() -> None:
     assert all(value is not None for value in figures.values()), figures
     assert (figures["activities"] or 0) >= 6, "cordon, off, on, uncordon and two readings"
     assert (figures["events"] or 0) > 3 * (figures["activities"] or 0)
+    assert (figures["CPU of the bare floor, s"] or 0) > 0
     moments = [figures[f"deadline to {moment}, s"] or 0 for moment in ("cordoned", "off", "freed", "in service")]
     assert moments == sorted(moments)
     assert set(episode.as_json([measured])["gce"]["average"]) == {name.strip() for name in figures}

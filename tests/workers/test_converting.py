@@ -8,7 +8,7 @@ import pkgutil
 import typing
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import UnionType
@@ -18,7 +18,8 @@ import pytest
 from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
 
 from activities import contracts
-from workers.payloads.converting import DATA_CONVERTER
+from workers.payloads.codec import LEAST_BYTES, Encryption
+from workers.payloads.converting import DATA_CONVERTER, converter_with
 
 WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")
 ACTIVITY = ActivitySerializationContext(
@@ -83,6 +84,18 @@ def _read(converter: DataConverter, data: bytes, kind: Any) -> Any:
 def test_defaults_are_left_out_between_workflows_and_activities_at_any_depth() -> None:
     said = Outer(wanted=False, others=(Inner(name="one"), Inner(name="two", tags=("x",))))
     assert json.loads(_sent(BETWEEN, said)) == {"wanted": False, "others": [{"name": "one"}, {"name": "two", "tags": ["x"]}]}
+
+
+def test_one_converter_serves_all_activities_and_another_all_else_whichever_is_asked_for_first() -> None:
+    """The SDK asks several times for each payload."""
+    encrypting = converter_with(Encryption([b"k" * LEAST_BYTES]))
+    for one in (DATA_CONVERTER, BETWEEN, FOR_PEOPLE, encrypting, encrypting.with_context(ACTIVITY)):
+        between, for_people = one.with_context(ACTIVITY), one.with_context(WORKFLOW)
+        assert one.with_context(replace(ACTIVITY, activity_id="2")) is between
+        assert one.with_context(replace(WORKFLOW, workflow_id="v")) is for_people
+        assert json.loads(_sent(between, Outer())) == {}
+        assert json.loads(_sent(for_people, Outer())).keys() == {each.name for each in fields(Outer)}
+        assert between.payload_codec is for_people.payload_codec is one.payload_codec
 
 
 def test_people_get_every_field() -> None:

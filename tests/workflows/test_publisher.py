@@ -45,7 +45,11 @@ async def test_a_whole_fencing_is_shown_state_by_state(env: WorkflowEnvironment)
     assert [each.sequence for each in world.shown] == [1, 2, 3, 4, 5, 6]
     last = world.shown[-1]
     assert (last.outcome, last.message) == ("recovered", result.message)
-    assert (last.status.off_proof, last.status.restart_proof) == (result.off_proof, result.restart_proof)
+    off, proven = last.status.off_proof, result.off_proof
+    assert off is not None
+    assert proven is not None
+    assert [(each.state, each.at) for each in off.readings] == [(each.state, each.at) for each in proven.readings]
+    assert (off.commanded_at, last.status.restart_proof) == (proven.commanded_at, result.restart_proof)
     done = ("mark-unschedulable", "power-off", "taint-out-of-service", "untaint-out-of-service", "power-on", "mark-schedulable")
     assert last.jobs == tuple(f"{method}-{result.incident}" for method in done)
 

@@ -10,7 +10,7 @@ programs write and read (inputs, results, signals, queries, updates) is told in 
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from typing import Any, Self
 
@@ -90,12 +90,31 @@ def _converter(kind: type[Any], *, terse: bool) -> Any:
     return kind(terse=terse)
 
 
-DATA_CONVERTER = DataConverter(payload_converter_class=PayloadConverter)
+@dataclass(frozen=True)
+class SharedConverter(DataConverter):
+    """One for activities and one for everything else. The SDK asks for one in its context several times for each payload, and
+    makes each of them anew: some 15 ms of a core for an episode. Nothing in ours knows more of a context than which it is."""
+
+    def __post_init__(self) -> None:
+        """See the base class."""
+        super().__post_init__()
+        object.__setattr__(self, "_in_context", {})
+
+    def with_context(self, context: SerializationContext) -> Self:
+        """See the base class."""
+        known: dict[bool, Self] = vars(self)["_in_context"]
+        of_an_activity = isinstance(context, ActivitySerializationContext)
+        if of_an_activity not in known:
+            known[of_an_activity] = super().with_context(context)
+        return known[of_an_activity]
+
+
+DATA_CONVERTER = SharedConverter(payload_converter_class=PayloadConverter)
 
 
 def converter_with(encryption: Encryption) -> DataConverter:
     """The same, encrypting. Of a failure its message and its stack are encrypted as well, which name nodes and devices."""
-    return DataConverter(
+    return SharedConverter(
         payload_converter_class=PayloadConverter,
         payload_codec=encryption,
         failure_converter_class=DefaultFailureConverterWithEncodedAttributes,

@@ -67,7 +67,7 @@ class Bookkeeping:
     async def untaint(self, *, ours: bool = False, look: LookRequest | None = None) -> ActResult:
         """Remove our out-of-service taint. ours, look: see UntaintRequest. Raises ActivityError."""
         not_after = workflow.now() + options.WRITE_WINDOW
-        request = UntaintRequest(target=self._episode.target, ours=ours, look=look, not_after=not_after)
+        request = UntaintRequest(target=self._episode.target.without_devices, ours=ours, look=look, not_after=not_after)
         return await workflow.execute_activity_method(
             FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
         )
@@ -86,7 +86,7 @@ class Bookkeeping:
         async def release(news: News | None) -> None:
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                ReleaseRequest(target=self._episode.target, adopted=self._episode.adopted, news=news),
+                ReleaseRequest(target=self._episode.target.without_devices, adopted=self._episode.adopted, news=news),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
 
@@ -142,7 +142,7 @@ class Bookkeeping:
         summary = "recovery: marks the node schedulable"
         not_after = workflow.now() + options.WRITE_WINDOW
         request = RestoreRequest(
-            target=self._episode.target,
+            target=self._episode.target.without_devices,
             not_after=not_after,
             keep_cordon=keep_cordon,
             tainted=tainted,

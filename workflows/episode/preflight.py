@@ -374,7 +374,7 @@ class Preflight:
     ) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
-            need=replace(self.need, word=self._episode.wish),
+            need=replace(self.need, word=self._episode.wish, reason="", requester=""),  # those are for people
             holder=self._episode.holder,
             destructive=destructive,
             need_matters=need_matters,

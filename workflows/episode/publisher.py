@@ -20,7 +20,7 @@ from activities.contracts.target import Target, TargetActivities, TellRequest
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry
-from policy.episode.nodefence import MAXIMUM_JOBS, job_of, transition
+from policy.episode.nodefence import MAXIMUM_JOBS, job_of, told, transition
 from policy.fence.config import FenceStep
 from workflows.episode.state import PublisherState
 from workflows.kit import options
@@ -100,7 +100,7 @@ class Publisher:
         if self._state.shown is not None and self._state.entered is not None:
             self._state.sequence += 1
             shown = EpisodeSnapshot(
-                status=self._state.shown,
+                status=told(self._state.shown),
                 sequence=self._state.sequence,
                 at=self._state.entered,
                 jobs=tuple(self._state.jobs),
@@ -125,7 +125,7 @@ class Publisher:
             try:
                 await workflow.execute_activity_method(
                     TargetActivities.tell,
-                    TellRequest(target=target, news=news),
+                    TellRequest(target=target.without_devices, news=news),
                     **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
                 )
             except ActivityError as error:

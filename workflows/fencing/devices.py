@@ -232,7 +232,7 @@ class Devices:
         return CommandOutcome(ended_at=self._episode.moment(), failed=interrupt)
 
     def _request(self, device: PowerDevice) -> PowerRequest:
-        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline)
+        return PowerRequest(target=self._episode.target.without_levels, device=device, deadline=self._plan.act_deadline)
 
 
 def states(readings: Sequence[Reading]) -> str:

@@ -27,8 +27,10 @@ from activities.contracts.target import FreeingActivities, IsolationActivities, 
 from activities.errors import ErrorType
 from activities.notifying import Notice
 from policy.episode.events import WARNINGS, EventReason, When
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, VolumeReading
+from policy.episode.nodefence import told as told_of
 from policy.fence.config import FenceStep
+from policy.fence.power import VolumeState
 from policy.scan.repeats import Repetition
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject
@@ -200,6 +202,31 @@ async def test_what_is_written_is_what_the_definition_describes(mirrored: Mirror
     assert fence["proof"]["off"]["readings"] == [{"endpoint": ENDPOINT, "state": "off", "at": "2026-11-21T11:59:55.000000Z"}]
     schema = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     assert schema.keys() - written.keys() == {"problem"}  # it has ended: nothing is in the way any more
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.NEEDS_HUMAN, Phase.FINAL])
+async def test_what_an_episode_tells_of_its_status_is_all_that_is_shown_of_it(mirrored: Mirrored, phase: Phase) -> None:
+    """The rest stays out of its history, which tells each state."""
+    word = Acknowledgement(who="ada", why="saw it", at=NOW)
+    [read] = off_proof().readings
+    read = replace(read, detail="unread", serves=("unread",), seal="unread")
+    volume = VolumeReading(volume="vol-1", state=VolumeState.AVAILABLE, at=NOW, root=True, detail="unread", seal="unread")
+    whole = shown_of(
+        await mirrored.request(
+            9,
+            phase,
+            off_proof=replace(off_proof(), readings=(read,), acknowledgement=word),
+            path_proofs=(PathProof(commanded_at=NOW, readings=(read,), volumes=(volume,)),),
+            restart_proof=RestartProof(boot_id="boot-2", previous_boot_id="boot-1", seen_at=NOW),
+            restarts=1,
+            problem="it says on",
+        )
+    )
+    target, short = await mirrored.world.pinned(), replace(whole, status=told_of(whole.status))
+    document = mirrored.fences._document(NAME, target, whole)
+    assert mirrored.fences._document(NAME, target, short) == document
+    assert "unread" not in repr(short)
+    assert document.keys() >= {"proof", "reason", "restarts", "startedAt"}
 
 
 async def test_a_write_that_was_overtaken_changes_nothing(mirrored: Mirrored) -> None:

@@ -373,10 +373,10 @@ class World:
         return ActRequest(target=target or await self.pinned(), **fields)
 
     async def restore(self, target: Target | None = None, **fields: Any) -> RestoreRequest:
-        return RestoreRequest(target=target or await self.pinned(), **fields)
+        return RestoreRequest(target=(target or await self.pinned()).without_devices, **fields)
 
     async def untaint(self, target: Target | None = None, **fields: Any) -> UntaintRequest:
-        return UntaintRequest(target=target or await self.pinned(), **fields)
+        return UntaintRequest(target=(target or await self.pinned()).without_devices, **fields)
 
     async def look(self, target: Target | None = None, *, need: Need | None = None, **fields: Any) -> LookRequest:
         need = need or Need(kind=NeedKind.PERSON, reason="a test asks", requester="tester")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from activities.contracts.target import Target
 from policy.episode.identity import compare_identity, same_machine
 from tests.policy.builders import a_node, pinned, seen
 
@@ -72,3 +75,28 @@ def test_other_fence_endpoints_are_a_difference_for_every_act(destructive: bool)
     found = compare_identity(pinned(), seen(), destructive=destructive, endpoints=["ipmi://10.0.0.2:623"])
     assert found == "fence endpoints: pinned ipmi://10.0.0.1:623, now ipmi://10.0.0.2:623"
     assert compare_identity(pinned(), seen(), destructive=destructive, endpoints=["ipmi://10.0.0.1:623"]) == ""
+
+
+NAMED = st.sampled_from(["", "one", "other"])
+
+
+@given(ours=st.tuples(NAMED, NAMED, NAMED), theirs=st.tuples(NAMED, NAMED, NAMED), destructive=st.booleans(), machine=NAMED)
+def test_a_target_that_is_told_in_part_is_compared_as_the_whole_one_is(
+    ours: tuple[str, str, str], theirs: tuple[str, str, str], destructive: bool, machine: str
+) -> None:
+    """S9: what needs no devices, or no levels, is told of none, and keeps off any other machine all the same."""
+    uid, provider_id, system_uuid = ours
+    whole = pinned(
+        uid=uid, provider_id=provider_id, system_uuid=system_uuid, machine_uids=("one",), instance_id="1", levels=(("a",),)
+    )
+    target = Target(cluster="prod", pinned=whole, incident="abc", kind="Fencing", workflow_id="episode/prod/node-1", run_id="1")
+    there = seen(uid=theirs[0], provider_id=theirs[1], system_uuid=theirs[2])
+    machines = (machine,) if machine else None
+    for short in (target.without_devices.pinned, target.without_levels.pinned):
+        assert same_machine(short, there) is same_machine(whole, there)
+        found = [compare_identity(each, there, destructive=destructive, machine_uids=machines) for each in (short, whole)]
+        assert found[0] == found[1]
+        assert (short.node, short.instance_id, short.machine_uids) == (whole.node, whole.instance_id, whole.machine_uids)
+    looked_at, node = target.without_levels.pinned, target.without_devices.pinned
+    assert (looked_at.endpoints, looked_at.boot_id, looked_at.levels) == (whole.endpoints, whole.boot_id, ())
+    assert (node.endpoints, node.boot_id, node.levels) == ((), "", ())
