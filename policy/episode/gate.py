@@ -97,16 +97,17 @@ class Seen:
     """What was read of one target for one act, live or by a watch.
 
     None of a field that an act depends on means that nobody read it, which is an objection (S20); a read that failed is one of
-    `doubts`. node: None where there is none. identity, devices: how the target and the devices configured for it differ from
-    what was pinned. devices_unread: why the latter is not known. contested: who else says that he is this machine. need: what is
-    to be said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease, permit: what is wrong with them,
-    "" for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody. held_by: whose mark stands on it, where
-    that is not ours; mark_unread: why that can't be told; marked: ours does. exempt: why preservation keeps it. preserving: who
-    asks is the preservation that holds it. deletes_it: the deletion of its Machine is the asking episode's own doing.
+    `doubts`. node: None where there is none. machines: none are empty. identity, devices: how the target and the devices
+    configured for it differ from what was pinned. devices_unread: why the latter is not known. contested: who else says that he
+    is this machine. need: what is to be said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease,
+    permit: what is wrong with them, "" for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody.
+    held_by: whose mark stands on it, where that is not ours; mark_unread: why that can't be told; marked: ours does. exempt:
+    why preservation keeps it. preserving: who asks is the preservation that holds it. deletes_it: the deletion of its Machine
+    is the asking episode's own doing.
     """
 
     node: NodeView | None = None
-    machines: tuple[MachineView, ...] = ()
+    machines: tuple[MachineView, ...] | None = None
     doubts: tuple[str, ...] = ()
     identity: str = ""
     devices: str = ""
@@ -209,14 +210,14 @@ def _node_lease(seen: Seen, _now: datetime) -> Said:
     return Objection(rule="", words=words, until=seen.lease_until) if seen.lease else None
 
 
-def _kept_out(seen: Seen, _now: datetime) -> Said:
-    return next(filter(None, map(kept_out, seen.machines)), "")
+def _of_machines(words: Callable[[Seen, tuple[MachineView, ...]], str]) -> Callable[[Seen, datetime], Said]:
+    return lambda seen, _: _unread("the Machine") if seen.machines is None else words(seen, seen.machines)
 
 
-def _preserved(seen: Seen, _now: datetime) -> Said:
+def _preserved(seen: Seen, machines: tuple[MachineView, ...]) -> str:
     if seen.preserving:
-        return None
-    return kept_by_word(seen.node, seen.machines) or (kept_by_condition(seen.node) if seen.node is not None else "")
+        return ""
+    return kept_by_word(seen.node, machines) or (kept_by_condition(seen.node) if seen.node is not None else "")
 
 
 def _of_node(word: Callable[[NodeView], str]) -> Callable[[Seen, datetime], Said]:
@@ -230,8 +231,8 @@ def _switched_off(seen: Seen, _now: datetime) -> Said:
     return seen.policies.off_for((CLUSTER, *(group_of(scope, seen.node) for scope in scopes if seen.node is not None)))
 
 
-def _being_deleted(seen: Seen, _now: datetime) -> Said:
-    return deleted(seen.node, () if seen.deletes_it else seen.machines)
+def _being_deleted(seen: Seen, machines: tuple[MachineView, ...]) -> str:
+    return deleted(seen.node, () if seen.deletes_it else machines)
 
 
 def _storage_condition(seen: Seen, _now: datetime) -> Said:
@@ -333,14 +334,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="kept out",
         source="S20, Cluster API",
-        says=_kept_out,
+        says=_of_machines(lambda _, machines: next(filter(None, map(kept_out, machines)), "")),
         stops=_OFFERS | _LOOKED | _LEAVES | _HANDS_OUT,
         unblocks=WITHOUT_MACHINE_ANNOTATION,
     ),
     Rule(
         name="preserved",
         source="S21, S27, Gardener",
-        says=_preserved,
+        says=_of_machines(_preserved),
         stops=_LOOKED | _LEAVES | _BACK | _HANDS_OUT | {Operation.UNCORDON},
     ),
     Rule(
@@ -374,12 +375,17 @@ RULES: tuple[Rule, ...] = (
         passes=_OFFERS | _FREES | _KEEPS,
     ),
     # Who is taking it away at this moment. A person may know that he has got stuck.
-    Rule(name="being deleted", source="S20", says=_being_deleted, stops=_OFFERS | _LOOKED, programs_only=True),
-    Rule(name="being deleted before others act", source="S20", says=_being_deleted, stops=frozenset({Operation.CREATE})),
+    Rule(name="being deleted", source="S20", says=_of_machines(_being_deleted), stops=_OFFERS | _LOOKED, programs_only=True),
+    Rule(
+        name="being deleted before others act",
+        source="S20",
+        says=_of_machines(_being_deleted),
+        stops=frozenset({Operation.CREATE}),
+    ),
     Rule(
         name="taken away",
         source="S20, autoscalers",
-        says=lambda seen, _: taken_away(seen.node, seen.machines),
+        says=_of_machines(lambda seen, machines: taken_away(seen.node, machines)),
         stops=_OFFERS | _LOOKED | {Operation.ASK},
         programs_only=True,
     ),

@@ -29,7 +29,7 @@ from starter.output import explanation_output, history_table, models, record_tab
 from starter.output.encoding import schemas_of, to_json
 from starter.web import answers
 from starter.web.overview import Overview, overview_of
-from starter.web.views import Views, explained
+from starter.web.views import explained, views_of
 from starter.web.who import ForbiddenError, UnknownCallerError
 
 PREFIX = "/api/v1"
@@ -74,7 +74,7 @@ PARTS = (
 
 def _of_status(part: _Part) -> None:
     async def answered(request: Request, cluster: str) -> Response:
-        body, tag = await _views(request).known(cluster).encoded(part.path, part.make)
+        body, tag = await views_of(request).known(cluster).encoded(part.path, part.make)
         if request.headers.get("If-None-Match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
         return Response(body, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
@@ -107,19 +107,19 @@ async def clusters(request: Request) -> object:
 @_reading(f"{OF_CLUSTER}/nodes/{{node:path}}", models.ExplainAnswer)
 async def node(request: Request, cluster: str, node: str) -> object:
     """Why one node is, or is not, touched: as `nodewarden explain`, without what the cluster's own API says."""
-    return answer(explanation_output.as_model(await explained(_views(request), cluster, node)))
+    return answer(explanation_output.as_model(await explained(views_of(request), cluster, node)))
 
 
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
 async def preserved(request: Request, cluster: str) -> object:
     """Machines that are kept for analysis, the one whose time ends first before the others."""
-    return answer(await _views(request).known(cluster).kept.get())
+    return answer(await views_of(request).known(cluster).kept.get())
 
 
 @_reading(f"{OF_CLUSTER}/devices", DeviceReport)
 async def devices(request: Request, cluster: str) -> object:
     """What the last check of all fence devices has found."""
-    report = await _views(request).known(cluster).devices.get()
+    report = await views_of(request).known(cluster).devices.get()
     if report is None:
         raise MissingError(f"the fence devices of {cluster} have not been checked yet")
     return answer(report)
@@ -143,9 +143,9 @@ async def history(
         ago = parse_duration(since)
     except ValueError:
         raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known, now = _views(request).known(cluster).cluster, datetime.now(UTC)
-    found = await _views(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
-    heard = await _views(request).warden.scanner(known).pauses() if not node and not outcome else ()
+    known, now = views_of(request).known(cluster).cluster, datetime.now(UTC)
+    found = await views_of(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
+    heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
     return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
@@ -155,7 +155,7 @@ async def history(
 async def record(request: Request, cluster: str, name: str) -> object:
     """What one episode saw, decided and did: of a node the open one, else the last; or the one with that incident."""
     return answer(
-        record_table.as_model(await _views(request).warden.history.record(_views(request).known(cluster).cluster, name))
+        record_table.as_model(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
     )
 
 
@@ -211,8 +211,3 @@ def document(app: FastAPI) -> dict[str, Any]:
     text = json.dumps(whole).replace("#/$defs/", "#/components/schemas/")
     described: dict[str, Any] = json.loads(text)
     return described
-
-
-def _views(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views

@@ -24,7 +24,7 @@ from starter.web import api, checks, inventory, login, nodes, pages, past, sayin
 from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.overview import overview_of
 from starter.web.sessions import Sessions
-from starter.web.views import Views, WatchedCluster
+from starter.web.views import Views, WatchedCluster, views_of
 from starter.web.who import Doorkeeper, OwnHouse
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -81,7 +81,7 @@ async def _no_way(_: str) -> AsyncIterator[None]:
 
 async def events(request: Request, cluster: str) -> StreamingResponse:
     """Server-sent events: `changed` whenever the cluster's view has changed, and a comment at least every ten seconds."""
-    view = request.app.state.views.known(cluster)
+    view = views_of(request).known(cluster)
     keeper, token = request.app.state.keeper, login.sessions_of(request).token_of(request)
 
     async def still() -> bool:

@@ -15,7 +15,7 @@ from starter.web.answers import UnreadableError
 from starter.web.login import sessions_of
 from starter.web.overview import overview_of
 from starter.web.pages import render, templates
-from starter.web.views import Views
+from starter.web.views import views_of
 from starter.web.whatif import LONGEST, WhatIfAnswer, what_if
 from starter.web.who import ForbiddenError
 
@@ -48,7 +48,7 @@ async def tried(request: Request, cluster: str) -> Response:
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     text = form.get("check", [""])[0]
     try:
-        return await _page(request, cluster, pasted=text, found=await what_if(_views(request), cluster, text))
+        return await _page(request, cluster, pasted=text, found=await what_if(views_of(request), cluster, text))
     except (RequestError, UnreadableError) as error:
         return await _page(request, cluster, pasted=text, problem=str(error), status=api.status_of(error))
 
@@ -59,7 +59,7 @@ async def asked(request: Request, cluster: str) -> object:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if kind not in {"application/json", "application/yaml"}:
         raise UnreadableError("Content-Type: expected application/yaml or application/json")
-    return api.answer(await what_if(_views(request), cluster, await _body(request)))
+    return api.answer(await what_if(views_of(request), cluster, await _body(request)))
 
 
 api.ANSWERED_BY_POST[f"{api.OF_CLUSTER}/what-if"] = (WhatIfAnswer,)
@@ -74,7 +74,7 @@ async def _page(
     problem: str = "",
     status: int = 200,
 ) -> Response:
-    overview = overview_of(await _views(request).known(cluster).status())
+    overview = overview_of(await views_of(request).known(cluster).status())
     return render(
         request,
         "checks.html",
@@ -102,8 +102,3 @@ async def _body(request: Request) -> str:
         return whole.decode()
     except UnicodeDecodeError:
         raise UnreadableError("expected text in UTF-8") from None
-
-
-def _views(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views

@@ -11,7 +11,7 @@ from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.fleet import FleetAnswer, NodeState
 from starter.web.pages import EVERY, render, templates
-from starter.web.views import Views
+from starter.web.views import views_of
 
 GLYPHS = {
     NodeState.UNHEALTHY: "■",
@@ -43,7 +43,7 @@ templates.env.filters["called"] = called
 @router.get(f"{api.OF_CLUSTER}/fleet", response_class=Response, response_model=None)
 async def whole_fleet(request: Request, cluster: str, by: str = POOL) -> object:
     """All nodes by zone and one more group, `pool` or the key of a label: how many are well, and who is not."""
-    return api.answer(await _views(request).known(cluster).fleet(by))
+    return api.answer(await views_of(request).known(cluster).fleet(by))
 
 
 @router.get("/c/{cluster}/fleet", include_in_schema=False)
@@ -51,9 +51,9 @@ async def fleet(request: Request, cluster: str, by: str = POOL) -> Response:
     """The same for the eye."""
     found, problem = None, ""
     try:
-        found = await _views(request).known(cluster).fleet(by.strip() or POOL)
+        found = await views_of(request).known(cluster).fleet(by.strip() or POOL)
     except (RequestError, UnreadableError) as error:
-        _views(request).known(cluster)
+        views_of(request).known(cluster)
         problem = str(error)
     return render(request, "fleet.html", "Fleet", cluster=cluster, fleet=found, by=by, problem=problem, every=EVERY)
 
@@ -62,14 +62,14 @@ async def fleet(request: Request, cluster: str, by: str = POOL) -> Response:
 async def kept(request: Request, cluster: str) -> Response:
     """Machines that are kept for analysis: by whom, until when, and what ends it."""
     return render(
-        request, "kept.html", "Kept", cluster=cluster, kept=await _views(request).known(cluster).kept.get(), every=EVERY
+        request, "kept.html", "Kept", cluster=cluster, kept=await views_of(request).known(cluster).kept.get(), every=EVERY
     )
 
 
 @router.get("/c/{cluster}/devices", include_in_schema=False)
 async def devices(request: Request, cluster: str) -> Response:
     """What the last check of all fence devices has found, the worst first."""
-    view = _views(request).known(cluster)
+    view = views_of(request).known(cluster)
     report, problem = None, f"The fence devices of {cluster} have not been checked yet: `nodewarden fence check` does it."
     try:
         report = await view.devices.get() or None
@@ -77,8 +77,3 @@ async def devices(request: Request, cluster: str) -> Response:
         problem = str(error)
     rows = report.rows[:DEVICES_SHOWN] if report is not None else ()
     return render(request, "devices.html", "Devices", cluster=cluster, report=report, devices=rows, problem=problem, every=EVERY)
-
-
-def _views(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views

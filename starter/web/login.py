@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from starter.errors import RequestError
 from starter.web.pages import render
 from starter.web.sessions import COOKIE, Sessions
-from starter.web.views import Views
+from starter.web.views import views_of
 from starter.web.who import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 
 OPEN = ("/static/", "/vendor/", "/login", "/healthz")
@@ -33,7 +33,7 @@ async def admitted(request: Request, answer: Answer, told: Callable[[Request, Ex
     if path.startswith(OPEN):
         return await answer(request)
     keeper: Doorkeeper = request.app.state.keeper
-    views: Views = request.app.state.views
+    views = views_of(request)
     token = sessions_of(request).token_of(request)
     named = OF_ONE.match(path)
     cluster = unquote(named[1]) if named else ""
@@ -61,7 +61,7 @@ async def ask(request: Request, then: str = "/") -> Response:
 @router.post("/login")
 async def begin(request: Request, token: Annotated[str, Form()], then: Annotated[str, Form()] = "/") -> Response:
     """The token, which is looked at by the cluster before anything is remembered."""
-    views: Views = request.app.state.views
+    views = views_of(request)
     try:
         await those_open_to(request.app.state.keeper, token.strip(), views.clusters)
         sealed = sessions_of(request).begin(token.strip())

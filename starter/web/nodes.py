@@ -23,7 +23,7 @@ from starter.web.answers import UnreadableError
 from starter.web.overview import overview_of
 from starter.web.pages import EVERY, render, templates
 from starter.web.timeline import NodeTimeline, TimelineKind, asked_moment, printable, timeline, why_at
-from starter.web.views import Views, explained
+from starter.web.views import Views, explained, views_of
 
 EPISODES_SHOWN = 20
 """The last ones of a node."""
@@ -82,13 +82,13 @@ async def _devices(views: Views, cluster: str, node: str) -> tuple[DeviceRow, ..
 async def told(request: Request, cluster: str, node: str) -> object:
     """All that is known to have happened to one node, in one order: conditions, verdicts, episodes with their acts and proofs,
     people's words, pauses."""
-    return api.answer((await seen(_views(request), cluster, node)).timeline)
+    return api.answer((await seen(views_of(request), cluster, node)).timeline)
 
 
 @router.get("/c/{cluster}/nodes/{name:path}/timeline.svg", include_in_schema=False)
 async def picture(request: Request, cluster: str, name: str) -> Response:
     """The timeline as a file, to attach to what is written about it afterwards."""
-    known = printable((await seen(_views(request), cluster, name)).timeline)
+    known = printable((await seen(views_of(request), cluster, name)).timeline)
     lines = [textwrap.wrap(": ".join(filter(None, (each.what, each.detail))), SVG_LINE) for each in known.entries]
     body = templates.get_template("timeline.svg.xml").render(
         known=known, rows=list(zip(known.entries, lines, strict=True)), height=sum(map(len, lines))
@@ -100,7 +100,7 @@ async def picture(request: Request, cluster: str, name: str) -> Response:
 @router.get("/c/{cluster}/nodes/{name:path}", include_in_schema=False)
 async def node(request: Request, cluster: str, name: str, at: str = "") -> Response:
     """Why it is, or is not, touched; at: also at that moment."""
-    found = await seen(_views(request), cluster, name)
+    found = await seen(views_of(request), cluster, name)
     answer = found.explained
     said = scanner_says(answer, answer.scanner) if answer.scanner is not None else []
     return render(
@@ -156,8 +156,3 @@ def _then(known: NodeTimeline, at: str) -> dict[str, Any]:
     except UnreadableError as error:
         return {"problem": str(error)}
     return {"moment": moment, "said": why_at(known, moment)}
-
-
-def _views(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views

@@ -22,7 +22,7 @@ from starter import wording
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
 from starter.web.progress import progress
-from starter.web.views import Views, WatchedCluster
+from starter.web.views import WatchedCluster, views_of
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -82,7 +82,7 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "vendor": "/vendor",
             "now": datetime.now(UTC),
             "good": GOOD,
-            "temporal": _views(request).temporal,
+            "temporal": views_of(request).temporal,
             "queries": queries(cluster),
             **values,
         },
@@ -93,18 +93,13 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
 def problem(request: Request, title: str, said: str, *, status: int) -> Response:
     """A page that says why there is no other. Of a cluster that is known, its menu leads on."""
     asked = request.path_params.get("cluster", "")
-    cluster = asked if asked in _views(request).clusters else ""
+    cluster = asked if asked in views_of(request).clusters else ""
     return render(request, "problem.html", title, status=status, cluster=cluster, problem=said)
-
-
-def _views(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views
 
 
 def _view(request: Request, cluster: str) -> WatchedCluster:
     """Raises MissingError."""
-    return _views(request).known(cluster)
+    return views_of(request).known(cluster)
 
 
 @router.get("/")
@@ -127,7 +122,7 @@ async def now(request: Request, cluster: str) -> Response:
 @router.get("/c/{cluster}/record/{name}")
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
-    found = await _views(request).warden.history.record(_view(request, cluster).cluster, name)
+    found = await views_of(request).warden.history.record(_view(request, cluster).cluster, name)
     return render(request, "record.html", f"Record of {found.node}", cluster=cluster, record=found, proven=OFF_PROVEN)
 
 

@@ -15,7 +15,7 @@ from policy.values.durations import parse_duration
 from starter.handles.history import OUTCOMES
 from starter.web.pages import render
 from starter.web.reckoning import by_day, by_outcome, times
-from starter.web.views import Views
+from starter.web.views import views_of
 
 USUAL = timedelta(days=7)
 
@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/c/{cluster}/history")
 async def history(request: Request, cluster: str, node: str = "", since: str = "168h", outcome: str = "") -> Response:
     """As `nodewarden history`."""
-    views: Views = request.app.state.views
+    views = views_of(request)
     known, now, problem = views.known(cluster).cluster, datetime.now(UTC), ""
     try:
         began = now - parse_duration(since)

@@ -16,7 +16,7 @@ from starter.web.acts import WITH_A_TIME, ActPreview, WordToSay, in_a_line, prev
 from starter.web.answers import UnreadableError
 from starter.web.login import sessions_of
 from starter.web.pages import render
-from starter.web.views import Views
+from starter.web.views import views_of
 from starter.web.who import Caller, ForbiddenError
 
 router = APIRouter()
@@ -26,8 +26,8 @@ api.KINDS[f"{api.OF_CLUSTER}/acts/{{word}}"] = ActPreview
 @router.get(f"{api.OF_CLUSTER}/acts/{{word}}", response_class=Response, response_model=None)
 async def previewed(request: Request, cluster: str, word: Verb, node: str = "") -> object:
     """What would come of a word. Nothing is said."""
-    known, caller = _views(request).known(cluster).cluster, _caller(request)
-    return api.answer(await preview(_views(request), caller, known, word, node))
+    known, caller = views_of(request).known(cluster).cluster, _caller(request)
+    return api.answer(await preview(views_of(request), caller, known, word, node))
 
 
 @router.post(f"{api.OF_CLUSTER}/acts", response_class=Response, response_model=None)
@@ -35,7 +35,7 @@ async def acted(request: Request, cluster: str, act: WordToSay) -> object:
     """Say a word, as who asks: the answer is Told, and Begun of `fence`, `remediate` and `preserve`."""
     if request.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
         raise UnreadableError("Content-Type: expected application/json")
-    view = _views(request).known(cluster)
+    view = views_of(request).known(cluster)
     answer = await said(_caller(request), view.cluster, act)
     await view.renewed()
     return api.answer(answer)
@@ -64,7 +64,7 @@ async def sent(
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     try:
         act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), power_on=power_on)
-        view = _views(request).known(cluster)
+        view = views_of(request).known(cluster)
         answer: Told | Begun = await said(_caller(request), view.cluster, act)
         await view.renewed()
     except (RequestError, UnreadableError, ValidationError) as error:
@@ -78,8 +78,8 @@ async def sent(
 async def _form(
     request: Request, cluster: str, word: Verb, node: str, *, refused: str = "", reason: str = "", code: int = 200
 ) -> Response:
-    known = _views(request).known(cluster).cluster
-    found = await preview(_views(request), _caller(request), known, word, node)
+    known = views_of(request).known(cluster).cluster
+    found = await preview(views_of(request), _caller(request), known, word, node)
     return render(
         request,
         "act.html",
@@ -101,8 +101,3 @@ def _caller(request: Request) -> Caller:
     """Of a cluster that is known here: of others nobody has been asked."""
     caller: Caller = request.state.caller
     return caller
-
-
-def _views(request: Request) -> Views:
-    views: Views = request.app.state.views
-    return views

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from fastapi import Request
+
 from activities.cluster.watch.offline import OfflineCluster
 from activities.contracts.pages import TemporalUi
 from policy.checks.fence_policies import PolicySource
@@ -211,6 +213,12 @@ class Views:
     async def close(self) -> None:
         """Ask no more."""
         await asyncio.gather(*(view.close() for view in self._of.values()))
+
+
+def views_of(request: Request) -> Views:
+    """Those that the application serves."""
+    views: Views = request.app.state.views
+    return views
 
 
 async def read(reading: Reading | None, cluster: str) -> OfflineCluster:

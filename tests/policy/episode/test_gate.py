@@ -296,3 +296,11 @@ def test_vetoes_are_read_in_one_module_and_only_the_gate_asks_what_they_mean() -
 def test_every_field_of_what_was_seen_is_asked_for_by_some_row() -> None:
     source = (ROOT / "policy" / "episode" / "gate.py").read_text()
     assert [each.name for each in fields(Seen) if f"seen.{each.name}" not in source] == []
+
+
+def test_a_machine_that_nobody_has_read_stops_what_depends_on_it() -> None:
+    """S20: not read is not none."""
+    unread = objection(replace(FREE, machines=None), Operation.OFFER, By.PROGRAM, NOW)
+    assert unread is not None
+    assert (unread.words, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
+    assert objection(replace(FREE, machines=()), Operation.OFFER, By.PROGRAM, NOW) is None

@@ -125,8 +125,8 @@ def test_a_node_says_that_it_is_kept_as_failed_by_condition_and_taint_and_nobody
     taint = Taint(key=TAINT, effect="NoSchedule")
     node = NodeView(name="n", uid="u", conditions=(kept, Condition(type=READY, status="Unknown")), taints=(taint,))
     assert preserved_as_failed(node)
-    assert objection(Seen(node=node), Operation.UNCORDON, By.PERSON, NOW) is not None
-    assert objection(Seen(node=node, preserving=True), Operation.UNCORDON, By.PERSON, NOW) is None
+    assert objection(Seen(node=node, machines=()), Operation.UNCORDON, By.PERSON, NOW) is not None
+    assert objection(Seen(node=node, machines=(), preserving=True), Operation.UNCORDON, By.PERSON, NOW) is None
     assert not preserved_as_failed(replace(node, taints=()))
     assert not preserved_as_failed(replace(node, conditions=()))
     assert not preserved_as_failed(replace(node, annotations={PRESERVE_ANNOTATION: "false"}))
