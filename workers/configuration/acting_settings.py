@@ -27,7 +27,7 @@ from workers.configuration.setting_types import Duration, Section, at_most, betw
 
 
 class ScanSettings(Section):
-    """How scanners behave; each cluster's scanner takes these when it is started."""
+    """How scanners behave. Each cluster's scanner takes `cap` and `wait` when it is started; the rest is the workers'."""
 
     cap: int = Field(default=1, ge=1, le=1000, description="nodes of a cluster that may be disrupted at once")
     start_up_grace: Duration = Field(
