@@ -220,6 +220,20 @@ async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(
     assert world.noted == set()
 
 
+async def test_where_a_worker_declines_a_quarantine_or_a_detachment_another_one_is_asked(env: WorkflowEnvironment) -> None:
+    """S33: it has begun nothing, so that no try has failed."""
+    declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind: it leaves this to another one")
+    isolated = World(plan=plan(isolation=(QUARANTINE,), recovery=(LIFT,)), quarantine_errors=[declined])
+    volumes = World(plan=volumes_only(tries=1, restarts=0), volumes={"vol-1": ATTACHED}, detach_errors=[declined])
+    for world, did in ((isolated, "quarantine"), (volumes, "detach vol-1")):
+        async with fencing(env, world) as run:
+            await run.did(did)
+            await run.did("free-cut-pods" if world is volumes else "off")
+            await run.sees(ready=True, boot_id="boot-2")
+            result = await run.result(Outcome.RECOVERED)
+        assert [entry for entry in result.record if entry.outcome == "failed"] == []
+
+
 async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_proof(env: WorkflowEnvironment) -> None:
     """S30."""
     rounds = [DrainResult(evicted=2, left=1, names=("default/web",)), DrainResult(evicted=1, withheld=("db-0: attached",))]

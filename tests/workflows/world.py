@@ -126,6 +126,7 @@ class World:
     free_errors: list[ApplicationError] = field(default_factory=list)
     untaint_errors: list[ApplicationError] = field(default_factory=list)
     detach_errors: list[ApplicationError] = field(default_factory=list)
+    quarantine_errors: list[ApplicationError] = field(default_factory=list)
     terminate_errors: list[ApplicationError] = field(default_factory=list)
     stays: int = 0
     """How often a machine that was given up is still read as there."""
@@ -709,6 +710,7 @@ class ScriptedTarget:
 
     async def quarantine(self, request: contract.PowerRequest) -> Quarantine:
         self._require_licence(request, PowerAct.QUARANTINE)
+        self.world.may_fail(self.world.quarantine_errors)
         await self.world.act("quarantine")
         self.world.may_lose_the_answer()
         return Quarantine(group="sg-quarantine", former=(), at=clock())

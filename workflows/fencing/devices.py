@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -32,6 +33,8 @@ POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
 MOST_DECLINED = 5
 """So often in a row workers may decline a reading or a command because of their own clocks."""
 
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
 
 
@@ -198,18 +201,10 @@ class Devices:
             licence=licence.signed,
             read_back=options.READ_BACK if read_back else timedelta(0),
         )
-        heard, declined = self._heard(), 0
-        while True:
-            try:
-                result: CommandResult = await workflow.execute_activity_method(command, request, **config)
-                break
-            except ActivityError as error:
-                # A worker that declines because of its own clock has begun nothing (S33): another one is asked, as long as the
-                # look before is good (S45) and nobody has spoken since (S20).
-                declined += 1
-                good = workflow.now() < licence.until and self._heard() == heard
-                if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
-                    return await self._after_failure(device, act, error)
+        try:
+            result = await command_licensed(self._episode, command, request, licence, config)
+        except ActivityError as error:
+            return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
         commanded = CommandOutcome(ended_at=self._episode.moment(), before=result.before, machine=result.machine)
         if result.after is None:
@@ -217,10 +212,6 @@ class Devices:
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
         self._said[device.endpoint] = result.after.state
         return replace(commanded, after=replace(result.after, at=self._episode.moment()))
-
-    def _heard(self) -> tuple[object, ...]:
-        """The latest words of people."""
-        return self._episode.held, self._episode.resumed, self._episode.abort_asked
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> CommandOutcome:
         """An unclear command has been waited out when this returns; a clear failure is answered."""
@@ -233,6 +224,31 @@ class Devices:
 
     def _request(self, device: PowerDevice) -> PowerRequest:
         return PowerRequest(target=self._episode.target.without_levels, device=device, deadline=self._plan.act_deadline)
+
+
+async def command_licensed(
+    episode: Episode,
+    command: Callable[[PowerActivities, Request], Awaitable[Result]],
+    request: Request,
+    licence: Licence,
+    config: workflow.ActivityConfig,
+) -> Result:
+    """Have a device commanded. A worker that declines because of its own clock has begun nothing (S33): another one is asked, as
+    long as the look before is good (S45) and nobody has spoken since (S20). Raises ActivityError."""
+    heard, declined = _words(episode), 0
+    while True:
+        try:
+            return await workflow.execute_activity_method(command, request, **config)
+        except ActivityError as error:
+            declined += 1
+            good = workflow.now() < licence.until and _words(episode) == heard
+            if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
+                raise
+
+
+def _words(episode: Episode) -> tuple[object, ...]:
+    """The latest ones of people."""
+    return episode.held, episode.resumed, episode.abort_asked
 
 
 def states(readings: Sequence[Reading]) -> str:

@@ -6,7 +6,9 @@ lost loses nothing.
 
 from __future__ import annotations
 
-from temporalio import workflow
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest
@@ -14,8 +16,12 @@ from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import Quarantine
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
+from workflows.fencing.devices import command_licensed
 from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, StepFailed, interrupt_for, told_of
+
+Request = TypeVar("Request", PowerRequest, LiftRequest)
+Result = TypeVar("Result")
 
 
 class Quarantines:
@@ -37,11 +43,8 @@ class Quarantines:
             licence=licence.signed,
         )
         try:
-            found = await workflow.execute_activity_method(
-                PowerActivities.quarantine,
-                request,
-                **(options.power_command(device.site, self._plan) | {"summary": f"isolation: quarantine of {device.endpoint}"}),
-            )
+            summary = f"isolation: quarantine of {device.endpoint}"
+            found = await self._command(PowerActivities.quarantine, request, licence, summary)
         except ActivityError as error:
             raise await self._after("quarantine", device, error) from error
         self._known[device.endpoint] = found
@@ -59,15 +62,18 @@ class Quarantines:
         )
         summary = f"recovery: lifts the quarantine of {device.endpoint}"
         try:
-            await workflow.execute_activity_method(
-                PowerActivities.lift_quarantine,
-                request,
-                **(options.power_command(device.site, self._plan) | {"summary": summary}),
-            )
+            await self._command(PowerActivities.lift_quarantine, request, licence, summary)
         except ActivityError as error:
             raise await self._after("lift-quarantine", device, error) from error
         self._known.pop(device.endpoint, None)
         self._episode.note("lift-quarantine", "ok", device.endpoint)
+
+    async def _command(
+        self, command: Callable[[PowerActivities, Request], Awaitable[Result]], request: Request, licence: Licence, summary: str
+    ) -> Result:
+        config = options.power_command(request.device.site, self._plan)
+        config["summary"] = summary
+        return await command_licensed(self._episode, command, request, licence, config)
 
     async def _after(self, act: str, device: PowerDevice, error: ActivityError) -> Interrupt:
         """The turn to take. An unclear act is asked for again, once nothing of it is under way."""

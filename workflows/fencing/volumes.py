@@ -21,7 +21,7 @@ from policy.fence.power import VolumeState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.episode.state import VolumesProgress
-from workflows.fencing.devices import POLL_INTERVAL, longer
+from workflows.fencing.devices import POLL_INTERVAL, command_licensed, longer
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
 
@@ -141,11 +141,10 @@ class Volumes:
 
     async def _detach(self, device: PowerDevice, volume: str, licence: Licence) -> None:
         try:
-            result = await workflow.execute_activity_method(
-                PowerActivities.detach_volume,
-                replace(self._request(device, volume), not_after=licence.until, licence=licence.signed),
-                **(options.power_command(device.site, self._plan) | {"summary": f"isolation: detaches {volume}"}),
-            )
+            config = options.power_command(device.site, self._plan)
+            config["summary"] = f"isolation: detaches {volume}"
+            request = replace(self._request(device, volume), not_after=licence.until, licence=licence.signed)
+            result = await command_licensed(self._episode, PowerActivities.detach_volume, request, licence, config)
         except ActivityError as error:
             if not await self._episode.wait_out("detach-volume", volume, error):
                 raise interrupt_for(error, device.endpoint) from error
