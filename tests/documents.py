@@ -30,3 +30,11 @@ def document(file: str) -> dict[str, Any]:
 def _read(file: str) -> list[bytes]:
     text = (ROOT / file).read_text(encoding="utf-8")
     return [orjson.dumps(each) for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
+
+
+def validate(document: Any, schema: Any) -> None:
+    """Raises what is wrong with it. The validator is imported by whoever validates: its grammars take longer to build than most
+    files of tests take to run, and every process of them imports every file."""
+    import jsonschema
+
+    jsonschema.validate(document, schema)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-import jsonschema
 import pytest
 import yaml
 
@@ -20,6 +19,7 @@ from starter.web.app import serving
 from starter.web.checks import needed
 from starter.web.views import Views
 from starter.web.whatif import LONGEST
+from tests.documents import validate
 from tests.starter.builders import check
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
@@ -62,7 +62,7 @@ async def test_a_changed_check_is_evaluated_beside_todays(page: aiohttp.ClientSe
     """node-12 and node-16 have been sick for two and three minutes; a check that waits for one calls them unhealthy now."""
     found = await asked(page, health_check("gpu", pool="gpu", minimum="0%", wait="1m"))
     said = document()["paths"]["/api/v1/clusters/{cluster}/what-if"]["post"]["responses"]["200"]["content"]
-    jsonschema.validate(found, said["application/json"]["schema"] | {"components": document()["components"]})
+    validate(found, said["application/json"]["schema"] | {"components": document()["components"]})
     (gpu,) = (each for each in found["checks"] if each["check"] == "NodeHealthCheck/gpu")
     today, then = await evaluated(cluster), await evaluated(cluster, minimum="0%", wait="1m")
     assert (gpu["today"]["allowed"], gpu["then"]["allowed"]) == (today[0].allowed, then[0].allowed) == (False, True)
