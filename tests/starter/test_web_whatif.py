@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -15,32 +14,20 @@ from policy.values.object_refs import Dialect
 from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer
 from starter.web import checks
-from starter.web.app import serving
 from starter.web.checks import needed
-from starter.web.views import Views
 from starter.web.whatif import LONGEST
 from tests.documents import validate
 from tests.starter.builders import check
-from tests.starter.test_web import CLUSTER, ScriptedWarden, text
+from tests.starter.test_web import CLUSTER, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import document
+from tests.starter.test_web_fleet import cluster as cluster  # noqa: PLC0414 - a fixture
+from tests.starter.test_web_fleet import page as page  # noqa: PLC0414 - a fixture
 from tests.web.objects import NightCluster, health_check, node
 
 API = f"/api/v1/clusters/{CLUSTER}/what-if"
 PAGE = f"/c/{CLUSTER}/checks"
 YAML = {"Content-Type": "application/yaml"}
-
-
-@pytest.fixture
-def cluster() -> NightCluster:
-    return NightCluster()
-
-
-@pytest.fixture
-async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
-    views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
-        yield session
 
 
 async def asked(page: aiohttp.ClientSession, *objects: Any, expected: int = 200) -> Any:
