@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks", "supply_chain"}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
-DISTRIBUTIONS = packages_distributions()
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ \\;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
 
 
@@ -80,11 +80,16 @@ def _statements(body: list[Any]) -> Iterator[ast.stmt]:
             yield from _statements(getattr(each, inside, []))
 
 
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
 def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
     return {
         name: str(path.relative_to(ROOT))
         for name, path in _third_party_imports(folders)
-        if not {canonicalize_name(each) for each in DISTRIBUTIONS.get(name, [name])} & allowed
+        if not {canonicalize_name(each) for each in _distributions().get(name, [name])} & allowed
     }
 
 

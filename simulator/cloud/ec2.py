@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import functools
 import http.client
+import importlib
 import logging
 import secrets
 import ssl
@@ -29,9 +30,6 @@ from typing import Any, Self
 import boto3
 from aiohttp import web
 from botocore.config import Config
-from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.ec2.models import ec2_backends
-from moto.server import ThreadedMotoServer
 
 from simulator.bmc.machine import Machine, NotKnownError, Power
 from simulator.bmc.machine import RefusedError as MachineRefusedError
@@ -120,7 +118,10 @@ class MotoServer:
 
     async def __aenter__(self) -> Self:
         logging.getLogger("werkzeug").setLevel(logging.WARNING)
-        self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+        # moto takes a second or two to load, in which others want to be heard; whoever has no cloud does without it.
+        for name in ("moto.ec2.models", "moto.server"):
+            moto = await asyncio.to_thread(importlib.import_module, name)
+        self._server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         await asyncio.to_thread(self._server.start)
         host, port = self._server.get_host_and_port()
         self.url = f"http://{host}:{port}"
@@ -134,6 +135,9 @@ class Ec2Cloud:
     """One account in one region. `async with Ec2Cloud(moto.url) as ec2`; clients talk to `ec2.url` with its keys."""
 
     def __init__(self, moto_url: str, *, region: str = "us-east-1", tls: ssl.SSLContext | None = None) -> None:
+        from moto.core.models import DEFAULT_ACCOUNT_ID
+        from moto.ec2.models import ec2_backends
+
         self.region = region
         self.url = ""
         self.log: list[Ec2Request] = []

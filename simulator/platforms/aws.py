@@ -39,7 +39,7 @@ class Aws(Platform):
         return f"{REGION}{letter}"
 
     async def start(self, stack: AsyncExitStack) -> None:
-        # moto takes a second or two to load, in which others want to be heard.
+        # boto3 takes a while to load, in which others want to be heard.
         ec2 = await asyncio.to_thread(importlib.import_module, "simulator.cloud.ec2")
         moto = await stack.enter_async_context(ec2.MotoServer())
         self.cloud = await stack.enter_async_context(ec2.Ec2Cloud(moto.url, region=REGION))

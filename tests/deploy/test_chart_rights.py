@@ -16,7 +16,7 @@ from starter.deploy.features import SHIPPED, Feature, Process
 from starter.deploy.network import network
 from starter.deploy.rbac import rbac
 from tests.deploy.helm import bare, of_kind, rendered
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, every
 
 Grant = tuple[str, str, str, str, str, str, str]
 PROCESSES = ((Process.ALL,), (Process.CLUSTER, Process.POWER, Process.WORKFLOWS), (Process.POWER,))
@@ -47,7 +47,7 @@ def _needless(grants: set[Grant]) -> set[Grant]:
 
 
 def _wanted(processes: tuple[Process, ...], features: Iterable[Feature], secrets: tuple[str, ...]) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(to_yaml(rbac(processes=processes, features=frozenset(features), secrets=secrets))))
+    return rbac(processes=processes, features=frozenset(features), secrets=secrets)
 
 
 def _same_grants(processes: tuple[Process, ...], features: Iterable[Feature], secrets: tuple[str, ...], **more: Any) -> None:
@@ -84,7 +84,7 @@ def _folded(value: Any) -> Any:
 
 @pytest.mark.parametrize("taints", [(), ("example.com/sick",), ("a.io/a", "b.io/b", "c.io/c")])
 def test_patches_of_nodes_are_admitted_as_the_command_has_it(taints: tuple[str, ...]) -> None:
-    printed = list(yaml.safe_load_all(to_yaml(admission(taints=taints))))
+    printed = every(to_yaml(admission(taints=taints)))
     assert _folded(rendered({"taints": taints}, template="admission")) == _folded(printed)
     assert str(taints[0] if taints else "t.key in []") in str(rendered({"taints": taints}, template="admission"))
 
@@ -100,7 +100,7 @@ def test_patches_of_nodes_are_admitted_as_the_command_has_it(taints: tuple[str, 
 )
 def test_pods_speak_with_whom_the_command_has_it(asked: dict[str, Any]) -> None:
     values = {{"metrics_from": "metricsFrom"}.get(key, key): value for key, value in asked.items()}
-    printed = list(yaml.safe_load_all(to_yaml(network(**{"bmc": (), **asked}))))
+    printed = every(to_yaml(network(**{"bmc": (), **asked})))
     assert [bare(each) for each in rendered({"network": {"enabled": True, **values}}, template="network")] == printed
     assert rendered(template="network") == []
 

@@ -15,7 +15,7 @@ import yaml
 
 from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, of_kind
-from tests.documents import ROOT
+from tests.documents import ROOT, every
 
 BOTH = CHART.with_name("nodewarden-with-temporal")
 STAND_IN = """
@@ -50,7 +50,7 @@ def _declared() -> list[dict[str, Any]]:
 def _rendered(chart: Path, values: dict[str, Any]) -> list[dict[str, Any]]:
     with helm_python.Chart.load(chart) as loaded:
         texts = loaded.render(values, name=RELEASE, namespace=NAMESPACE)
-    return [each for name, text in texts.items() if name.endswith(".yaml") for each in yaml.safe_load_all(text) if each]
+    return [each for name, text in texts.items() if name.endswith(".yaml") for each in every(text)]
 
 
 def test_workers_are_told_where_the_temporal_beside_them_is(chart: Path) -> None:

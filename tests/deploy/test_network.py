@@ -11,11 +11,11 @@ import yaml
 from policy.values.errors import PolicyError
 from starter.deploy.commented import to_yaml
 from starter.deploy.network import network
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, every
 
 
 def _spec(**asked: Any) -> dict[str, Any]:
-    [policy] = yaml.safe_load_all(to_yaml(network(**{"bmc": ("10.20.0.0/16",), **asked})))
+    [policy] = every(to_yaml(network(**{"bmc": ("10.20.0.0/16",), **asked})))
     assert policy["metadata"]["namespace"] == "nodewarden"
     spec: dict[str, Any] = policy["spec"]
     return spec

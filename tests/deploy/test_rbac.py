@@ -79,7 +79,7 @@ from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remed
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.admitting import refusals
 from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, every
 from tests.licensing import LICENCES
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials
 from workers.configuration.settings import Settings
@@ -126,7 +126,7 @@ class Permits:
 
 def _printed(**asked: Any) -> list[dict[str, Any]]:
     """What `nodewarden deploy rbac` prints, read as kubectl would."""
-    return list(yaml.safe_load_all(to_yaml(rbac(**asked))))
+    return every(to_yaml(rbac(**asked)))
 
 
 SPLIT = {"processes": (Process.CLUSTER, Process.POWER, Process.WORKFLOWS), "secrets": ("bmc",)}
@@ -638,7 +638,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
     is refused fails this, even where its failure is only logged."""
     refused: list[str] = []
     user = next(user for user, process in USERS.items() if process is worker)
-    policies = [each for each in yaml.safe_load_all(to_yaml(admission())) if each["kind"] == "ValidatingAdmissionPolicy"]
+    policies = [each for each in every(to_yaml(admission())) if each["kind"] == "ValidatingAdmissionPolicy"]
 
     def admit(new: dict[str, Any], old: dict[str, Any] | None) -> list[Any]:
         if old is not None:

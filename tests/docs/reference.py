@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
-import yaml
 from pydantic import TypeAdapter
 from temporalio import workflow
 from typer.cli import get_docs_for_click
@@ -26,6 +25,7 @@ from starter.commands import answers
 from starter.web import api
 from starter.web.app import application
 from starter.web.views import Views
+from tests.documents import documents
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
 from workflows.definitions.device_check import DeviceCheck
@@ -164,7 +164,8 @@ def command_line() -> str:
 
 
 def objects() -> str:
-    texts = [_definition(yaml.safe_load(file.read_text())) for file in sorted((ROOT / "deploy" / "crds").glob("*.yaml"))]
+    files = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
+    texts = [_definition(each) for each in documents(*(f"deploy/crds/{file.name}" for file in files))]
     return f"""# Kubernetes objects
 {MADE}
 

@@ -48,7 +48,10 @@ def told_by_the_product() -> Iterator[Line]:
     """What it advises people to type, in messages and docstrings, between backquotes; what is filled in is a word."""
     for room in ("starter", "policy", "workflows", "activities", "workers", "demo"):
         for file in sorted((ROOT / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            source = file.read_text(encoding="utf-8")
+            if "`nodewarden" not in source:
+                continue  # to take all files apart is a quarter of what the collection of all tests takes, in each process
+            for node in ast.walk(ast.parse(source)):
                 text = ""
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     text = node.value

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT
@@ -25,7 +24,7 @@ from starter.deploy.commented import to_yaml
 from starter.deploy.features import Process
 from tests.deploy.admitting import refusals
 from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, every
 from tests.system.real_api import RealApiServer, assets
 
 NODE = "node-1"
@@ -81,7 +80,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def printed() -> list[dict[str, Any]]:
     """With the key of a taint that a fence configuration names."""
-    return list(yaml.safe_load_all(to_yaml(admission(taints=[SICK["key"]]))))
+    return every(to_yaml(admission(taints=[SICK["key"]])))
 
 
 def test_the_shipped_policies_are_what_the_command_prints() -> None:

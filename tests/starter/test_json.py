@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from starter.client import Nodewarden
 from starter.commands.answers import ANSWERS, schemas
 from starter.output.encoding import to_json
+from tests.documents import validate
 from tests.starter.builders import NOW, episode, report, result, row, scanner, status
 from tests.starter.keyboard import nodewarden
 from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
@@ -46,18 +46,17 @@ def test_every_field_of_the_schema_is_camel_case() -> None:
 
 @cache
 def strict() -> Any:
-    """The schema, by which nothing else may be there."""
+    """The schema of all answers by their commands, by which nothing else may be there."""
     schema = schemas()
     for definition in schema["$defs"].values():
         if definition.get("type") == "object":
             definition["additionalProperties"] = False
-    return schema
+    return {"properties": schema["commands"], "additionalProperties": False, "$defs": schema["$defs"]}
 
 
 def conforms(command: str, document: Any) -> None:
     """It is what the schema says of that command, and nothing else."""
-    schema = strict()
-    jsonschema.validate(document, schema["commands"][command] | {"$defs": schema["$defs"]})
+    validate({command: document}, strict())
     for name, value in fields_of(document):
         if isinstance(value, str) and MOMENT.match(value):
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", value), (name, value)

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import aiohttp
-import jsonschema
 import pytest
 
 from policy.checks.verdicts import Health
@@ -22,6 +21,7 @@ from starter.web import api, views
 from starter.web.app import application, serving
 from starter.web.views import Views
 from tests.docs.reference import DOCS
+from tests.documents import validate
 from tests.starter.builders import episode, report, result, row, scanner, status
 from tests.starter.test_web import CLUSTER, PAUSE, ScriptedWarden
 from tests.starter.test_web import page as page  # noqa: PLC0414 - a fixture
@@ -43,7 +43,7 @@ def conforms(path: str, found: Any, *, code: int = 200) -> None:
         name: each | ({"additionalProperties": False} if each.get("properties") else {})
         for name, each in whole["components"]["schemas"].items()
     }
-    jsonschema.validate(found, said["schema"] | {"components": {"schemas": schemas}})
+    validate(found, said["schema"] | {"components": {"schemas": schemas}})
 
 
 async def asked(page: aiohttp.ClientSession, path: str, *, expected: int = 200) -> Any:

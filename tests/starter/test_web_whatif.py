@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-import jsonschema
 import pytest
 import yaml
 
@@ -16,31 +14,20 @@ from policy.values.object_refs import Dialect
 from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer
 from starter.web import checks
-from starter.web.app import serving
 from starter.web.checks import needed
-from starter.web.views import Views
 from starter.web.whatif import LONGEST
+from tests.documents import validate
 from tests.starter.builders import check
-from tests.starter.test_web import CLUSTER, ScriptedWarden, text
+from tests.starter.test_web import CLUSTER, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import document
+from tests.starter.test_web_fleet import cluster as cluster  # noqa: PLC0414 - a fixture
+from tests.starter.test_web_fleet import page as page  # noqa: PLC0414 - a fixture
 from tests.web.objects import NightCluster, health_check, node
 
 API = f"/api/v1/clusters/{CLUSTER}/what-if"
 PAGE = f"/c/{CLUSTER}/checks"
 YAML = {"Content-Type": "application/yaml"}
-
-
-@pytest.fixture
-def cluster() -> NightCluster:
-    return NightCluster()
-
-
-@pytest.fixture
-async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
-    views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
-        yield session
 
 
 async def asked(page: aiohttp.ClientSession, *objects: Any, expected: int = 200) -> Any:
@@ -62,7 +49,7 @@ async def test_a_changed_check_is_evaluated_beside_todays(page: aiohttp.ClientSe
     """node-16 has been sick for two minutes: a check that waits for one calls it unhealthy. node-22 is held back today."""
     found = await asked(page, health_check("gpu", minimum="0%", wait="1m"))
     said = document()["paths"]["/api/v1/clusters/{cluster}/what-if"]["post"]["responses"]["200"]["content"]
-    jsonschema.validate(found, said["application/json"]["schema"] | {"components": document()["components"]})
+    validate(found, said["application/json"]["schema"] | {"components": document()["components"]})
     (gpu,) = (each for each in found["checks"] if each["check"] == "NodeHealthCheck/gpu")
     today, then = await evaluated(cluster), await evaluated(cluster, minimum="0%", wait="1m")
     assert (gpu["today"]["allowed"], gpu["then"]["allowed"]) == (today[0].allowed, then[0].allowed) == (False, True)
