@@ -1,35 +1,36 @@
 """What the page costs: CPU of the process that serves it, by how many pages are open.
 
-The system of `detection.py`, a small and a large cluster, and beside it `nodewarden ui` as a process of its own, which asks the API
-server whose a token is, as in a cluster. An open page is a client of this process that does what `starter/web/static/page.js` does:
-it listens to the server's events and fetches the page again when it has changed, at most once a second, and as often as the page
-itself says where no event tells of it. Quiet: nothing happens but reports of nodes. Busy: ten nodes are broken, acted upon and well
-again, over and over.
+The system of `detection.py`, and beside it `nodewarden ui` as a process of its own, which asks the API server whose a token is,
+as in a cluster. An open page is a client of this process that does what `starter/web/static/page.js` does: it listens to the
+server's events and fetches the page again when it has changed, at most once a second, and as often as the page itself says
+where no event tells of it. Quiet: nothing happens but reports of nodes. Busy: ten nodes are broken, acted upon and well again,
+over and over. What one page costs is what they cost together, less what the process does for none.
 
-    python -m benchmarks.page [--sizes 500 5000] [--open 0 1 5 20] [--views "" /fleet] [--seconds 60] [--json]
+    python -m benchmarks.page [--sizes 500 5000] [--open 0 1 5 20] [--views "" /fleet] [--seconds 60]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import aiohttp
 
 from benchmarks.detection import TOGETHER, TOKEN, Bench, running
 from benchmarks.stage.figures import number, table
-from benchmarks.stage.processes import cpu_time, resident_megabytes
+from benchmarks.stage.processes import cpu_time
+from starter.web.views import LINGERS
 from tests.starter.process import nodewarden
 
 LEAST = 1.0
 """Seconds between two fetches of a page, as `page.js` has it."""
-SETTLES = 3.0
+SETTLES = LINGERS.total_seconds() + 3
+"""Seconds until nothing is done any more for pages that were open before, and all is done that a page costs once."""
 WANTED = "<= 1"
 EVERY = re.compile(r'data-every="(\d+)"')
 
@@ -38,14 +39,10 @@ EVERY = re.compile(r'data-every="(\d+)"')
 class Cost:
     """One measurement. percent: of a core, all pages together; kilobytes: of one page."""
 
-    nodes: int
-    busy: bool
-    view: str
     pages: int
     percent: float
     fetched_per_second: float
     kilobytes: float
-    megabytes: float
 
 
 class OpenPage:
@@ -113,49 +110,49 @@ async def _repairs(bench: Bench) -> None:
         await bench.round(TOGETHER)
 
 
-async def measure(size: int, views: list[str], pages: list[int], seconds: float, *, moods: tuple[bool, ...] = (False, True)) -> list[Cost]:
-    """One cluster, each view of it in each mood with each number of pages."""
-    found = []
+async def _cost(pid: int, looked: list[OpenPage], seconds: float) -> Cost:
+    spent, fetched, began = cpu_time(pid).total, sum(each.fetched for each in looked), time.monotonic()
+    await asyncio.sleep(seconds)
+    spent, fetched = cpu_time(pid).total - spent, sum(each.fetched for each in looked) - fetched
+    took, largest = time.monotonic() - began, max((each.size for each in looked), default=0)
+    return Cost(pages=len(looked), percent=spent / took * 100, fetched_per_second=fetched / took, kilobytes=largest / 1000)
+
+
+async def measure(size: int, views: list[str], pages: list[int], seconds: float) -> dict[str, list[Cost]]:
+    """One cluster: each view of it, quiet and busy, with each number of pages."""
+    found: dict[str, list[Cost]] = {}
     async with running(size, "object") as (bench, _, folder):
         options = ("--config", str(folder / "nodewarden.yaml"), "ui", "--port", "0", "--behind-proxy")
         async with nodewarden(*options) as ui:
             url = (await ui.says("the page is at ")).partition("the page is at ")[2].split()[0]
-            for busy in moods:
-                async with asyncio.TaskGroup() as group:
-                    repairs = group.create_task(_repairs(bench)) if busy else None
-                    for view in views:
-                        for count in pages:
-                            async with opened(url, bench.name, view, count) as looked:
-                                before, fetched, began = cpu_time(ui.process.pid), sum(each.fetched for each in looked), time.monotonic()
-                                await asyncio.sleep(seconds)
-                                spent, took = cpu_time(ui.process.pid) - before, time.monotonic() - began
-                                found.append(
-                                    Cost(
-                                        nodes=size,
-                                        busy=busy,
-                                        view=view,
-                                        pages=count,
-                                        percent=spent.total / took * 100,
-                                        fetched_per_second=(sum(each.fetched for each in looked) - fetched) / took,
-                                        kilobytes=max((each.size for each in looked), default=0) / 1000,
-                                        megabytes=resident_megabytes(ui.process.pid),
-                                    )
-                                )
-                    if repairs is not None:
-                        repairs.cancel()
+            for mood in ("quiet", "busy"):
+                repairs = asyncio.create_task(_repairs(bench)) if mood == "busy" else None
+                for view in views:
+                    costs = found[f"{size} nodes, {mood}, {view or 'now'}"] = []
+                    for count in pages:
+                        async with opened(url, bench.name, view, count) as looked:
+                            costs.append(await _cost(ui.process.pid, looked, seconds))
+                if repairs is not None:
+                    repairs.cancel()
+                    await asyncio.gather(repairs, return_exceptions=True)
     return found
 
 
-def show(costs: list[Cost]) -> str:
+def show(found: dict[str, list[Cost]]) -> str:
     """The table for people."""
-    head = ["", "pages open", "CPU, % of a core", "each page", "wanted", "fetches per second", "KB", "MB of memory"]
     rows = []
-    for each in costs:
-        title = f"{each.nodes} nodes, {'busy' if each.busy else 'quiet'}, {each.view or 'now'}"
-        alone = number(each.percent / each.pages) if each.pages else "-"
-        figures = [number(each.percent), alone, WANTED, number(each.fetched_per_second, 1), number(each.kilobytes, 0), number(each.megabytes, 0)]
-        rows.append([title, str(each.pages), *figures])
-    return table(head, rows)
+    for title, costs in found.items():
+        anyway = next((each.percent for each in costs if not each.pages), 0.0)
+        for each in costs:
+            alone = number((each.percent - anyway) / each.pages) if each.pages else "-"
+            figures = (number(each.percent), alone, WANTED, number(each.fetched_per_second, 1), number(each.kilobytes, 0))
+            rows.append([title, str(each.pages), *figures])
+    return table(["", "pages open", "CPU, % of a core", "each page", "wanted", "fetches per second", "KB of a page"], rows)
+
+
+async def _measure_all(options: argparse.Namespace) -> dict[str, list[Cost]]:
+    measured = [await measure(size, options.views, options.open, options.seconds) for size in options.sizes]
+    return {title: costs for each in measured for title, costs in each.items()}
 
 
 def main() -> None:
@@ -165,12 +162,7 @@ def main() -> None:
     parser.add_argument("--open", type=int, nargs="+", default=[0, 1, 5, 20], metavar="PAGES")
     parser.add_argument("--views", nargs="+", default=["", "/fleet"])
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    measured = [
-        cost for size in options.sizes for cost in asyncio.run(measure(size, options.views, options.open, options.seconds))
-    ]
-    print(json.dumps([asdict(each) for each in measured], indent=2) if options.json else show(measured))
+    print(show(asyncio.run(_measure_all(parser.parse_args()))))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ READS = frozenset({"GET", "HEAD"})
 Answer = Callable[[Request], Awaitable[Response]]
 OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
 
-BORNE = "it came with the request, and whoever has put it there has to get a new one. Where a proxy logs you in: log out there, and in again"
+BORNE = (
+    "it came with the request, and whoever has put it there has to get a new one. "
+    "Where a proxy logs you in: log out there, and in again"
+)
 """What to do about a token that no form of ours can replace."""
 
 router = APIRouter(include_in_schema=False)

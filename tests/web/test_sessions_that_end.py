@@ -1,4 +1,4 @@
-"""A page that is open while its reader is not known any more, while nobody answers, and in more tabs than a browser has connections."""
+"""An open page while its reader is not known any more, while nobody answers, or in more tabs than there are connections."""
 
 from __future__ import annotations
 
