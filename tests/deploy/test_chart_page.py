@@ -226,10 +226,11 @@ async def _health_check(person: ApiClient) -> None:
         "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "300s"}],
         "remediationTemplate": template,
     }
+    check = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": {"name": "all"}}
     async with asyncio.timeout(20):
         while True:
             try:
-                await person.create(HEALTH_CHECKS, {"metadata": {"name": "all"}, "spec": spec})
+                await person.create(HEALTH_CHECKS, {**check, "spec": spec})
             except ApiError as error:  # it is served a moment after its definition was accepted
                 if not error.not_found:
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from tests.security.test_who_looks_at_the_page import Stage
@@ -52,3 +53,11 @@ async def test_a_stream_asks_proxies_to_keep_nothing_back(stage: Stage) -> None:
         assert answer.headers["X-Accel-Buffering"] == "no"
         assert "no-transform" in answer.headers["Cache-Control"]
         assert await answer.content.readline() == b"event: changed\n"
+
+
+async def test_a_preview_names_what_its_readers_own_rights_do_not_show(stage: Stage) -> None:
+    """Those who may speak need not be those who may list pods: the word can be said all the same."""
+    code, told = await stage.asked(f"{stage.of}/acts/fence?node=node-1", "anns")
+    assert code == 200
+    [seen] = [each for each in json.loads(told)["known"] if "what runs on it" in each]
+    assert seen.startswith("what runs on it can't be read with your rights: GET /api/v1/pods: 403 Forbidden")
