@@ -280,6 +280,7 @@ class Bench:
 
     def __init__(self, cluster: Cluster, warden: Nodewarden, worker: WorkerProcess, temporal: TemporalServer) -> None:
         self._cluster = cluster
+        self.name = cluster.name
         self._warden = warden
         self._worker = worker
         self._temporal = temporal
@@ -342,8 +343,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def _running(size: int, act: str) -> AsyncIterator[tuple[Bench, Client, Path]]:
-    """One cluster with its worker, and the client of the floor's namespace."""
+async def running(size: int, act: str) -> AsyncIterator[tuple[Bench, Client, Path]]:
+    """One cluster with its worker, the client of the floor's namespace, and the folder with `nodewarden.yaml`."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-bench-")))
         temporal = await stack.enter_async_context(TemporalServer(folder, namespaces=["default", "floor"]))
@@ -386,7 +387,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 async def measure(size: int, act: str, *, alone: int, rounds: int, idle: float, together: int = TOGETHER) -> Measured:
     """One cluster, and right after it the floor on the same Temporal server, in the same mood of the machine."""
     hows = {"alone": (1, alone), _together(together): (together, rounds)}
-    async with _running(size, act) as (bench, floor_client, folder):
+    async with running(size, act) as (bench, floor_client, folder):
         await bench.round(1)  # whatever is done for the first time only
         at_rest = await bench.idle(idle)
         found = {how: [await bench.round(count) for _ in range(times)] for how, (count, times) in hows.items()}

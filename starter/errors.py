@@ -17,6 +17,10 @@ class RefusedError(RequestError):
     exit_code = 3
 
 
+class UnattestedError(RefusedError):
+    """Kubernetes does not let the caller say it, and he insists on its word."""
+
+
 class EpisodeHeldError(RefusedError):
     """Another episode holds the node (S13). `holder` names it."""
 

@@ -18,7 +18,7 @@ from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.episode.words import NAMESPACE, SAID_LABEL, ActionName, Spoken
-from starter.errors import RefusedError
+from starter.errors import RefusedError, UnattestedError
 from workflows.kit.messages import Word
 
 W = TypeVar("W", bound=Word)
@@ -59,13 +59,13 @@ class Speaker:
             except ApplicationError as error:
                 if error_type(error) is ErrorType.INVALID_CONFIG:
                     raise RefusedError(error.message) from error
-                self._expect_none(error.message)
+                self._expect_none(error.message, UnattestedError if error_type(error) is ErrorType.FORBIDDEN else RefusedError)
                 self._complain(f"who says it is not verified by Kubernetes: {error.message}")
                 return None
 
-    def _expect_none(self, why: str) -> None:
+    def _expect_none(self, why: str, refused: type[RefusedError] = RefusedError) -> None:
         if self._insists:
-            raise RefusedError(f"nothing is said that Kubernetes does not attest: {why}")
+            raise refused(f"nothing is said that Kubernetes does not attest: {why}")
 
 
 async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoken) -> W:

@@ -225,14 +225,19 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
     async with caller.opening(cluster) as connection:
         if connection is None:
             return None, []
+        seen, plan = [], None
         try:
-            pods = await _pods(connection, node)
-            if word is not Verb.FENCE or views.source is None:
-                return None, [pods]
+            seen.append(await _pods(connection, node))
+        except ApplicationError as error:
+            seen.append(f"what runs on it can't be read with your rights: {error.message}")
+        try:
             async with asyncio.timeout(10):
-                return shown_config(await planned(connection, node, source=views.source)), [pods]
+                if word is Verb.FENCE and views.source is not None:
+                    plan = shown_config(await planned(connection, node, source=views.source))
         except (ApplicationError, RequestError, TimeoutError) as error:
-            return None, [f"what would be done can't be read: {error}"]
+            said = error.message if isinstance(error, ApplicationError) else str(error)
+            seen.append(f"what would be done can't be read with your rights: {said}")
+        return plan, seen
 
 
 async def _pods(connection: ClusterConnection, node: str) -> str:

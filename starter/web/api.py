@@ -21,7 +21,7 @@ from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
 from policy.scan import pauses
 from policy.values.durations import parse_duration
-from starter.errors import MissingError, RefusedError, SilentError
+from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
 from starter.handles.history import MOST_LISTED, OUTCOMES
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
@@ -178,6 +178,7 @@ def status_of(error: Exception) -> int:
     kinds = (
         (UnknownCallerError, 401),
         (ForbiddenError, 403),
+        (UnattestedError, 403),
         (MissingError, 404),
         (RefusedError, 409),
         (answers.UnreadableError, 422),

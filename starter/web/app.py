@@ -40,6 +40,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+UNBUFFERED = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
+"""For proxies: what is said in a stream is passed on as it comes. nginx keeps it back else, and whatever compresses does."""
 STRICTLY = "max-age=31536000"
 """For those that are reached by TLS, ours or a proxy's: browsers ignore it elsewhere."""
 ASSETS = Path(starlette_admin.__file__).parent / "static"
@@ -91,7 +93,7 @@ async def events(request: Request, cluster: str) -> StreamingResponse:
             return False
         return True
 
-    return StreamingResponse(_stream(view, still), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return StreamingResponse(_stream(view, still), media_type="text/event-stream", headers=UNBUFFERED)
 
 
 async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:

@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
 from starter.web.pages import render
-from starter.web.sessions import COOKIE, Sessions
+from starter.web.sessions import COOKIE, Sessions, borne
 from starter.web.views import views_of
 from starter.web.who import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 
@@ -20,6 +20,12 @@ OPEN = ("/static/", "/vendor/", "/login", "/healthz")
 READS = frozenset({"GET", "HEAD"})
 Answer = Callable[[Request], Awaitable[Response]]
 OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
+
+BORNE = (
+    "it came with the request, and whoever has put it there has to get a new one. "
+    "Where a proxy logs you in: log out there, and in again"
+)
+"""What to do about a token that no form of ours can replace."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,9 +48,9 @@ async def admitted(request: Request, answer: Answer, told: Callable[[Request, Ex
             request.state.caller = await keeper.caller(token, cluster)
         request.state.clusters = await those_open_to(keeper, token, (cluster,) if views.of(cluster) else views.clusters)
     except UnknownCallerError as error:
-        if request.method in READS and not path.startswith("/api/"):
+        if request.method in READS and not path.startswith("/api/") and not borne(request):
             return RedirectResponse(f"/login?then={quote(path, safe='')}", status_code=303)
-        refused = await told(request, error)
+        refused = await told(request, UnknownCallerError(f"{error}: {BORNE}") if borne(request) else error)
         refused.headers["WWW-Authenticate"] = "Bearer"
         return refused
     except RequestError as error:

@@ -22,7 +22,9 @@ from starter import wording
 from starter.output.record_table import OFF_PROVEN
 from starter.web.overview import Overview, overview_of
 from starter.web.progress import progress
+from starter.web.sessions import borne
 from starter.web.views import WatchedCluster, views_of
+from starter.web.who import Caller
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -78,6 +80,8 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "title": title,
             "cluster": cluster,
             "views": [(name, base + path) for name, path in VIEWS],
+            "reader": _reader(request),
+            "has_session": not borne(request),
             "static": "/static",
             "vendor": "/vendor",
             "now": datetime.now(UTC),
@@ -95,6 +99,12 @@ def problem(request: Request, title: str, said: str, *, status: int) -> Response
     asked = request.path_params.get("cluster", "")
     cluster = asked if asked in views_of(request).clusters else ""
     return render(request, "problem.html", title, status=status, cluster=cluster, problem=said)
+
+
+def _reader(request: Request) -> str:
+    """Who has logged in, "" where nobody has to, or has."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return caller.name if caller is not None and request.app.state.keeper.login else ""
 
 
 def _view(request: Request, cluster: str) -> WatchedCluster:

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from pydantic import ValidationError
 
 from policy.episode.words import Verb
-from starter.errors import RefusedError, RequestError
+from starter.errors import RequestError
 from starter.output.models import Begun, Told
 from starter.web import api
 from starter.web.acts import WITH_A_TIME, ActPreview, WordToSay, in_a_line, preview, said
@@ -68,8 +68,7 @@ async def sent(
         answer: Told | Begun = await said(_caller(request), view.cluster, act)
         await view.renewed()
     except (RequestError, UnreadableError, ValidationError) as error:
-        code = 409 if isinstance(error, RefusedError) else api.status_of(error)
-        return await _form(request, cluster, word, node, refused=str(error), reason=reason, code=code)
+        return await _form(request, cluster, word, node, refused=str(error), reason=reason, code=api.status_of(error))
     return render(
         request, "said.html", word.value, still=True, cluster=cluster, node=node, word=word.value, answer=in_a_line(answer, word)
     )

@@ -17,6 +17,7 @@ from fastapi import Request
 
 from activities.keyring import LEAST_BYTES
 from starter.errors import RequestError
+from starter.web.who import Caller
 
 LASTS = timedelta(hours=8)
 """A session, at most; the token in it may end earlier, and ends it then."""
@@ -51,9 +52,8 @@ class Sessions:
 
     def token_of(self, request: Request) -> str:
         """Of the Authorization header, else of the session that the cookie holds; "" where there is neither, or it is over."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            return token.strip()
+        if token := borne(request):
+            return token
         sealed = request.cookies.get(COOKIE, "").encode()
         try:
             return zlib.decompress(self._seal.decrypt(sealed, ttl=int(LASTS.total_seconds()))).decode()
@@ -69,8 +69,17 @@ class Sessions:
         return any(hmac.compare_digest(_form_token(key, request).encode(), shown.encode()) for key in self._form_keys)
 
 
+def borne(request: Request) -> str:
+    """The token of the Authorization header, a program's or that of a proxy; "" where there is none."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
 def _form_token(key: bytes, request: Request) -> str:
-    return hmac.new(key, request.cookies.get(COOKIE, "").encode(), hashlib.sha256).hexdigest()
+    # A proxy may change the token of its header between a form and its answer, and the name in it stays.
+    caller: Caller | None = getattr(request.state, "caller", None)
+    told = f"bearer {caller.name}" if borne(request) and caller is not None else request.cookies.get(COOKIE, "")
+    return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
 
 
 def _derived(key: bytes, purpose: str) -> bytes:

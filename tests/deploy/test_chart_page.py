@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import secrets
@@ -14,16 +15,24 @@ from typing import Any
 import aiohttp
 import pytest
 
+from activities.cluster.api.intake import SURROUNDING_KINDS
+from activities.cluster.api.machine_paths import MACHINES
+from activities.cluster.api.paths import CAPI_CLUSTERS, KUBEADM_CONTROL_PLANES, LEASES, NODES, Resource
+from activities.cluster.watch.following import POLICY_KINDS
+from policy.checks.conflicts import LEADER_LEASES
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from simulator.api.access.certificates import issue
-from simulator.client import ApiAddress, ApiClient
+from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
 from starter.client import Nodewarden
 from starter.web.sessions import COOKIE
 from tests.deploy.helm import NAMESPACE, bare, of_kind, rendered
+from tests.deploy.manifests import path_of
 from tests.deploy.test_chart_life import ACCOUNTS, DEPLOYMENTS, Act, Api, install
 from tests.deploy.test_chart_life import api as api  # noqa: PLC0414 - fixtures
 from tests.deploy.test_chart_life import helm as helm  # noqa: PLC0414
 from tests.deploy.test_chart_life import person as person  # noqa: PLC0414
+from tests.documents import documents
 from tests.starter.conftest import client as client  # noqa: PLC0414
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
@@ -33,6 +42,7 @@ from workers.configuration.settings import load
 
 PAGE: dict[str, Any] = {"enabled": True, "replicas": 2, "tls": {"secretName": "page-tls"}, "sessionKeys": "page-keys"}
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+HEALTH_CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
 
@@ -68,10 +78,41 @@ def test_its_account_may_ask_who_somebody_is_and_list_what_checks_judge() -> Non
     ]
     assert _rules({**PAGE, "readsObjects": False}) == asks
     reads = [rule for rule in _rules(PAGE) if rule not in asks]
-    assert {verb for rule in reads for verb in rule["verbs"]} == {"list"}
+    assert {verb for rule in reads for verb in rule["verbs"]} == {"get", "list"}
     resources = {resource for rule in reads for resource in rule["resources"]}
     assert {"nodes", "nodehealthchecks", "machines"} <= resources
     assert not resources & {"secrets", "configmaps", "pods", "events", "volumeattachments"}
+
+
+def _group(resource: Resource) -> str:
+    return resource.api_version.rpartition("/")[0]
+
+
+def test_its_account_may_read_what_one_reading_of_a_cluster_reads_and_nothing_else() -> None:
+    """What is not among it is not known: of a template, whether it is there."""
+    kinds = [*POLICY_KINDS, *SURROUNDING_KINDS, MACHINES[OPENSHIFT], MACHINES[CLUSTER_API], CAPI_CLUSTERS, KUBEADM_CONTROL_PLANES]
+    lists = {(_group(each), each.plural, "", "list") for each in (NODES, *kinds)}
+    own = ("fencingtemplates", "volumedetachmenttemplates", "machinedeletiontemplates", "reboottemplates")
+    templates = {("nodewarden.io", each, "", "get") for each in own}
+    for group, made in (
+        ("self-node-remediation.medik8s.io", "selfnoderemediation"),
+        ("machine-deletion-remediation.medik8s.io", "machinedeletionremediation"),
+        ("fence-agents-remediation.medik8s.io", "fenceagentsremediation"),
+        ("infrastructure.cluster.x-k8s.io", "metal3remediation"),
+    ):
+        lists.add((group, f"{made}s", "", "list"))
+        templates.add((group, f"{made}templates", "", "get"))
+    leaders = {(_group(LEASES), LEASES.plural, name, "list") for name in LEADER_LEASES.values()}
+    roles = {each["metadata"]["name"]: each for each in of_kind(rendered({"ui": PAGE}), "ClusterRole")}
+    granted = {
+        (group, resource, name, verb)
+        for rule in roles["nodewarden-page-reads"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", ("",))
+        for verb in rule["verbs"]
+    }
+    assert granted == lists | templates | leaders
 
 
 def test_it_is_nobody_that_a_selector_of_the_workers_finds() -> None:
@@ -174,6 +215,30 @@ async def _running(person: ApiClient, folder: Path) -> AsyncIterator[str]:
         yield said.partition("the page is at ")[2].split()[0].replace("0.0.0.0", "127.0.0.1")  # noqa: S104
 
 
+async def _health_check(person: ApiClient) -> None:
+    """One whose template is missing, of the NodeHealthCheck operator."""
+    [definition] = documents("simulator/crds/nodehealthchecks.yaml")
+    await person.create(path_of(definition), definition)
+    template = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "namespace": NAMESPACE, "name": "none"}
+    spec = {
+        "selector": {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "DoesNotExist"}]},
+        "minHealthy": "51%",
+        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "300s"}],
+        "remediationTemplate": template,
+    }
+    check = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": {"name": "all"}}
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await person.create(HEALTH_CHECKS, {**check, "spec": spec})
+            except ApiError as error:  # it is served a moment after its definition was accepted
+                if not error.not_found:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
 async def _account(api: Api, person: ApiClient, name: str, *roles: str) -> str:
     """A ServiceAccount with these ClusterRoles, and a token of it."""
     await person.create(ACCOUNTS, {"metadata": {"name": name}})
@@ -208,6 +273,7 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
     bob = await _account(api, person, "bob", "nodewarden-viewer")
     eve = await _account(api, person, "eve")
     await person.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    await _health_check(person)
     episode = await warden.fence(cluster, "node-1", reason="drill")
 
     trust = ssl.create_default_context(cadata=authority.authority_pem.decode())
@@ -228,6 +294,8 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
         code, fleet = await _asked(browser, f"{two}api/v1/clusters/{cluster}/fleet", Cookie=session)
         assert (code, json.loads(fleet)["nodes"]) == (200, 1), fleet
         assert [each.split(":")[0] for each in json.loads(fleet)["unread"]] == ["configmaps"], "they may hold credentials"
+        code, why = await _asked(browser, f"{two}api/v1/clusters/{cluster}/nodes/node-1", Cookie=session)
+        assert (code, "FencingTemplate/nodewarden/none, which does not exist" in why) == (200, True), why
         code, page = await _asked(browser, f"{two}c/{cluster}/nodes/node-1", Cookie=session)
         assert (code, "Open episode" in page) == (200, True)
         code, form = await _asked(browser, f"{two}c/{cluster}/acts/abort?node=node-1", Cookie=session)
@@ -241,7 +309,7 @@ async def test_people_read_and_act_through_the_page_that_the_chart_has_installed
         async with browser.post(
             f"{one}api/v1/clusters/{cluster}/acts", json=act, headers={"Authorization": f"Bearer {bob}"}
         ) as answer:
-            assert answer.status == 409, await answer.text()
+            assert answer.status == 403, await answer.text()
 
 
 def _encoded(texts: dict[str, str]) -> dict[str, str]:

@@ -65,7 +65,7 @@ const exchange = async (old, made) => {
 };
 
 // At most once a second, whatever happens.
-const LEAST = 1000;
+const LEAST = 1000, LATER = 5000;
 let fetching = false, again = false, last = -LEAST;
 const renew = async () => {
   if (fetching) { again = true; return; }
@@ -92,11 +92,38 @@ const renew = async () => {
 
 setInterval(tick, 1000);
 if (cluster) {
-  const link = document.getElementById("link");
-  const stream = new EventSource(`/api/v1/clusters/${encodeURIComponent(cluster)}/events`);
-  stream.addEventListener("changed", () => { link.hidden = true; renew(); });
-  stream.addEventListener("error", () => { link.hidden = false; });
-  stream.addEventListener("open", () => { link.hidden = true; });
+  const link = document.getElementById("link"), ended = document.getElementById("ended");
+  let stream = null, waiting = 0;
+  // A stream that is refused is not tried again by the browser: a proxy may stand before a server that is away for a moment, and
+  // a token may have ended, of which only somebody who logs in again hears more.
+  const whyNot = async () => {
+    waiting = waiting || setTimeout(() => { waiting = 0; listen(); }, LATER);
+    let refused = false;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+      refused = answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403;
+    } catch { /* nobody answers */ }
+    ended.hidden = !refused;
+    link.hidden = refused;
+  };
+  const listen = () => {
+    if (stream || document.visibilityState !== "visible") return;
+    const mine = stream = new EventSource(`/api/v1/clusters/${encodeURIComponent(cluster)}/events`);
+    mine.addEventListener("changed", renew);
+    mine.addEventListener("open", () => { link.hidden = ended.hidden = true; });
+    mine.addEventListener("error", () => {
+      if (mine !== stream) return;
+      link.hidden = !ended.hidden;
+      if (mine.readyState === EventSource.CLOSED) { stream = null; whyNot(); }
+    });
+  };
+  // A browser has six connections to a server, for all its tabs: those that nobody looks at leave theirs to the others.
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "visible") { listen(); return; }
+    stream?.close();
+    stream = null;
+  });
+  listen();
   // What no event tells of is asked for, while somebody looks.
   const every = Number(document.body.dataset.every);
   if (every) setInterval(() => { if (document.visibilityState === "visible") renew(); }, every * 1000);
