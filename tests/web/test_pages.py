@@ -51,6 +51,10 @@ def _place(node: dict[str, str]) -> str:
     return f"{node['html'][:160]} {node['failureSummary'][:160]}"
 
 
+TWICE = """() => [...document.querySelectorAll("[id]")].map((each) => each.id).filter((id, at, all) => all.indexOf(id) !== at)"""
+"""Names that two elements have."""
+
+
 @pytest.mark.parametrize("view", VIEWS)
 async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, url: str, view: str) -> None:
     """S40: not one style or script that the policy refuses; and nothing that sticks out of a phone."""
@@ -61,6 +65,7 @@ async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, ur
                 assert [each for each in said if view != "not-found" or "404" not in each] == []
                 assert await page.evaluate("complaints") == []
                 assert await page.evaluate(OVERFLOW) == [], f"at {width}px"
+                assert await page.evaluate(TWICE) == []  # a page that is kept new takes one for the other
                 assert await page.locator("html").get_attribute("data-bs-theme") == scheme
                 if (width == DESK) is (scheme == "light"):  # colours are the same at each width, and names in each scheme
                     assert await accessibility(page) == [], f"{scheme} at {width}px"

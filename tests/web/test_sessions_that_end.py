@@ -52,10 +52,10 @@ async def test_an_open_page_says_that_its_reader_has_to_log_in_again(browser: Br
     async with opened(browser, url) as (page, _):
         await page.locator("#link").wait_for(state="hidden")
         keeper.why_not = UnknownCallerError("the cluster does not know this token, or it has ended")
-        await page.locator("#ended").wait_for(state="visible")
+        await page.locator("#logged-out").wait_for(state="visible")
         assert await page.locator("#link").is_hidden()
         keeper.why_not = None
-        await page.locator("#ended").wait_for(state="hidden")
+        await page.locator("#logged-out").wait_for(state="hidden")
 
 
 async def test_an_open_page_comes_back_after_a_refusal_that_is_no_ones_fault(browser: Browser, url: str, keeper: Keeper) -> None:
@@ -65,7 +65,7 @@ async def test_an_open_page_comes_back_after_a_refusal_that_is_no_ones_fault(bro
         keeper.why_not = SilentError("the cluster does not say who asks")
         async with page.expect_response(lambda answer: answer.url.endswith("/events") and answer.status == 503):
             await page.locator("#link").wait_for(state="visible")
-        assert await page.locator("#ended").is_hidden()
+        assert await page.locator("#logged-out").is_hidden()
         keeper.why_not = None
         await page.locator("#link").wait_for(state="hidden")
 

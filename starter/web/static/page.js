@@ -11,14 +11,14 @@ const span = (seconds) => {
   return `${Math.floor(whole / 86400)}d${two(Math.floor(whole % 86400 / 3600))}h`;
 };
 
-// What was due a moment ago is another thing by now: the server says which.
+// What was due a moment ago is another thing by now: the server says which, a second later, as moments here are whole seconds.
 let ticked = Date.now();
 const tick = () => {
   const before = ticked;
   ticked = Date.now();
   for (const each of document.querySelectorAll("time[data-since], time[data-due]")) {
     const due = Date.parse(each.dateTime), left = (due - ticked) / 1000;
-    if ("due" in each.dataset && before < due && due <= ticked && cluster) renew();
+    if ("due" in each.dataset && before < due + 1000 && due + 1000 <= ticked && cluster) renew();
     const text = "since" in each.dataset ? span(-left) : span(Math.ceil(left));
     if (each.textContent !== text) each.textContent = text;
   }
@@ -92,7 +92,7 @@ const renew = async () => {
 
 setInterval(tick, 1000);
 if (cluster) {
-  const link = document.getElementById("link"), ended = document.getElementById("ended");
+  const link = document.getElementById("link"), ended = document.getElementById("logged-out");
   let stream = null, waiting = 0;
   // A stream that is refused is not tried again by the browser: a proxy may stand before a server that is away for a moment, and
   // a token may have ended, of which only somebody who logs in again hears more.
