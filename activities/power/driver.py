@@ -93,9 +93,6 @@ class PowerDriver(Protocol):
     async def on(self, deadline: Deadline) -> None:
         """Command on. Returning means that the device accepted it."""
 
-    async def nmi(self, deadline: Deadline) -> None:
-        """Pulse a diagnostic interrupt, so that a hung kernel writes its crash dump."""
-
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """Ask which machine this is."""
 

@@ -38,8 +38,6 @@ class PowerCapability(StrEnum):
     READ = "read"
     OFF = "off"
     ON = "on"
-    NMI = "nmi"
-    RESET = "reset"
     IDENTITY = "identity"
     CONSOLE = "console"
     EVENT_LOG = "event-log"

@@ -40,7 +40,7 @@ from tests.power.targets import endpoint_of
 
 pytestmark = PATIENCE
 
-ACTS = st.sampled_from(("read", "read", "off", "on", "nmi", "identity", "event_log"))
+ACTS = st.sampled_from(("read", "read", "off", "on", "identity", "event_log"))
 CLOUD_ACTS = st.sampled_from(("read", "read", "off", "on", "identity", "console", "volumes"))
 GARBAGE = [*b'|<html>Status: OFF</html>|null|[]|7|{|\xff\xfe|Off|"Off"'.split(b"|"), b"[" * 5000, *map(as_bytes, NO_JSON)]
 BODIES = st.one_of(st.sampled_from(GARBAGE), st.binary(max_size=40))

@@ -33,7 +33,7 @@ FLEET = f"/c/{CLUSTER}/fleet"
 
 @pytest.fixture
 def cluster() -> NightCluster:
-    return NightCluster()
+    return NightCluster(now=NOW)
 
 
 @pytest.fixture

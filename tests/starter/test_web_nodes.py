@@ -41,7 +41,7 @@ def entry(at: datetime, act: str, outcome: str = "ok", detail: str = "") -> Reco
 
 @pytest.fixture
 def cluster() -> NightCluster:
-    return NightCluster(now=NOW)
+    return NightCluster()
 
 
 @pytest.fixture

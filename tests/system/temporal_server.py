@@ -24,7 +24,7 @@ from workers.runtime import runtime
 HOST = "127.0.0.1"
 READY_WITHIN = 40.0
 NO_WORKERS = "worker.perNamespaceWorkerCount=0"
-"""The server's own in each namespace, for schedules and batches, which we have none of: sixty that wait take a twentieth of a
+"""The server's own in each namespace, for schedules, batches and versions of workers: sixty that wait take a twentieth of a
 processor for as long as the tests last, in each of their processes."""
 STOP_WITHIN = 10.0
 
@@ -32,8 +32,10 @@ STOP_WITHIN = 10.0
 class TemporalServer:
     """`async with TemporalServer(folder) as temporal:`; its data stay in `folder` until that is removed."""
 
-    def __init__(self, folder: Path, *, namespaces: Sequence[str] = ("default",)) -> None:
+    def __init__(self, folder: Path, *, namespaces: Sequence[str] = ("default",), versions: bool = False) -> None:
+        """versions: whether one of a worker deployment can be made current, which is a workflow of the server's own."""
         self.namespaces = tuple(namespaces)
+        self._own_workers = [] if versions else ["--dynamic-config-value", NO_WORKERS]
         self.port, self._ui_port = free_ports(HOST, 2)
         self.log = folder / "temporal.log"
         self.database = folder / "temporal.db"
@@ -62,7 +64,7 @@ class TemporalServer:
         )
         for namespace in self.namespaces:
             arguments += ["--namespace", namespace]
-        arguments += ["--dynamic-config-value", NO_WORKERS]
+        arguments += self._own_workers
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *mortal.command(str(find_binary()), *arguments),

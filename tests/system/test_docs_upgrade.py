@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.pods_of_chart import NAMESPACE, PodsOfChart
 from tests.system.questions import in_phase
+from tests.system.temporal_server import TemporalServer
 from workers.embedded.server_process import find_binary, free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -102,9 +104,16 @@ async def _deployments(system: System) -> list[str]:
     return sorted(each["metadata"]["name"] for each in found)
 
 
-async def test_the_page_is_followed_with_an_episode_open(make_system: MakeSystem) -> None:
+@pytest.fixture
+async def versioning(tmp_path: Path) -> AsyncIterator[TemporalServer]:
+    """A Temporal server that knows versions of workers."""
+    async with TemporalServer(tmp_path, versions=True) as server:
+        yield server
+
+
+async def test_the_page_is_followed_with_an_episode_open(versioning: TemporalServer, make_system: MakeSystem) -> None:
     """An episode ends under the build that began it, the scanner moves to the new one and back, and nothing is repaired twice."""
-    system = await make_system(nodes=5, zones=3, demo_workloads=False)
+    system = await make_system(nodes=5, zones=3, demo_workloads=False, temporal=versioning)
     pods, shell, client = PodsOfChart(system), Shell(system, _values(system)), system.warden.client
     scanner, episode = f"scanner/{system.cluster_name}", f"episode/{system.cluster_name}/node-2"
     helm_first, rest = INSTALL.partition("\n")[::2]

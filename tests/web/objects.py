@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.cluster.watch.offline import OfflineCluster
@@ -50,10 +50,10 @@ def _held(number: int) -> dict[str, dict[str, str]]:
     return {"annotations": {MARK_ANNOTATION: mark}, "labels": {MARK_LABEL: digest_of(mark)}}
 
 
-def node(number: int) -> dict[str, Any]:
+def node(number: int, now: datetime = NOW) -> dict[str, Any]:
     name, held = f"node-{number}", _held(number)
     status, seconds = NOT_READY.get(number, WELL)
-    since = written(ago(seconds=seconds))
+    since = written(now - timedelta(seconds=seconds))
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -85,25 +85,26 @@ def node(number: int) -> dict[str, Any]:
     }
 
 
-def objects(count: int = 24) -> Iterator[dict[str, Any]]:
+def objects(count: int, now: datetime) -> Iterator[dict[str, Any]]:
     yield health_check("workers")
     yield health_check("gpu")
     for number in range(1, count + 1):
-        yield node(number)
+        yield node(number, now)
 
 
 class NightCluster:
-    """Reads it anew each time that it is asked, and counts how often."""
+    """Reads it anew each time that it is asked, and counts how often. now: as it is then; None: it is always that late."""
 
-    def __init__(self, count: int = 24, now: datetime = NOW) -> None:
+    def __init__(self, count: int = 24, now: datetime | None = None) -> None:
         self.count = count
         self.now = now
         self.asked = 0
 
     async def __call__(self, cluster: str) -> OfflineCluster:
         self.asked += 1
-        found = OfflineCluster(self.now, sees_all_nodes=False)
-        for each in objects(self.count):
+        now = self.now or datetime.now(UTC)
+        found = OfflineCluster(now, sees_all_nodes=False)
+        for each in objects(self.count, now):
             found.put(each, cluster)
         found.finish()
         return found

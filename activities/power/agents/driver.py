@@ -110,8 +110,7 @@ class FenceAgentDriver:
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
         """An agent does not say which machine it serves."""
-        known = {PowerCapability.READ, PowerCapability.OFF, PowerCapability.ON}
-        return frozenset(known | {PowerCapability.NMI} if fence_agents.pulses_interrupt(self.agent) else known)
+        return frozenset({PowerCapability.READ, PowerCapability.OFF, PowerCapability.ON})
 
     async def read(self, deadline: Deadline) -> Reading:
         """The agent's `status`."""
@@ -137,14 +136,6 @@ class FenceAgentDriver:
         run = await self._begin("on", deadline)
         run.refuse_unknown(*await run.status())
         await run.command("on")
-
-    async def nmi(self, deadline: Deadline) -> None:
-        """The agent's `diag`."""
-        run = await self._begin("nmi", deadline)
-        if "diag" not in run.metadata.actions:
-            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {self.agent} has no action diag; nothing was sent")
-        run.refuse_unknown(*await run.status())
-        await run.command("diag")
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:  # noqa: ARG002 - the contract's
         """Not to be had from an agent."""

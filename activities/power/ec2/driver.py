@@ -74,12 +74,11 @@ class Ec2Driver:
 
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
-        """All but reset: a node is fenced by its off half (S5)."""
+        """No reset: a node is fenced by its off half (S5)."""
         all_but_quarantine = {
             PowerCapability.READ,
             PowerCapability.OFF,
             PowerCapability.ON,
-            PowerCapability.NMI,
             PowerCapability.IDENTITY,
             PowerCapability.CONSOLE,
             PowerCapability.VOLUMES,
@@ -132,10 +131,6 @@ class Ec2Driver:
                 raise
             return
         self._accepted("on", answer.get("StartingInstances"))
-
-    async def nmi(self, deadline: Deadline) -> None:
-        """Send a diagnostic interrupt (instances on Nitro)."""
-        await self.api.command("nmi", "send_diagnostic_interrupt", deadline, InstanceId=self.place.instance)
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """What EC2 calls it. Its system UUID is known only inside the machine."""

@@ -127,8 +127,8 @@ class GceDriver:
 
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
-        """All but quarantine and a BMC's log, and but reset: a node is fenced by its off half (S5)."""
-        return frozenset(PowerCapability) - {PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG, PowerCapability.RESET}
+        """All but quarantine and a BMC's log. No reset: a node is fenced by its off half (S5)."""
+        return frozenset(PowerCapability) - {PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG}
 
     async def read(self, deadline: Deadline) -> Reading:
         """Read the instance's status."""
@@ -151,12 +151,6 @@ class GceDriver:
         how = {"request_id": str(uuid4())}
         start = self._command("on", deadline, lambda api, target: api.instances.start_unary(request=target | how, **api.once))
         await self._unless_suspended("on", start, deadline)
-
-    async def nmi(self, deadline: Deadline) -> None:
-        """Send a diagnostic interrupt. The API takes no request id for it."""
-        await self._command(
-            "nmi", deadline, lambda api, target: api.instances.send_diagnostic_interrupt(request=target, **api.once)
-        )
 
     async def terminate(self, deadline: Deadline) -> None:
         """Delete the instance, and the disks that are marked to go with it."""

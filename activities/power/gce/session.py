@@ -70,9 +70,7 @@ class CallSession(requests.Session):
         response = super().request(method, url, *arguments, **options)
         if self._itself:
             _raise_for(self._call, response)
-            if not response.content:
-                response._content = b"{}"  # what the client can read; an accepted NMI answers with nothing
-            elif not isinstance(_json(response), dict):
+            if not isinstance(_json(response), dict):
                 # The client would take a list or a word for an object without any content.
                 raise self._call.broken("the answer is none of Compute Engine's")
         return response

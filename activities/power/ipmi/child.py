@@ -23,7 +23,7 @@ from pyghmi.ipmi.private.constants import sensor_type_codes
 from activities.power.processes.operation_child import OperationError, announce_command, run, say
 
 CHASSIS, APPLICATION, STORAGE = 0x00, 0x06, 0x0A
-CONTROL = {"off": 0, "on": 1, "nmi": 4}
+CONTROL = {"off": 0, "on": 1}
 
 SHA1_SUITE, SHA256_SUITE = 3, 17
 
@@ -207,7 +207,7 @@ def command(session: Any, operation: str) -> dict[str, str]:
     code = response["code"]
     if code == 0:
         return {"detail": "accepted"}
-    if code == PRESENT_STATE and operation != "nmi" and read_state(session)["state"] == operation:
+    if code == PRESENT_STATE and read_state(session)["state"] == operation:
         return {"detail": f"the BMC says that the machine is {operation} already"}
     if code in REFUSALS:
         kind, reason = REFUSALS[code]

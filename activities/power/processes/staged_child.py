@@ -37,7 +37,6 @@ CAPABILITIES = frozenset(
         PowerCapability.READ,
         PowerCapability.OFF,
         PowerCapability.ON,
-        PowerCapability.NMI,
         PowerCapability.IDENTITY,
         PowerCapability.EVENT_LOG,
     }
@@ -153,7 +152,7 @@ class StagedDriver:
 
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
-        """All but reset: a node is fenced by its off half (S5). Whether a device takes an NMI, it says when asked for one."""
+        """No reset: a node is fenced by its off half (S5)."""
         return CAPABILITIES
 
     async def read(self, deadline: Deadline) -> Reading:
@@ -177,10 +176,6 @@ class StagedDriver:
     async def on(self, deadline: Deadline) -> None:
         """On."""
         await self._perform("on", deadline)
-
-    async def nmi(self, deadline: Deadline) -> None:
-        """Diagnostic interrupt."""
-        await self._perform("nmi", deadline)
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """Which machine the device says that it serves."""

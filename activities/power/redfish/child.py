@@ -20,7 +20,7 @@ SYSTEMS = "/redfish/v1/Systems"
 STATES = {"On": "on", "PoweringOn": "on", "Off": "off"}
 """Whatever else a service says is no state that anything could be concluded from: PoweringOff is not off (S3)."""
 
-RESETS = {"off": ("ForceOff",), "on": ("On", "ForceOn"), "nmi": ("Nmi",)}
+RESETS = {"off": ("ForceOff",), "on": ("On", "ForceOn")}
 
 UNSUPPORTED_MESSAGES = ("ActionNotSupported", "ActionParameter", "NotInList")
 """Parts of the message ids of the standard's Base registry that refuse the reset type itself and not the moment."""
@@ -126,8 +126,6 @@ class RedfishOperation:
 
     def _is_so_already(self) -> bool:
         """Services differ in what they answer to on for a machine that is on, so it is read and not guessed."""
-        if self._name == "nmi":
-            return False
         try:
             return str(self._name) == self._state()["state"]
         except OperationError:

@@ -39,7 +39,7 @@ class RedfishFactory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedfishDriver(StagedDriver):
-    """One system of one service, by ComputerSystem.Reset: ForceOff; On, or ForceOn where only that is allowed; Nmi."""
+    """One system of one service, by ComputerSystem.Reset: ForceOff; On, or ForceOn where only that is allowed."""
 
     operations: ClassVar = StagedChild(
         server=SERVER,

@@ -118,8 +118,6 @@ _VERIFIED = IPMI_AGENTS | _agents(
 `fence_virt` have neither."""
 _UNVERIFIED = ("ssl_insecure", "insecure", "notls", "disable_ssl")
 
-_DIAGNOSTIC = IPMI_AGENTS | {"fence_redfish"}
-
 
 def canonical(driver: str) -> str | None:
     """An agent's name in its own spelling, with underscores; None where no agent could have that name."""
@@ -130,11 +128,6 @@ def canonical(driver: str) -> str | None:
 def refusal(driver: str) -> str | None:
     """Why this agent is never used, for people; None where it is none or may be."""
     return _NEVER.get(canonical(driver) or "")
-
-
-def pulses_interrupt(agent: str) -> bool:
-    """Whether the agent knows the action `diag`, a diagnostic interrupt."""
-    return agent in _DIAGNOSTIC
 
 
 @cache

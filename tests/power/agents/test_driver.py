@@ -21,7 +21,7 @@ from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.fence.drivers import fence_agents
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerCapability, PowerState
+from policy.fence.power import PowerState
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
@@ -133,14 +133,6 @@ async def test_what_an_agent_says_of_a_question_that_failed_is_a_hint(
     error = await fails(agent.driver().off(within(5)), expected, r"nothing was commanded")
     assert says in str(error)
     assert "Please use" not in str(error)
-
-
-@needs_library
-async def test_an_interrupt_needs_an_agent_that_knows_it(agent: ScriptedAgent) -> None:
-    await agent.driver().nmi(within(5))
-    assert agent.calls("cycle") == ["cycle"]
-    assert PowerCapability.NMI in _factory("fence_ipmilan").build({"ip": "b"}, DeviceCredentials()).capabilities
-    assert PowerCapability.NMI not in _factory("fence_apc").build({"ip": "b", "plug": "1"}, DeviceCredentials()).capabilities
 
 
 @needs_library
@@ -298,7 +290,6 @@ async def test_what_a_plan_knows_of_agents_is_what_they_say_of_themselves() -> N
         port = metadata.parameters["ipport"].default
         assert f":{port}" in endpoint_of(agent_name, {"ip": "a"} | ({} if metadata.has("port_as_ip") else {"plug": "1"}))
         assert metadata.has("port_as_ip") == (agent_name in fence_agents.SINGLE_MACHINE_AGENTS)
-        assert ("diag" in metadata.actions) == fence_agents.pulses_interrupt(agent_name)
         assert {"status", "on", "off"} <= metadata.actions
 
 

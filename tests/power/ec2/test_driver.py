@@ -92,7 +92,6 @@ async def test_a_stop_is_by_force_asks_no_operating_system_and_is_no_hibernation
         ("on", "shutting-down", {}, ErrorType.NOT_SUPPORTED),
         ("on", "terminated", {}, ErrorType.NOT_SUPPORTED),
         ("on", "stopped", {"no_capacity": True}, ErrorType.TRANSIENT),
-        ("nmi", "stopped", {}, ErrorType.TRANSIENT),
     ],
 )
 async def test_what_is_refused_may_work_later_or_never(

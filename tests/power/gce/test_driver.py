@@ -33,7 +33,7 @@ from tests.power.conftest import fails, within
 from tests.power.gce.stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client
 from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_server, saying
 
-COMMANDS = ("stop", "start", "reset", "detachDisk", "sendDiagnosticInterrupt", "delete")
+COMMANDS = ("stop", "start", "reset", "detachDisk", "delete")
 HANDLE = f"projects/{PROJECT}/zones/{ZONE}/disks"
 
 
@@ -146,12 +146,6 @@ async def test_an_operation_that_has_failed_at_once_is_a_refusal() -> None:
         with pytest.raises(PowerError, match="ZONE_RESOURCE_POOL_EXHAUSTED: no room") as caught:
             await unsigned(server).on(within(10))
     assert caught.value.type is ErrorType.TRANSIENT
-
-
-async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(stand: GceStand) -> None:
-    await stand.driver().nmi(within(10))
-    assert [entry.command for entry in stand.instance.machine.log] == ["nmi"]
-    assert stand.instance.machine.power == "on"
 
 
 async def test_the_console_is_its_newest_part_only(stand: GceStand) -> None:

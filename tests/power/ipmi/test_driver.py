@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
-from policy.fence.power import PowerCapability, PowerState
+from policy.fence.power import PowerState
 from policy.fence.served_system import system_of
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
@@ -40,19 +40,6 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success(python_sta
     python_stand.machine.set_faults(refuse=True)
     await python_stand.driver().on(within(10))
     assert python_stand.machine.power == "on"
-
-
-async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(python_stand: Stand) -> None:
-    await python_stand.driver().nmi(within(10))
-    assert [entry.command for entry in python_stand.machine.log] == ["nmi"]
-    assert python_stand.machine.power == "on"
-
-
-async def test_a_bmc_without_nmi_does_not_support_it(stand: Stand) -> None:
-    if stand.bmc.kind != "ipmi_sim":
-        assert PowerCapability.NMI in stand.driver().capabilities
-        return
-    await fails(stand.driver().nmi(within(10)), ErrorType.NOT_SUPPORTED, "does not support this value")
 
 
 async def test_a_bmc_says_which_machine_it_serves(stand: Stand) -> None:

@@ -131,7 +131,7 @@ async def test_a_request_that_came_late_or_not_whole_sends_nothing(python_stand:
     assert python_stand.machine.reads == {}
 
 
-@pytest.mark.parametrize("operation", ["off", "on", "nmi"])
+@pytest.mark.parametrize("operation", ["off", "on"])
 async def test_a_command_is_not_sent_after_its_wall_clock_time_whatever_the_other_clock_says(
     python_stand: Stand, operation: str
 ) -> None:

@@ -115,8 +115,6 @@ async def test_only_a_reset_type_that_the_system_allows_is_sent() -> None:
         command("off", "", "ForceOff"),
         command("on", "On ForceOn", "On"),
         command("on", "ForceOn ForceOff", "ForceOn"),
-        command("nmi", "On ForceOff", None),
-        command("nmi", "Nmi", "Nmi"),
     )
 
 
