@@ -6,7 +6,7 @@ server's events and fetches the page again when it has changed, at most once a s
 where no event tells of it. Quiet: nothing happens but reports of nodes. Busy: ten nodes are broken, acted upon and well again,
 over and over. What one page costs is what they cost together, less what the process does for none.
 
-    python -m benchmarks.page [--sizes 500 5000] [--open 0 1 5 20] [--views "" /fleet] [--seconds 60]
+    python -m benchmarks.page [--sizes 500] [--open 0 1 5] [--views ""] [--seconds 20]
 """
 
 from __future__ import annotations
@@ -158,10 +158,10 @@ async def _measure_all(options: argparse.Namespace) -> dict[str, list[Cost]]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 5000], metavar="NODES")
-    parser.add_argument("--open", type=int, nargs="+", default=[0, 1, 5, 20], metavar="PAGES")
-    parser.add_argument("--views", nargs="+", default=["", "/fleet"])
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500], metavar="NODES")
+    parser.add_argument("--open", type=int, nargs="+", default=[0, 1, 5], metavar="PAGES")
+    parser.add_argument("--views", nargs="+", default=[""])
+    parser.add_argument("--seconds", type=float, default=20)
     print(show(asyncio.run(_measure_all(parser.parse_args()))))
 
 

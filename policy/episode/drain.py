@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+LEAST_GRACE = 1
+"""Seconds. With 0 the API server removes a pod at once, whether or not its kubelet has ended it: on a node that is not proven off
+another one would run beside it (S1, S30). Of `kubectl delete --grace-period=0` without --force kubectl makes 1, too."""
+
 _YES, _NO = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off"})
 
 
@@ -19,8 +23,8 @@ _YES, _NO = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0"
 class DrainOptions:
     """As kubectl's flags, with kubectl's defaults.
 
-    grace: instead of the pods' own grace periods, None: theirs. skip_deleting: pods that have been terminating for longer than
-    that are not waited for, None: all are.
+    grace: instead of the pods' own grace periods, None: theirs; less than LEAST_GRACE is that (`grace_seconds`). skip_deleting:
+    pods that have been terminating for longer than that are not waited for, None: all are.
     """
 
     force: bool = False
@@ -44,6 +48,13 @@ def drain_options(parameters: Mapping[str, str]) -> DrainOptions:
         grace=grace if grace is None or grace >= timedelta(0) else None,
         skip_deleting=skip if skip is not None and skip > timedelta(0) else None,
     )
+
+
+def grace_seconds(options: DrainOptions, own: int | None) -> int | None:
+    """What an eviction asks for; None: the pod's own, which is `own`."""
+    if options.grace is not None:
+        return max(int(options.grace.total_seconds()), LEAST_GRACE)
+    return LEAST_GRACE if own == 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

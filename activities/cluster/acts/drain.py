@@ -33,7 +33,7 @@ from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION,
 from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
-from policy.episode.drain import DrainOptions, DrainPod, plan_drain
+from policy.episode.drain import DrainOptions, DrainPod, grace_seconds, plan_drain
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Kind
 from policy.episode.vetoes import begun_as_failed
@@ -42,10 +42,6 @@ from policy.values.moments import moment_of
 
 AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""
-
-LEAST_GRACE = 1
-"""Seconds. With 0 the API server removes a pod at once, whether or not its kubelet has ended it: on a node that is not proven off
-another one would run beside it (S1, S30). Of `kubectl delete --grace-period=0` without --force kubectl makes 1, too."""
 
 MAXIMUM_NAMES = 10
 MAXIMUM_WORDS = 20
@@ -223,9 +219,8 @@ class Drainer:
         """One request, by uid. A lost answer is looked into by the next round: to ask again for what is going harms nobody."""
         metadata = pod.metadata
         delete = {"preconditions": {"uid": metadata.uid}}
-        own = pod.spec.termination_grace_period_seconds
-        seconds = int(options.grace.total_seconds()) if options.grace is not None else LEAST_GRACE if own == 0 else None
-        grace = {"gracePeriodSeconds": max(seconds, LEAST_GRACE)} if seconds is not None else {}
+        seconds = grace_seconds(options, pod.spec.termination_grace_period_seconds)
+        grace = {"gracePeriodSeconds": seconds} if seconds is not None else {}
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.episode.drain import DrainOptions, DrainPod, Fate, drain_options, plan_drain, rule
+from policy.episode.drain import DrainOptions, DrainPod, Fate, drain_options, grace_seconds, plan_drain, rule
 from tests.vectors.fencing import VECTORS
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -112,3 +112,12 @@ class TestOptions:
         """S30: a drain has no flag that deletes."""
         with pytest.raises(ValueError, match=f"^{told}: "):
             drain_options(written)
+
+
+@pytest.mark.parametrize(
+    ("ours", "own", "asked"), [(None, None, None), (None, 30, None), (None, 0, 1), (0, 30, 1), (7, 0, 7), (7, 30, 7)]
+)
+def test_an_eviction_leaves_a_pod_to_its_kubelet(ours: int | None, own: int | None, asked: int | None) -> None:
+    """S1, S30: never a grace period of 0."""
+    options = DrainOptions(grace=timedelta(seconds=ours) if ours is not None else None)
+    assert grace_seconds(options, own) == asked
