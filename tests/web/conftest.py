@@ -11,6 +11,7 @@ from playwright.async_api import Browser, async_playwright
 from activities.contracts.pages import TemporalUi
 from starter.web.app import serving
 from starter.web.views import Views
+from tests.web.looking import launched
 from tests.web.night import CLUSTER, NightWarden
 from tests.web.objects import NightCluster
 
@@ -22,10 +23,8 @@ CHROMIUM = shutil.which("chromium")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs chromium (Debian: chromium)")
-    # A container's root has no user namespace to put Chromium's sandbox into, and nothing but our own page is ever opened.
-    options = ["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars"]
     async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        started = await launched(playwright, CHROMIUM)
         yield started
         await started.close()
 

@@ -6,10 +6,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Playwright
 
 Scheme = Literal["light", "dark"]
 PHONE, DESK = 400, 1400
+TALL = 900
+
+# A container's root has no user namespace to put Chromium's sandbox into, and nothing but our own page is ever opened. There is
+# no graphics card either: a process that would draw in its stead costs more than the page.
+CHROMIUM_OPTIONS = (
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--in-process-gpu",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+)
 
 OVERFLOW = """() => {
   const width = document.documentElement.clientWidth;
@@ -28,12 +40,23 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+async def launched(playwright: Playwright, executable: str) -> Browser:
+    """Chromium; who asks closes it."""
+    return await playwright.chromium.launch(executable_path=executable, args=CHROMIUM_OPTIONS)
+
+
+async def turned(page: Page, *, width: int, scheme: Scheme) -> None:
+    """The same page at another width and in other colours, as a reader turns his phone or the evening comes."""
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": width, "height": TALL})
+
+
 @asynccontextmanager
 async def opened(
     browser: Browser, address: str, *, width: int = DESK, scheme: Scheme = "light"
 ) -> AsyncIterator[tuple[Page, list[str]]]:
     """The page there, and what its console says against it."""
-    context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    context = await browser.new_context(viewport={"width": width, "height": TALL}, color_scheme=scheme, reduced_motion="reduce")
     page, said = await context.new_page(), list[str]()
     page.set_default_timeout(10_000)
     page.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, async_playwright
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.docs.reading import DOCS
-from tests.web.looking import DESK, opened
+from tests.web.looking import DESK, launched, opened
 from tests.web.night import CLUSTER, NightWarden
 from tests.web.objects import NightCluster
 
@@ -48,9 +48,7 @@ async def taken(browser: Browser, path: str) -> bytes:
 async def main() -> None:
     """Into docs/pictures."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--hide-scrollbars"]
-        )
+        browser = await launched(playwright, "/usr/bin/chromium")
         for name, path in PICTURES.items():
             await asyncio.to_thread(file_of(name).write_bytes, await taken(browser, path))
         await browser.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.async_api import Browser, Page
 
-from tests.web.looking import DESK, OVERFLOW, PHONE, Scheme, opened
+from tests.web.looking import DESK, OVERFLOW, PHONE, Scheme, opened, turned
 from tests.web.night import CLUSTER
 
 AT = f"/c/{CLUSTER}"
@@ -59,16 +60,16 @@ TWICE = """() => [...document.querySelectorAll("[id]")].map((each) => each.id).f
 async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, url: str, view: str) -> None:
     """S40: not one style or script that the policy refuses; and nothing that sticks out of a phone."""
     schemes: tuple[Scheme, Scheme] = ("light", "dark")
-    for width in (PHONE, DESK):
-        for scheme in schemes:
-            async with opened(browser, url + VIEWS[view], width=width, scheme=scheme) as (page, said):
-                assert [each for each in said if view != "not-found" or "404" not in each] == []
-                assert await page.evaluate("complaints") == []
-                assert await page.evaluate(OVERFLOW) == [], f"at {width}px"
-                assert await page.evaluate(TWICE) == []  # a page that is kept new takes one for the other
-                assert await page.locator("html").get_attribute("data-bs-theme") == scheme
-                if (width == DESK) is (scheme == "light"):  # colours are the same at each width, and names in each scheme
-                    assert await accessibility(page) == [], f"{scheme} at {width}px"
+    async with opened(browser, url + VIEWS[view]) as (page, said):
+        for width, scheme in product((DESK, PHONE), schemes):
+            await turned(page, width=width, scheme=scheme)
+            assert await page.evaluate(OVERFLOW) == [], f"at {width}px"
+            assert await page.evaluate(TWICE) == []  # a page that is kept new takes one for the other
+            assert await page.locator("html").get_attribute("data-bs-theme") == scheme
+            if (width == DESK) is (scheme == "light"):  # colours are the same at each width, and names in each scheme
+                assert await accessibility(page) == [], f"{scheme} at {width}px"
+        assert [each for each in said if view != "not-found" or "404" not in each] == []
+        assert await page.evaluate("complaints") == []
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -36,7 +36,9 @@ def test_a_picture_is_as_wide_as_a_desk_and_small(name: str) -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 async def test_a_picture_can_be_taken_today(browser: Browser, name: str) -> None:
-    """Of a view that is there: one that answers with a problem ends it."""
     assert size_of(await taken(browser, PICTURES[name]))[0] == DESK
+
+
+async def test_no_picture_is_taken_of_a_problem(browser: Browser) -> None:
     with pytest.raises(RuntimeError, match="404"):
         await taken(browser, "/c/prod/nowhere")
