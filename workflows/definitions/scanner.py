@@ -25,7 +25,7 @@ from policy.objects.scopes import CLUSTER
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, paused, unpaused
 from policy.scan.report import ScanReport
 from workflows.episode.hearing import Heard, by_a_person, heard, still_to_come
-from workflows.kit import options
+from workflows.kit import handing_over, options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
     PauseRequest,
@@ -44,8 +44,6 @@ from workflows.scanner.repeating import Repeating
 from workflows.scanner.reserving import Grantor
 from workflows.scanner.telling import Telling
 
-HISTORY_LIMIT = 3000
-"""Events after which we continue as new, well below the server's own suggestion, so that replays stay short."""
 ANSWER_PATIENCE = timedelta(seconds=15)
 """How long a person's request waits for a report that can answer it."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
@@ -100,8 +98,7 @@ class HealthScanner:
             await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._stop is None:
-            behaviour = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-            workflow.continue_as_new(self._carried(), initial_versioning_behavior=behaviour)
+            handing_over.go_on(self._carried())
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
@@ -114,7 +111,7 @@ class HealthScanner:
     async def _scan_on(self) -> None:
         """Scan after scan, until somebody stops it or the history has grown long; then until all that was begun has ended."""
         await self._learn_our_name()
-        while self._stop is None and not self._roll_is_due():
+        while self._stop is None and not handing_over.roll_is_due(may_move=self._scans > self._began_with):
             if await self._next_report() and self._report is not None:
                 await self._granting.holders.rebuild(self._report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
@@ -460,13 +457,6 @@ class HealthScanner:
         """How the last pause ended; a scanner that is stopped never goes on."""
         past = self._granting.pauses[-1:]
         return "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
-
-    def _roll_is_due(self) -> bool:
-        """Also when another version of the worker deployment has become current: a run is pinned to the build it began on, and a
-        scanner whose build nobody runs any more would scan no more. Unversioned workers never see that."""
-        info = workflow.info()
-        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
-        return grown or (self._scans > self._began_with and info.is_target_worker_deployment_version_changed())
 
     def _carried(self) -> ScannerInput:
         granting = self._granting
