@@ -208,7 +208,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
     async def _require_look(self, request: FreeRequest) -> None:
         """All that a destructive act needs but the need itself: once off is proven, its end is no reason to leave things half
         done."""
-        look = LookRequest(target=request.target, need=request.need, holder=request.holder, need_matters=False)
+        look = LookRequest(target=request.target, need=request.need, holder=request.holder, operation=Operation.DELETE_NODE)
         require_go(await self._look(look), f"Node/{request.target.pinned.node} is not deleted")
 
     @activity.defn(name="isolation.free-cut-pods")

@@ -42,7 +42,7 @@ from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_taken_up, why_withdrawn
-from policy.episode.gate import By, Objection, Seen, Weight, objection
+from policy.episode.gate import REMOVING, By, Objection, Seen, Weight, objection
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind, need_gone
@@ -206,7 +206,7 @@ class LastLook:
         if not any(each.control_plane for each in machines) and (node is None or not node.control_plane):
             return answer
         machine = next((each for each in machines if each.control_plane), next(iter(machines), None))
-        taking = control_plane.taking_of(machine.controller if machine is not None else "", removes=request.removes)
+        taking = control_plane.taking_of(machine.controller if machine is not None else "", removes=request.operation in REMOVING)
         member = TakenMember(node=node, machine=machine, cluster=sight.subject.cluster)
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._machines, member, taking)
