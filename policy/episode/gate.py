@@ -34,6 +34,7 @@ from policy.objects.machines import MachineView
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import NodeView
 from policy.objects.scopes import CLUSTER, group_of
+from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.durations import format_duration
 
 
@@ -173,6 +174,14 @@ def objections(seen: Seen, operation: Operation, by: By, now: datetime) -> Itera
     for rule in _rows(operation, by):
         if found := rule.objection(seen, operation, now):
             yield found
+
+
+def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
+    """What may pass is waited for; that there is no other member is final."""
+    if needed is None:
+        return None
+    weight = Weight.VETOED if needed.rule is BlockingRule.LAST_MEMBER else Weight.NOT_LICENSED
+    return Objection(rule="control plane", words=f"the control plane can't do without it: {needed.why}", weight=weight)
 
 
 def unblocks(rule: str) -> str:
