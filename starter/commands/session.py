@@ -317,7 +317,7 @@ def show(
 
         typer.echo(to_json(as_model(), indent=2))
         return
-    from starter.output.display import fitting_console
+    from starter.output.console import fitting_console
 
     fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
 

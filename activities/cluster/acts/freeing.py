@@ -24,9 +24,9 @@ from activities.cluster.acts.isolation import another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
-from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave

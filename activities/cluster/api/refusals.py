@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.api.statuses import Status
 from activities.errors import ErrorType, failure
 
 MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
@@ -58,32 +59,6 @@ class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, n
 
 UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """What a client raises before anything was sent."""
-
-
-class _Cause(msgspec.Struct):
-    reason: str | None = None
-    message: str | None = None
-    field: str | None = None
-
-
-class _Details(msgspec.Struct, rename="camel"):
-    causes: list[_Cause] | None = None
-    retry_after_seconds: int | None = None
-
-
-class Status(msgspec.Struct):
-    """The body of a refusal, as far as we read it; also the object of a watch's ERROR event."""
-
-    kind: str | None = None
-    status: str | None = None
-    message: str | None = None
-    reason: str | None = None
-    code: int | None = None
-    details: _Details | None = None
-
-    @property
-    def causes(self) -> list[_Cause]:
-        return (self.details.causes if self.details else None) or []
 
 
 _status = msgspec.json.Decoder(Status)

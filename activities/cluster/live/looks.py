@@ -19,9 +19,10 @@ from typing import Any, Protocol, TypeVar
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import LeaseView, cluster_lease_problem
+from activities.cluster.api.leases import LeaseView
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.device_claims import device_claims, tell_both
 from activities.cluster.live.fence_config import lease_renewed, live_policies
