@@ -27,7 +27,8 @@ from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
-from starter.output.display import LineDisplay, LiveDisplay, fitting_console, watch
+from starter.output.console import fitting_console
+from starter.output.display import LineDisplay, LiveDisplay, watch
 from workers import process
 from workers.configuration.settings import Settings, load
 from workers.leaving import leave

@@ -74,11 +74,6 @@ class ControlPlane:
         """What is remembered on a replacement; None on every other Machine."""
         return Attempt.read(annotation(self._view.machines.get(f"{self._system.namespace}/{machine}"), REMEDIATION_FOR))
 
-    async def limit_retries(self, **remediation: int) -> None:
-        """Set maxRetry, retryPeriodSeconds, minHealthyPeriodSeconds; what is left out stays."""
-        path = KUBEADM_CONTROL_PLANES.path(NAME, namespace=self._system.namespace)
-        self._objects.remember(await self._cluster.client.patch(path, {"spec": {"remediation": remediation}}))
-
     async def set_initialized(self, initialized: bool) -> None:
         path = KUBEADM_CONTROL_PLANES.path(NAME, namespace=self._system.namespace, subresource="status")
         status = {"initialization": {"controlPlaneInitialized": initialized}}

@@ -8,7 +8,6 @@ lets a writer put the answer to its own write in at once, so that it does not ac
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -28,8 +27,6 @@ from simulator.resources import (
     VOLUMES,
     Resource,
 )
-
-log = logging.getLogger(__name__)
 
 Listener = Callable[[JsonObject | None, JsonObject | None], None]
 """Called with the object before and after a change; None where there is none."""

@@ -239,11 +239,6 @@ class Fleet:
         """MachineSets make and remediate nothing from now on, and say this; "" ends it."""
         self._sets.preflight = problem
 
-    async def limit_remediations(self, machine_set: str, max_in_flight: int | str) -> None:
-        """How many Machines of a set may be remediated at once, from now on. Its MachineDeployment has the same name."""
-        path = MACHINE_DEPLOYMENTS.path(machine_set, namespace=self.system.namespace)
-        await self._cluster.client.patch(path, {"spec": {"remediation": {"maxInFlight": max_in_flight}}})
-
     async def scale(self, machine_set: str, replicas: int) -> None:
         """Change the size of a set, as an autoscaler or a person does."""
         change, namespace = {"spec": {"replicas": replicas}}, self.system.namespace

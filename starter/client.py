@@ -40,8 +40,9 @@ from starter.handles.scanners import ScannerHandle, StartedScanner
 from starter.handles.speaking import Speaker, attested
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from workers.configuration.settings import Settings, load
-from workers.connect import TemporalUnreachableError, connect
+from workers.connect import connect
 from workers.embedded.server import running_endpoint
+from workers.errors import TemporalUnreachableError
 from workers.identity import holder
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus, Word
@@ -81,7 +82,7 @@ class Nodewarden:
         found = address or temporal.address or _embedded_address(settings)
         temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})
         try:
-            connected = await connect(temporal, clusters=settings.connections, patience=temporal.patience)
+            connected = await connect(temporal, clusters=settings.connections, patience=temporal.patience, runs_workflows=False)
             yield cls(connected, speaker=speaker, page=settings.page_url)
         finally:
             await asyncio.sleep(0.2)  # lets the bridge's threads end: an interpreter that exits at once after can crash

@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
-from workers.configuration.clusters import ClusterSettings, ConnectionSettings
+from workers.configuration.clusters import ClusterSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
+from workers.connections import open_connection
 from workers.runtime import runtime
 from workers.signing_keys import keyring_of
 from workers.worker import Role, Serving, activities_of
@@ -102,31 +102,6 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
         workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck),
         activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
-
-
-async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConnection:
-    """The connection that the settings describe. It is made when first used: an API that is down now is no mistake."""
-    from activities.cluster.api.connection import ClusterConnection
-
-    try:
-        if cluster.in_cluster:
-            return ClusterConnection.in_cluster()
-        if cluster.server:
-            return ClusterConnection.to(cluster.server, token_file=cluster.token_file, certificate_authority=cluster.ca_file)
-        return await ClusterConnection.from_kubeconfig(cluster.kubeconfig, cluster.context)
-    except ApplicationError as error:
-        raise SettingsError(f"clusters.{name}: {error.message}") from error
-
-
-@asynccontextmanager
-async def open_cluster(name: str, cluster: ClusterSettings) -> AsyncIterator[tuple[ClusterConnection, ClusterConnection | None]]:
-    """Its connection, and that to where Cluster API's objects live, None where they live in the cluster itself."""
-    async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(await open_connection(name, cluster))
-        machines = None
-        if cluster.machines is not None:
-            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", cluster.machines))
-        yield connection, machines
 
 
 async def _cluster_serving(

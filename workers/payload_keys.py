@@ -13,6 +13,7 @@ from workers.configuration.clusters import ClusterSettings
 from workers.configuration.key_sources import KeySource
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
+from workers.connections import open_connection
 from workers.payloads.codec import Encryption
 
 ENTRY = "payload-keys"
@@ -45,8 +46,6 @@ async def encryption_of(
         return source.of_file(Encryption)
     if not source.secret:
         return None
-    from workers.composition import open_connection
-
     known = clusters()
     if not known:
         raise SettingsError("temporal.payload_keys_secret: no cluster is known here that has it; set temporal.payload_keys_file")

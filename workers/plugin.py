@@ -19,7 +19,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 import workflows
 from workers.interceptors.entrance import Entrance
 from workers.payloads.codec import Encryption
-from workers.payloads.converting import DATA_CONVERTER, converter_with
+from workers.payloads.converting import converter_with
 
 DEFINITIONS = "workflows.definitions"
 """The package of the modules that define workflows: never passed through."""
@@ -58,8 +58,7 @@ RUNNER = GuardedRunner()
 
 def plugin_with(encryption: Encryption | None) -> SimplePlugin:
     """For a deployment with keys for its payloads, or None without."""
-    converter = DATA_CONVERTER if encryption is None else converter_with(encryption)
-    return SimplePlugin("nodewarden", data_converter=converter, workflow_runner=lambda _given: RUNNER)
+    return SimplePlugin("nodewarden", data_converter=converter_with(encryption), workflow_runner=lambda _given: RUNNER)
 
 
 PLUGIN = plugin_with(None)

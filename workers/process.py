@@ -23,6 +23,7 @@ from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
+from workers.errors import StoppedError
 from workers.identity import name_embedded
 from workers.keeping_secrets import keep_memory_private
 from workers.preparing import spare_collector
@@ -35,10 +36,6 @@ _log = logging.getLogger(__name__)
 EMBEDDED_PATIENCE = timedelta(seconds=30)
 LOCAL_STICKY_TIMEOUT = timedelta(seconds=3)
 """With one worker on one machine nobody else will take a step over: waiting long for a dead predecessor gains nothing."""
-
-
-class StoppedError(Exception):
-    """Told to stop before anything had begun."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,12 +15,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
+from workers.errors import SearchAttributesError
 
 VISIBLE_WITHIN = timedelta(seconds=30)
-
-
-class SearchAttributesError(Exception):
-    """Search attributes are missing and cannot be created by us, or exist with another type. The text says what to do."""
 
 
 def required() -> dict[str, IndexedValueType.ValueType]:

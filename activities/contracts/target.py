@@ -15,7 +15,7 @@ from temporalio import activity
 from activities.contracts.news import News
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
-from policy.episode.gate import Operation
+from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
 from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
 from policy.episode.needs import Need
 from policy.episode.observation import Observation
@@ -111,13 +111,12 @@ class LicenceWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRequest:
-    """Live last look before a destructive act (S20). destructive False: only providerID is compared (S9). Where the need does not
-    matter either, the look is one before power, a path or a network is given back, and its licence is that nobody wants the
-    machine left as it is (on its Machine, too, S21) and that no other episode or deployment has it by now (S38).
+    """Live last look before an act (S20). operation: what it is about to license. Where that destroys nothing, only providerID is
+    compared (S9). A look before power, a path or a network is given back says that nobody wants the machine left as it is (on its
+    Machine, too, S21) and that no other episode or deployment has it by now (S38).
 
-    removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
-    is switched off or starts anew, and goes on being counted there (S15). configured: how the pinned devices were chosen, so that
-    those that are configured now are compared with them, or told where something is given back; None where they are not used.
+    configured: how the pinned devices were chosen, so that those that are configured now are compared with them, or told where
+    something is given back; None where they are not used.
     lease: for so long the node's lease is taken, or renewed, as part of the look, which then covers the step in hand: somebody
     else's is a veto as any that is seen; None: it is only read. not_after: it is not taken after that moment. counts: what stands
     against the node is told as well. news: told meanwhile. licenses: the power act that a go is to license (S42).
@@ -126,9 +125,7 @@ class LookRequest:
     target: Target
     need: Need
     holder: str
-    destructive: bool = True
-    need_matters: bool = True
-    removes: bool = False
+    operation: Operation = Operation.DISRUPT
     configured: Configured | None = None
     lease: timedelta | None = None
     not_after: datetime | None = None
@@ -137,20 +134,19 @@ class LookRequest:
     licenses: LicenceWanted | None = None
 
     @property
-    def restores(self) -> bool:
-        """Whether it is one before something is given back."""
-        return not self.destructive and not self.need_matters
+    def destructive(self) -> bool:
+        """Whether everything is read for it."""
+        return self.operation in DESTRUCTIVE
 
     @property
-    def operation(self) -> Operation:
-        """What it is about to license."""
-        if self.restores:
-            return Operation.GIVE_BACK
-        if not self.destructive:
-            return Operation.WAIT
-        if self.removes:
-            return Operation.REMOVE
-        return Operation.DISRUPT if self.need_matters else Operation.DELETE_NODE
+    def need_matters(self) -> bool:
+        """Whether the end of the need is an objection."""
+        return self.operation in NEEDED
+
+    @property
+    def restores(self) -> bool:
+        """Whether it is one before something is given back."""
+        return self.operation is Operation.GIVE_BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,8 +120,3 @@ class JudgedTarget:
     def sick(self) -> bool:
         """Whether some check does not plainly call it healthy, or will not for ever."""
         return any(verdict.standing is not Standing.HEALTHY or verdict.due is not None for verdict in self.verdicts.values())
-
-    def due(self, key: str) -> datetime | None:
-        """When that check's verdict expires."""
-        verdict = self.verdicts.get(key)
-        return verdict.due if verdict is not None else None

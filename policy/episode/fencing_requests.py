@@ -130,6 +130,11 @@ def why_ended(obj: Mapping[str, Any]) -> str:
     return f"{metadata['name']} has its answer: {SUCCEEDED} is {said}" if said in {TRUE, FALSE} else ""
 
 
+def is_another(found: Mapping[str, Any], uid: str) -> bool:
+    """Whether an object only has the name of the one with that uid."""
+    return bool(uid) and found["metadata"].get("uid") != uid
+
+
 def why_withdrawn(obj: Mapping[str, Any]) -> str:
     """Why whoever made the object wants it no more, "" while that is not so. An answer of ours withdraws nothing."""
     metadata: Mapping[str, Any] = obj["metadata"]

@@ -34,6 +34,7 @@ from policy.objects.machines import MachineView
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import NodeView
 from policy.objects.scopes import CLUSTER, group_of
+from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.durations import format_duration
 
 
@@ -48,6 +49,8 @@ class Operation(StrEnum):
     """Cordon, taint, drain, cut a path, quarantine, switch off, have others act: whatever a last look licenses."""
     REMOVE = "remove"
     """The same, and the machine is deleted for another one to take its place."""
+    HAND_OVER = "hand-over"
+    """The same, of a machine that was kept; whatever has become of the need."""
     DELETE_NODE = "delete-node"
     EVICT = "evict"
     """A round of evictions, right before its requests."""
@@ -173,6 +176,14 @@ def objections(seen: Seen, operation: Operation, by: By, now: datetime) -> Itera
             yield found
 
 
+def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
+    """What may pass is waited for; that there is no other member is final."""
+    if needed is None:
+        return None
+    weight = Weight.VETOED if needed.rule is BlockingRule.LAST_MEMBER else Weight.NOT_LICENSED
+    return Objection(rule="control plane", words=f"the control plane can't do without it: {needed.why}", weight=weight)
+
+
 def unblocks(rule: str) -> str:
     """What would end the objection of that row, in words; "" where nothing but time does, or nobody can say."""
     return next((row.unblocks for row in RULES if row.name == rule and row.unblocks), "")
@@ -268,8 +279,12 @@ def _without_mark(seen: Seen, _now: datetime) -> Said:
     return f"{seen.cluster_lease}, and the Node does not carry our mark" if seen.cluster_lease else ""
 
 
-_LOOKED: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.DELETE_NODE})
+DESTRUCTIVE: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.HAND_OVER, Operation.DELETE_NODE})
 """What a last look licenses: everything is read for it, right before."""
+REMOVING: Operations = frozenset({Operation.REMOVE, Operation.HAND_OVER})
+"""The machine's owner takes it out of a control plane; else it goes on being counted there (S15)."""
+NEEDED: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.WAIT})
+"""What is only done while somebody needs it."""
 _HANDS_OUT: Operations = frozenset({Operation.ASK, Operation.CREATE})
 """What a last look has licensed a moment before: asked again is what stands on the very objects that the write reads."""
 _LEAVES: Operations = frozenset({Operation.WAIT})
@@ -285,11 +300,11 @@ RULES: tuple[Rule, ...] = (
         name="identity",
         source="S9",
         says=lambda seen, _: seen.identity,
-        stops=_LOOKED | _LEAVES | _BACK,
+        stops=DESTRUCTIVE | _LEAVES | _BACK,
         weight=Weight.TARGET_CHANGED,
     ),
-    Rule(name="unread", source="S20", says=_doubts, stops=_LOOKED | _LEAVES, weight=Weight.NOT_LICENSED),
-    Rule(name="need gone", source="S20", says=_need_gone, stops=_LOOKED | _LEAVES, weight=Weight.NEED_GONE),
+    Rule(name="unread", source="S20", says=_doubts, stops=DESTRUCTIVE | _LEAVES, weight=Weight.NOT_LICENSED),
+    Rule(name="need gone", source="S20", says=_need_gone, stops=DESTRUCTIVE | _LEAVES, weight=Weight.NEED_GONE),
     Rule(
         name="devices unread while others act",
         source="S9",
@@ -301,17 +316,17 @@ RULES: tuple[Rule, ...] = (
         name="contested",
         source="S39",
         says=lambda seen, _: seen.contested,
-        stops=_OFFERS | _LOOKED | _FREES,
+        stops=_OFFERS | DESTRUCTIVE | _FREES,
         passes=_FREES,
         unblocks="delete the Node that is not that machine, or correct what it says of itself or how it is to be fenced",
     ),
-    Rule(name="need", source="S20", says=lambda seen, _: seen.need, stops=_LOOKED | _LEAVES),
-    Rule(name="devices", source="S9", says=lambda seen, _: seen.devices, stops=_LOOKED, weight=Weight.TARGET_CHANGED),
+    Rule(name="need", source="S20", says=lambda seen, _: seen.need, stops=DESTRUCTIVE | _LEAVES),
+    Rule(name="devices", source="S9", says=lambda seen, _: seen.devices, stops=DESTRUCTIVE, weight=Weight.TARGET_CHANGED),
     Rule(
         name="devices unread",
         source="S9",
         says=lambda seen, _: seen.devices_unread,
-        stops=_LOOKED,
+        stops=DESTRUCTIVE,
         weight=Weight.NOT_LICENSED,
     ),
     # The licence.
@@ -319,43 +334,43 @@ RULES: tuple[Rule, ...] = (
         name="cluster Lease",
         source="S38",
         says=_cluster_lease,
-        stops=_LOOKED | _HANDS_OUT | _EVICTS | _FREES,
+        stops=DESTRUCTIVE | _HANDS_OUT | _EVICTS | _FREES,
         weight=Weight.NOT_LICENSED,
     ),
-    Rule(name="permit", source="S14", says=_permit, stops=_LOOKED | _EVICTS, weight=Weight.NOT_LICENSED),
+    Rule(name="permit", source="S14", says=_permit, stops=DESTRUCTIVE | _EVICTS, weight=Weight.NOT_LICENSED),
     # A person's word, or a maintenance. All but what is freed of a machine that is off, and what the act does not touch.
     Rule(
         name="node lease",
         source="S20, medik8s",
         says=_node_lease,
-        stops=_LOOKED | _LEAVES | _BACK | {Operation.CREATE},
+        stops=DESTRUCTIVE | _LEAVES | _BACK | {Operation.CREATE},
         unblocks="the node's lease must be given back, or lapse",
     ),
     Rule(
         name="kept out",
         source="S20, Cluster API",
         says=_of_machines(lambda _, machines: next(filter(None, map(kept_out, machines)), "")),
-        stops=_OFFERS | _LOOKED | _LEAVES | _HANDS_OUT,
+        stops=_OFFERS | DESTRUCTIVE | _LEAVES | _HANDS_OUT,
         unblocks=WITHOUT_MACHINE_ANNOTATION,
     ),
     Rule(
         name="preserved",
         source="S21, S27, Gardener",
         says=_of_machines(_preserved),
-        stops=_LOOKED | _LEAVES | _BACK | _HANDS_OUT | {Operation.UNCORDON},
+        stops=DESTRUCTIVE | _LEAVES | _BACK | _HANDS_OUT | {Operation.UNCORDON},
     ),
     Rule(
         name="excluded",
         source="S20, medik8s",
         says=_of_node(excluded),
-        stops=_OFFERS | _LOOKED | _LEAVES | _BACK | _HANDS_OUT,
+        stops=_OFFERS | DESTRUCTIVE | _LEAVES | _BACK | _HANDS_OUT,
         unblocks=WITHOUT_LABEL,
     ),
     Rule(
         name="hold",
         source="S20",
         says=_of_node(held),
-        stops=_OFFERS | _LOOKED | _LEAVES | _BACK | _HANDS_OUT | _EVICTS | _FREES,
+        stops=_OFFERS | DESTRUCTIVE | _LEAVES | _BACK | _HANDS_OUT | _EVICTS | _FREES,
         passes=_FREES,
         unblocks=f"remove the annotation {HOLD_ANNOTATION} from the node",
     ),
@@ -363,7 +378,7 @@ RULES: tuple[Rule, ...] = (
         name="fencing off",
         source="S20, node-fencing",
         says=_of_node(switched_off_node),
-        stops=_OFFERS | _LOOKED | _HANDS_OUT | _EVICTS | _FREES | _KEEPS,
+        stops=_OFFERS | DESTRUCTIVE | _HANDS_OUT | _EVICTS | _FREES | _KEEPS,
         passes=_FREES | _KEEPS,
         unblocks=f"remove the label {FENCING_LABEL} from the node",
     ),
@@ -371,11 +386,11 @@ RULES: tuple[Rule, ...] = (
         name="switched off",
         source="S20, node-fencing",
         says=_switched_off,
-        stops=_OFFERS | _LOOKED | _EVICTS | _FREES | _KEEPS,
+        stops=_OFFERS | DESTRUCTIVE | _EVICTS | _FREES | _KEEPS,
         passes=_OFFERS | _FREES | _KEEPS,
     ),
     # Who is taking it away at this moment. A person may know that he has got stuck.
-    Rule(name="being deleted", source="S20", says=_of_machines(_being_deleted), stops=_OFFERS | _LOOKED, programs_only=True),
+    Rule(name="being deleted", source="S20", says=_of_machines(_being_deleted), stops=_OFFERS | DESTRUCTIVE, programs_only=True),
     Rule(
         name="being deleted before others act",
         source="S20",
@@ -386,23 +401,23 @@ RULES: tuple[Rule, ...] = (
         name="taken away",
         source="S20, autoscalers",
         says=_of_machines(lambda seen, machines: taken_away(seen.node, machines)),
-        stops=_OFFERS | _LOOKED | {Operation.ASK},
+        stops=_OFFERS | DESTRUCTIVE | {Operation.ASK},
         programs_only=True,
     ),
     # What keeps a host for its own sake.
-    Rule(name="storage lost", source="oVirt", says=_storage_condition, stops=_OFFERS | _LOOKED, programs_only=True),
-    Rule(name="storage lost lately", source="oVirt", says=_storage_event, stops=_LOOKED, programs_only=True),
-    Rule(name="Lease renewed", source="oVirt", says=_renewed, stops=_LOOKED, programs_only=True),
+    Rule(name="storage lost", source="oVirt", says=_storage_condition, stops=_OFFERS | DESTRUCTIVE, programs_only=True),
+    Rule(name="storage lost lately", source="oVirt", says=_storage_event, stops=DESTRUCTIVE, programs_only=True),
+    Rule(name="Lease renewed", source="oVirt", says=_renewed, stops=DESTRUCTIVE, programs_only=True),
     Rule(
         name="Lease tells nothing yet",
         source="oVirt",
         says=_renewal_unknown,
-        stops=_LOOKED,
+        stops=DESTRUCTIVE,
         weight=Weight.NOT_LICENSED,
         programs_only=True,
     ),
     Rule(name="exempt", source="S21", says=lambda seen, _: seen.exempt, stops=_OFFERS, programs_only=True),
-    Rule(name="control plane", source="S15", says=lambda seen, _: seen.control_plane, stops=_LOOKED),
+    Rule(name="control plane", source="S15", says=lambda seen, _: seen.control_plane, stops=DESTRUCTIVE),
     # Before something is given back: another episode may have switched the machine off since (S5). To be left alone needs no
     # more than one who says so, and so comes before what could not be read.
     Rule(name="unread before giving back", source="S20", says=_doubts, stops=_BACK, weight=Weight.NOT_LICENSED),

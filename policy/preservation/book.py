@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import nsmallest
 
 from policy.checks.targets import MACHINE
 from policy.objects.machines import MachineView
@@ -37,6 +37,7 @@ from policy.preservation.mistakes import WORDS, Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.survey import DeploymentPool, deployment_name, labels_of, part_of, survey
+from policy.values.agenda import Agenda
 from policy.values.moments import later, moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -46,8 +47,6 @@ the name under which it is a victim."""
 
 MAXIMUM_PRESERVATIONS = 50
 """How many of its needs a report has."""
-
-SPARE_ENDS = 1024
 
 NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
 
@@ -113,9 +112,8 @@ class PreservationBook:
         self._bad_pools: dict[str, str] = {}
         self._open: set[str] = set()
         """Keys of what has to be looked at for a report."""
-        self._quiet: dict[str, datetime] = {}
+        self._quiet = Agenda[str]()
         """Keys of what is as it should be, until when."""
-        self._ends: list[tuple[datetime, str]] = []
         self._gone: dict[str, _Farewell] = {}
         """By victim: what was kept until it was gone."""
         self.mistakes = Mistakes()
@@ -293,11 +291,8 @@ class PreservationBook:
 
     def _wake(self, now: datetime) -> None:
         """What was quiet until now."""
-        while self._ends and self._ends[0][0] <= now:
-            end, key = heappop(self._ends)
-            if self._quiet.get(key) == end:
-                del self._quiet[key]
-                self._open.add(key)
+        while (key := self._quiet.take(now)) is not None:
+            self._open.add(key)
 
     def _quieten(self, decision: PreservationDecision) -> None:
         held = decision.held
@@ -307,18 +302,11 @@ class PreservationBook:
         if effects(decision).nothing and (not held.failed or self._says_failed(held.key)):
             assert held.expiry is not None
             self._open.discard(held.key)
-            self._quiet[held.key] = held.expiry
-            heappush(self._ends, (held.expiry, held.key))
-            if len(self._ends) > SPARE_ENDS + 2 * len(self._quiet):
-                # Each change of what is quiet leaves an end behind; they must not pile up until they would be due.
-                self._ends = [(end, key) for key, end in self._quiet.items()]
-                heapify(self._ends)
+            self._quiet.put(held.key, held.expiry)
 
     def next_due(self, now: datetime) -> datetime | None:
         """The first moment at which time alone changes something: an expiry, or a failure that has settled."""
-        while self._ends and self._quiet.get(self._ends[0][1]) != self._ends[0][0]:
-            heappop(self._ends)
-        moments = [self._ends[0][0]] if self._ends else []
+        moments = [first] if (first := self._quiet.first) is not None else []
         moments += [farewell.until for farewell in self._gone.values() if farewell.until is not None]
         moments += [end for end in self._settling.values() if end > now]
         for key in self._open:
@@ -418,7 +406,7 @@ class PreservationBook:
     def _weigh(self, key: str) -> None:
         """Whether a machine is looked at from now on; something of it has changed."""
         self.version += 1
-        self._quiet.pop(key, None)
+        self._quiet.drop(key)
         entry, node = self._machines.get(key), self._node_of(key)
         on_node = node is not None and not ON_NODE.isdisjoint(node.annotations)
         if entry is None:

@@ -12,8 +12,7 @@ is `activities/cluster/report/at_risk.py`; that no deletion is requested by *us*
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import nsmallest
@@ -23,6 +22,7 @@ from policy.checks.targets import NEVER
 from policy.objects.marks import mark_of
 from policy.objects.nodes import OUT_OF_SERVICE_TAINT, READY, NodeView
 from policy.scan.report import MAXIMUM_AT_RISK, AtRisk, NodeAtRisk
+from policy.values.agenda import Agenda
 from policy.values.errors import PolicyError
 from policy.values.moments import later
 
@@ -39,8 +39,6 @@ tolerations counts."""
 
 TRY_AGAIN_AFTER = timedelta(seconds=30)
 """Until pods are asked for again that could not be read, and people told again who could not be told."""
-
-_SPARE_ENTRIES = 1024
 
 
 class Toleration(Protocol):
@@ -133,7 +131,7 @@ class DataAtRiskWarning:
 
 
 class _Incident:
-    """A NotReady node with volumes attached, not proven off. look_due, tell_due: None while that is in hand, or has no moment.
+    """A NotReady node with volumes attached, not proven off.
 
     tried: its pods were asked for, with or without an answer. pods: the uids of those with volumes at the last look.
     """
@@ -141,14 +139,12 @@ class _Incident:
     __slots__ = (
         "counted",
         "deadline",
-        "look_due",
         "looked_at",
         "node",
         "patience",
         "pods",
         "requested",
         "since",
-        "tell_due",
         "told_at",
         "tried",
         "uid",
@@ -158,8 +154,6 @@ class _Incident:
         self.node = node
         self.uid = uid
         self.since = since
-        self.look_due: datetime | None = None
-        self.tell_due: datetime | None = None
         self.tried = False
         self.looked_at: datetime | None = None
         self.requested: datetime | None = None
@@ -193,15 +187,15 @@ class DataAtRisk:
         self._attached_to: dict[str, str] = {}
         self._attachments: dict[str, tuple[str, ...]] = {}
         self._incidents: dict[str, _Incident] = {}
-        self._looks: list[tuple[datetime, str]] = []
-        self._tellings: list[tuple[datetime, str]] = []
+        self._looks = Agenda[str]()
+        self._tellings = Agenda[str]()
+        """Of the nodes whose moment has come none is in either: that is in hand."""
 
     @property
     def next_due(self) -> datetime | None:
         """The next moment at which `to_look_at` or `to_tell` has something, None while there is nothing to wait for."""
-        self._drop_stale()
-        moments = [heap[0][0] for heap in (self._looks, self._tellings) if heap]
-        return min(moments, default=None)
+        moments = (self._looks.first, self._tellings.first)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     # What the watches say -------------------------------------------------------------------------------------------
 
@@ -250,9 +244,8 @@ class DataAtRisk:
     def to_look_at(self, now: datetime, limit: int) -> list[str]:
         """Nodes whose pods are to be read now; each is in hand until `looked` or `not_looked` is said of it."""
         chosen = list[str]()
-        while len(chosen) < limit and (incident := self._first(self._looks, now)) is not None:
-            incident.look_due = None
-            chosen.append(incident.node)
+        while len(chosen) < limit and (node := self._looks.take(now)) is not None:
+            chosen.append(node)
         return chosen
 
     def looked(self, node: str, pods: Iterable[PodStay], at: datetime) -> None:
@@ -292,8 +285,8 @@ class DataAtRisk:
     def to_tell(self, now: datetime, limit: int) -> list[DataAtRiskWarning]:
         """What people are to be told now; each is in hand until `told` or `not_told` is said of it."""
         chosen = list[DataAtRiskWarning]()
-        while len(chosen) < limit and (incident := self._first(self._tellings, now)) is not None:
-            incident.tell_due = None
+        while len(chosen) < limit and (node := self._tellings.take(now)) is not None:
+            incident = self._incidents[node]
             assert incident.deadline is not None, "only what has a deadline is to be told"
             warned = DataAtRiskWarning(
                 node=incident.node,
@@ -311,15 +304,15 @@ class DataAtRisk:
         incident = self._incidents.get(node)
         if incident is not None:
             incident.told_at, incident.counted = at, False
-            incident.look_due = None  # a look could only make it known sooner
-            self._plan_telling(incident, later(at, self.repeat))
+            self._looks.drop(node)  # a look could only make it known sooner
+            self._tellings.put(node, later(at, self.repeat))
 
     def not_told(self, node: str, now: datetime) -> None:
         """People could not be told; again soon."""
         incident = self._incidents.get(node)
         if incident is not None:
             incident.counted = True
-            self._plan_telling(incident, later(now, TRY_AGAIN_AFTER))
+            self._tellings.put(node, later(now, TRY_AGAIN_AFTER))
 
     def report(self) -> AtRisk:
         """How many there are, and those that come first."""
@@ -355,48 +348,15 @@ class DataAtRisk:
 
     def _end(self, node: str) -> None:
         if self._incidents.pop(node, None) is not None:
+            self._looks.drop(node)
+            self._tellings.drop(node)
             self.version += 1
 
     def _set_deadline(self, incident: _Incident) -> None:
         incident.deadline = deadline(incident.since, incident.requested, incident.patience, margin=self._margin)
-        if incident.told_at is None and incident.deadline is not None:
-            self._plan_telling(incident, incident.deadline)
-        elif incident.told_at is None:
-            incident.tell_due = None
+        if incident.told_at is None:
+            self._tellings.put(incident.node, incident.deadline)
 
     def _plan_look(self, incident: _Incident, moment: datetime) -> None:
-        if incident.told_at is not None:
-            return
-        incident.look_due = moment
-        self._looks = self._with(self._looks, (moment, incident.node), lambda each: each.look_due)
-
-    def _plan_telling(self, incident: _Incident, moment: datetime) -> None:
-        incident.tell_due = moment
-        self._tellings = self._with(self._tellings, (moment, incident.node), lambda each: each.tell_due)
-
-    def _with(
-        self, heap: list[tuple[datetime, str]], entry: tuple[datetime, str], due: Callable[[_Incident], datetime | None]
-    ) -> list[tuple[datetime, str]]:
-        """The heap with one more entry. A flapping node leaves stale ones, which must not pile up until they would be due."""
-        if len(heap) > _SPARE_ENTRIES + 4 * len(self._incidents):
-            heap = [each for each in heap if (found := self._incidents.get(each[1])) is not None and due(found) == each[0]]
-            heapq.heapify(heap)
-        heapq.heappush(heap, entry)
-        return heap
-
-    def _first(self, heap: list[tuple[datetime, str]], now: datetime) -> _Incident | None:
-        """Take the first incident off a heap whose moment has come, None where none has."""
-        self._drop_stale()
-        if not heap or heap[0][0] > now:
-            return None
-        return self._incidents[heapq.heappop(heap)[1]]
-
-    def _drop_stale(self) -> None:
-        while self._looks and not self._stands(self._looks[0], lambda each: each.look_due):
-            heapq.heappop(self._looks)
-        while self._tellings and not self._stands(self._tellings[0], lambda each: each.tell_due):
-            heapq.heappop(self._tellings)
-
-    def _stands(self, entry: tuple[datetime, str], due: Callable[[_Incident], datetime | None]) -> bool:
-        incident = self._incidents.get(entry[1])
-        return incident is not None and due(incident) == entry[0]
+        if incident.told_at is None:
+            self._looks.put(incident.node, moment)

@@ -11,7 +11,6 @@ check thinks of everybody in `policy/scan/evaluation.py`, and keeping the cache 
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -41,9 +40,8 @@ from policy.scan.candidates import failing
 from policy.scan.known import BadCheck, Known
 from policy.scan.report import ReportParts
 from policy.scan.reporting import draw_up, shown
+from policy.values.agenda import Agenda
 from policy.values.object_refs import Dialect, ObjectRef
-
-_SPARE_DEADLINES = 1024
 
 
 class Ledger:
@@ -67,7 +65,8 @@ class Ledger:
         self._storms: dict[str, Storm] = {}
         self._tallies: dict[str, Tally] = {}
         self._sick: dict[str, JudgedTarget] = {}
-        self._deadlines: list[tuple[datetime, str, str]] = []
+        self._deadlines = Agenda[tuple[str, str]]()
+        """Of a target and a check: when its verdict expires."""
         self._now: datetime | None = None
         self._blind = False
         self._version = 0
@@ -80,8 +79,7 @@ class Ledger:
     @property
     def next_due(self) -> datetime | None:
         """The first moment at which `advance` will change something, None while no time runs."""
-        self._drop_stale_deadlines()
-        moments = [self._deadlines[0][0]] if self._deadlines else []
+        moments = [first] if (first := self._deadlines.first) is not None else []
         for key, storm in self._storms.items():
             if not self._blind and (end := over(storm, self._checks[key].storm_cooldown)) is not None:
                 moments.append(end)
@@ -252,11 +250,9 @@ class Ledger:
         if stepped_back:
             for target in tuple(self._sick.values()):
                 self._judge_again(target, tuple(target.verdicts))
-        while self._deadlines and self._deadlines[0][0] <= now:
-            due, key, check = heapq.heappop(self._deadlines)
-            ailing = self._sick.get(key)
-            if ailing is not None and ailing.due(check) == due:
-                self._judge_again(ailing, (check,))
+        while (expired := self._deadlines.take(now)) is not None:
+            key, check = expired
+            self._judge_again(self._sick[key], (check,))
         self._advance_storms(now)
 
     def blind(self) -> None:
@@ -462,12 +458,12 @@ class Ledger:
             self._sick[target.key] = target
         elif before is not None and not target.sick:
             self._sick.pop(target.key, None)
-        if verdict.due is not None and (before is None or before.due != verdict.due):
-            self._drop_surplus_deadlines()
-            heapq.heappush(self._deadlines, (verdict.due, target.key, key))
+        if verdict.due != (before.due if before is not None else None):
+            self._deadlines.put((target.key, key), verdict.due)
 
     def _withdraw(self, target: JudgedTarget, key: str) -> None:
         self._tallies[key].remove(target, target.verdicts.pop(key))
+        self._deadlines.drop((target.key, key))
         if not target.sick:
             self._sick.pop(target.key, None)
 
@@ -492,25 +488,11 @@ class Ledger:
             return
         for targets in (self._inventory.nodes, self._inventory.machines):
             for target in targets.values():
-                if target.verdicts.pop(key, None) is not None and target.key in self._sick and not target.sick:
-                    del self._sick[target.key]
-
-    # Inside: deadlines ------------------------------------------------------------------------------------------------
-
-    def _runs(self, deadline: tuple[datetime, str, str]) -> bool:
-        due, key, check = deadline
-        target = self._sick.get(key)
-        return target is not None and target.due(check) == due
-
-    def _drop_stale_deadlines(self) -> None:
-        while self._deadlines and not self._runs(self._deadlines[0]):
-            heapq.heappop(self._deadlines)
-
-    def _drop_surplus_deadlines(self) -> None:
-        """A flapping node leaves a stale deadline with every flap; they must not pile up until they would be due."""
-        if len(self._deadlines) > _SPARE_DEADLINES + 4 * len(self._sick):
-            self._deadlines = [deadline for deadline in self._deadlines if self._runs(deadline)]
-            heapq.heapify(self._deadlines)
+                if target.verdicts.pop(key, None) is None:
+                    continue
+                self._deadlines.drop((target.key, key))
+                if not target.sick:
+                    self._sick.pop(target.key, None)
 
 
 def _judged_by(check: HealthCheck) -> tuple[object, ...]:

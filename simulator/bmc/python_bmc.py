@@ -22,7 +22,6 @@ from uuid import UUID
 from pyghmi.ipmi.private import serversession
 from pyghmi.ipmi.private.session import Session
 
-CHASSIS, APPLICATION, STORAGE = 0x00, 0x06, 0x0A
 RAKP2 = 0x13
 
 NO_SUCH_ALGORITHM, NO_SUCH_USER = 0x04, 0x0D

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from simulator.client import ApiClient, ApiError
-from simulator.controllers.runtime import Controller, own_key, owner_key
+from simulator.client import ApiClient
+from simulator.controllers.machine_owner import MachineOwner
+from simulator.controllers.runtime import own_key
 from simulator.etcd import Etcd
 from simulator.informer import ClusterView, Informer, MachineView
 from simulator.machine_systems.cluster_api import ClusterApi
@@ -44,7 +45,7 @@ from simulator.objects import (
 )
 
 
-class KubeadmControlPlanes(Controller):
+class KubeadmControlPlanes(MachineOwner):
     """Works per KubeadmControlPlane; there is one."""
 
     def __init__(
@@ -58,25 +59,14 @@ class KubeadmControlPlanes(Controller):
         etcd: Etcd,
         zones: Sequence[str],
     ) -> None:
-        super().__init__(client, view)
-        self._machines = machines
+        super().__init__(client, view, machines, machine=system.machines, owner=KUBEADM_CONTROL_PLANES.kind)
         self._control_planes = control_planes
         self._system = system
         self._etcd = etcd
         self._zones = zones
         self._joined: set[str] = set()
         """Uids of the Machines whose members have come: one that a test has removed does not come back by itself."""
-        of_machine = owner_key(KUBEADM_CONTROL_PLANES.kind)
         self.look_on(control_planes, own_key)
-        self.look_on(machines.machines, of_machine)
-        self.look_on(
-            view.nodes,
-            lambda node: [
-                key
-                for machine in machines.machines_by_provider_id[(node.get("spec") or {}).get("providerID") or ""]
-                for key in of_machine(machine)
-            ],
-        )
         etcd.subscribe(self._look_at_all)
 
     def _look_at_all(self) -> None:
@@ -161,24 +151,6 @@ class KubeadmControlPlanes(Controller):
 
     # Writing
 
-    async def _set_status(self, machine: JsonObject, status: JsonObject) -> None:
-        if not status:
-            return
-        path = self._system.machines.path_of_key(key_of(machine), subresource="status")
-        version = machine["metadata"]["resourceVersion"]
-        answer = await self.client.patch(path, {"metadata": {"resourceVersion": version}, "status": status})
-        self._machines.machines.remember(answer)
-
-    async def _delete(self, machine: JsonObject) -> None:
-        try:
-            answer = await self.client.delete(self._system.machines.path_of_key(key_of(machine)))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return
-        if answer.get("kind") == self._system.machines.kind:
-            self._machines.machines.remember(answer)
-
     async def _report(self, control_plane: JsonObject) -> None:
         machines = self._of(control_plane)
         well = sum(map(is_whole, machines))
@@ -195,7 +167,4 @@ class KubeadmControlPlanes(Controller):
         )
         if latest is not None:
             status["lastRemediation"] = {"machine": latest.machine, "time": timestamp(latest.at), "retryCount": latest.retries}
-        known = control_plane.get("status") or {}
-        if any(known.get(field) != value for field, value in status.items()):
-            path = KUBEADM_CONTROL_PLANES.path_of_key(key_of(control_plane), subresource="status")
-            self._control_planes.remember(await self.client.patch(path, {"status": status}))
+        await self.report(self._control_planes, control_plane, status)

@@ -9,8 +9,9 @@ Machines to the garbage collector.
 
 from __future__ import annotations
 
-from simulator.client import ApiClient, ApiError
-from simulator.controllers.runtime import Controller, own_key, owner_key
+from simulator.client import ApiClient
+from simulator.controllers.machine_owner import MachineOwner
+from simulator.controllers.runtime import own_key
 from simulator.informer import ClusterView, Informer, MachineView
 from simulator.machine_systems.contract import MachineSettings, MachineSystem, SetSighting
 from simulator.objects import (
@@ -25,7 +26,7 @@ from simulator.objects import (
 )
 
 
-class MachineSets(Controller):
+class MachineSets(MachineOwner):
     """Works per MachineSet."""
 
     def __init__(
@@ -38,24 +39,15 @@ class MachineSets(Controller):
         settings: MachineSettings,
         deployments: Informer | None = None,
     ) -> None:
-        super().__init__(client, view)
+        super().__init__(client, view, machines, machine=system.machines, owner=system.machine_sets.kind)
         self.preflight = ""
         """Why sets make and remediate nothing now; "" where they may."""
-        self._machines = machines
         self._system = system
         self._settings = settings
         self._deployments = deployments
         if deployments is not None:
             self.look_on(deployments, self._sets_of_deployment)
         self.look_on(machines.machine_sets, own_key)
-        self.look_on(machines.machines, owner_key(system.machine_sets.kind))
-        # Readiness and what stands on a Node about preserving it.
-        self.look_on(view.nodes, self._sets_of)
-
-    def _sets_of(self, node: JsonObject) -> list[str]:
-        provider_id = (node.get("spec") or {}).get("providerID") or ""
-        owner = owner_key(self._system.machine_sets.kind)
-        return [key for machine in self._machines.machines_by_provider_id[provider_id] for key in owner(machine)]
 
     def _sets_of_deployment(self, deployment: JsonObject) -> list[str]:
         return [
@@ -114,22 +106,6 @@ class MachineSets(Controller):
         """Its Machines that nobody deletes."""
         return [machine for machine in self._of(machine_set) if not is_terminating(machine)]
 
-    async def _set_status(self, machine: JsonObject, status: JsonObject) -> None:
-        path = self._system.machines.path_of_key(key_of(machine), subresource="status")
-        version = machine["metadata"]["resourceVersion"]
-        answer = await self.client.patch(path, {"metadata": {"resourceVersion": version}, "status": status})
-        self._machines.machines.remember(answer)
-
-    async def _delete(self, machine: JsonObject) -> None:
-        try:
-            answer = await self.client.delete(self._system.machines.path_of_key(key_of(machine)))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return
-        if answer.get("kind") == self._system.machines.kind:
-            self._machines.machines.remember(answer)
-
     async def _report(self, machine_set: JsonObject) -> None:
         active = self._active(machine_set)
         nodes = [self._machines.node_of(machine) for machine in active]
@@ -140,8 +116,4 @@ class MachineSets(Controller):
             "readyReplicas": ready,
             "availableReplicas": ready,
         }
-        status = self._system.set_status(counts, active)
-        known = machine_set.get("status") or {}
-        if any(known.get(field, 0) != value for field, value in status.items()):
-            path = self._system.machine_sets.path_of_key(key_of(machine_set), subresource="status")
-            self._machines.machine_sets.remember(await self.client.patch(path, {"status": status}))
+        await self.report(self._machines.machine_sets, machine_set, self._system.set_status(counts, active))

@@ -26,7 +26,7 @@ from simulator.objects import (
     owner_reference,
     uid_of,
 )
-from simulator.resources import DEPLOYMENTS, PODS, REPLICA_SETS
+from simulator.resources import PODS, REPLICA_SETS
 
 
 class ReplicaSets(Controller):
@@ -82,10 +82,9 @@ class ReplicaSets(Controller):
     async def _report(self, replica_set: JsonObject) -> None:
         active = self._active(replica_set)
         ready = sum(1 for pod in active if is_ready(pod))
-        await _report(
-            self,
+        await self.report(
+            self.view.replica_sets,
             replica_set,
-            REPLICA_SETS.path_of_key(key_of(replica_set), subresource="status"),
             {
                 "observedGeneration": replica_set["metadata"].get("generation", 1),
                 "replicas": len(active),
@@ -121,10 +120,9 @@ class Deployments(Controller):
                 self.view.replica_sets.remember(await self.client.patch(path, {"spec": {"replicas": replicas}}))
         counted = owned[current].get("status") or {}
         replicas, ready = counted.get("replicas", 0), counted.get("readyReplicas", 0)
-        await _report(
-            self,
+        await self.report(
+            self.view.deployments,
             deployment,
-            DEPLOYMENTS.path_of_key(key, subresource="status"),
             {
                 "observedGeneration": deployment["metadata"].get("generation", 1),
                 "replicas": replicas,
@@ -166,9 +164,3 @@ class Deployments(Controller):
             answer = await self.client.get(REPLICA_SETS.path(name, namespace=namespace))
         self.view.replica_sets.remember(answer)
         return answer
-
-
-async def _report(controller: Controller, obj: JsonObject, path: str, status: JsonObject) -> None:
-    known = obj.get("status") or {}
-    if any(known.get(field, 0) != value for field, value in status.items()):
-        await controller.client.patch(path, {"status": status})

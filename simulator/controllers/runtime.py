@@ -92,6 +92,13 @@ class Controller:
 
         informer.subscribe(changed)
 
+    async def report(self, informer: Informer, obj: JsonObject, status: JsonObject) -> None:
+        """Write what has changed of the object's status. A 0 that was never written has not."""
+        known = obj.get("status") or {}
+        if any(known.get(field, 0) != value for field, value in status.items()):
+            path = informer.resource.path_of_key(key_of(obj), subresource="status")
+            informer.remember(await self.client.patch(path, {"status": status}))
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(self.workers):

@@ -27,7 +27,7 @@ from simulator.objects import (
     phase_of,
     uid_of,
 )
-from simulator.resources import CLAIMS, PODS, STATEFUL_SETS
+from simulator.resources import CLAIMS, PODS
 
 
 class StatefulSets(Controller):
@@ -139,10 +139,7 @@ class StatefulSets(Controller):
             "currentRevision": revision,
             "updateRevision": revision,
         }
-        known = stateful_set.get("status") or {}
-        if any(known.get(field, 0) != value for field, value in status.items()):
-            path = STATEFUL_SETS.path_of_key(key_of(stateful_set), subresource="status")
-            self.view.stateful_sets.remember(await self.client.patch(path, {"status": status}))
+        await self.report(self.view.stateful_sets, stateful_set, status)
 
 
 def template_hash(owner: JsonObject) -> str:

@@ -14,8 +14,8 @@ from simulator.objects import JsonObject, condition_of, condition_status, is_ter
 
 HEALTH_CHECK_SUCCEEDED, OWNER_REMEDIATED = "HealthCheckSucceeded", "OwnerRemediated"
 REMEDIATE = "cluster.x-k8s.io/remediate-machine"
-WAITING, DEFERRED, CANNOT, DELETING = "WaitingForRemediation", "RemediationDeferred", "CannotBeRemediated", "MachineDeleting"
-"""Reasons of OwnerRemediated. The first is the health check's, the others are the owner's."""
+DEFERRED, CANNOT, DELETING = "RemediationDeferred", "CannotBeRemediated", "MachineDeleting"
+"""The owner's reasons of OwnerRemediated."""
 
 
 def is_condemned(machine: JsonObject) -> bool:

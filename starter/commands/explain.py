@@ -79,7 +79,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     from starter.client import Nodewarden
     from starter.errors import MissingError, RequestError
     from starter.output.explanation_output import NodeExplanation
-    from workers.connect import TemporalUnreachableError
+    from workers.errors import TemporalUnreachableError
 
     settings = session.settings()
     name = session.one_cluster(settings)

@@ -180,7 +180,7 @@ class Session:
         from temporalio.exceptions import ApplicationError
 
         from starter.errors import SilentError
-        from workers.composition import open_cluster
+        from workers.connections import open_cluster
 
         name, known = self.known_cluster(settings)
         async with open_cluster(name, known) as (connection, machines):
@@ -195,8 +195,8 @@ class Session:
 
         from activities.cluster.acts.bodies import body_of
         from starter.errors import NoSuchNodeError
-        from workers.composition import open_cluster
         from workers.configuration.setting_sources import SettingsError
+        from workers.connections import open_cluster
 
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
@@ -209,8 +209,8 @@ class Session:
     @asynccontextmanager
     async def own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
         """The caller's own way to a cluster; None where he has none."""
-        from workers.composition import open_connection
         from workers.configuration.setting_sources import SettingsError
+        from workers.connections import open_connection
 
         try:
             opened = await open_connection(name, settings.connections()[name])
@@ -260,10 +260,13 @@ def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) 
 def _judge(error: Exception) -> tuple[str, Exit]:
     from starter.errors import RequestError
     from workers.configuration.setting_sources import SettingsError
-    from workers.connect import NamespaceMissingError, TemporalUnreachableError
-    from workers.embedded.server import EmbeddedServerError
-    from workers.process import StoppedError
-    from workers.search_attributes import SearchAttributesError
+    from workers.errors import (
+        EmbeddedServerError,
+        NamespaceMissingError,
+        SearchAttributesError,
+        StoppedError,
+        TemporalUnreachableError,
+    )
 
     if isinstance(error, StoppedError):
         return "", Exit.OK
@@ -317,7 +320,7 @@ def show(
 
         typer.echo(to_json(as_model(), indent=2))
         return
-    from starter.output.display import fitting_console
+    from starter.output.console import fitting_console
 
     fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
 

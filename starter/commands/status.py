@@ -28,7 +28,8 @@ def status(
 
     async def work() -> Exit | None:
         from starter.output import clusters_table
-        from starter.output.display import display_for, fitting_console
+        from starter.output.console import fitting_console
+        from starter.output.display import display_for
         from starter.output.display import watch as keep_watching
         from starter.output.watching import look
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 
 import typer
 
@@ -37,6 +35,9 @@ def print_and_exit(asked: bool) -> None:
 
 
 def _installed(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
     try:
         return installed(name)
     except PackageNotFoundError:

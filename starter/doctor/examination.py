@@ -16,10 +16,10 @@ from starter.doctor.definitions import definitions
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
 from starter.doctor.rights import rights
-from workers.composition import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.connect import NamespaceMissingError, TemporalUnreachableError
+from workers.connections import open_cluster
+from workers.errors import NamespaceMissingError, TemporalUnreachableError
 
 CHECK_WITHIN = 60.0
 """Seconds. One that takes longer is a finding."""

@@ -11,7 +11,8 @@ from starter import wording
 from starter.client import Nodewarden
 from starter.doctor.findings import Finding, ok, problem, warning
 from starter.errors import MissingError, RequestError
-from workers.search_attributes import SearchAttributesError, ensure
+from workers.errors import SearchAttributesError
+from workers.search_attributes import ensure
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 MOST_SHOWN = 5

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
@@ -21,8 +20,11 @@ from policy.episode.words import NAMESPACE, SAID_LABEL, ActionName, Spoken
 from starter.errors import RefusedError, UnattestedError
 from workflows.kit.messages import Word
 
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import ClusterConnection
+
 W = TypeVar("W", bound=Word)
-Opening = Callable[[str], AbstractAsyncContextManager[ClusterConnection | None]]
+Opening = Callable[[str], AbstractAsyncContextManager["ClusterConnection | None"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

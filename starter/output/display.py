@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -18,14 +15,13 @@ from rich.live import Live
 from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
-from starter.output import PIPE_WIDTH
 from starter.output.changes import changes
+from starter.output.console import fitting_console
 from starter.output.encoding import to_json
 from starter.output.table import render
 from starter.output.watching import look, until_next
 
 REDRAW_SECONDS = 1.0
-_TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
 class Display(Protocol):
@@ -69,23 +65,6 @@ class JsonDisplay(_Quiet):
             if self._last.get(status.cluster) != line:
                 self._last[status.cluster] = line
                 print(line, file=self._stream, flush=True)
-
-
-class _Unpadded(io.TextIOBase):
-    """stdout, without the spaces by which tables are made rectangles: for grep, diff and mails."""
-
-    def write(self, text: str) -> int:
-        return sys.stdout.write(_TRAILING.sub("", text))
-
-    def flush(self) -> None:
-        sys.stdout.flush()
-
-
-def fitting_console(*, width: int | None = PIPE_WIDTH) -> Console:
-    """As wide as the terminal. Elsewhere as wide as COLUMNS says, else `width`: the default folds no lines."""
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(file=_Unpadded(), width=None if "COLUMNS" in os.environ else width, highlight=False)  # type: ignore[arg-type]
 
 
 class OnceDisplay(_Quiet):

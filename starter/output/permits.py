@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
 from policy.scan.admission import answer_request
 from starter import wording
-from starter.client import Nodewarden
 from starter.errors import RequestError
-from starter.handles.episodes import EpisodeHandle
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
+
+if TYPE_CHECKING:
+    from starter.client import Nodewarden
+    from starter.handles.episodes import EpisodeHandle
 
 
 def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now: datetime) -> str:

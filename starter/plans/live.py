@@ -8,9 +8,9 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.watch.offline import OfflineCluster
 from activities.cluster.watch.snapshot import take_snapshot
 from starter.errors import SilentError
-from workers.composition import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
+from workers.connections import open_cluster
 
 
 async def read_live(

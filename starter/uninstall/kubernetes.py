@@ -6,11 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import CLUSTER_LEASE, CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
+from activities.cluster.api.leases import (
+    CLUSTER_LEASE,
+    CLUSTER_LEASE_NAME,
+    CLUSTER_LEASE_NAMESPACE,
+    IDENTITY,
+    NODE_LEASE_NAMESPACE,
+)
 from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
 from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, Resource
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
 from policy.episode.attesting import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION

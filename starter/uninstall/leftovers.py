@@ -20,10 +20,10 @@ from starter.client import Nodewarden
 from starter.errors import RequestError
 from starter.uninstall import kubernetes, temporal
 from starter.uninstall.leftover import Leftover
-from workers.composition import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.connect import NamespaceMissingError, TemporalUnreachableError
+from workers.connections import open_cluster
+from workers.errors import NamespaceMissingError, TemporalUnreachableError
 
 Look = Callable[[], Awaitable[list[Leftover]]]
 LOOK = "look again with an account that may, or once it answers"

@@ -12,6 +12,7 @@ import pytest
 
 from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict
+from policy.episode.gate import Operation
 from policy.episode.needs import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
@@ -119,14 +120,14 @@ class TestNodes:
         """S15: one of two may be replaced, since its owner takes it out of etcd; switched off it goes on being counted."""
         await members(world, *others, ties=await replaced_by(world, "ControlPlaneMachineSet"))
         assert (await look(world)).verdict is fenced
-        assert (await look(world, removes=True)).verdict is deleted
+        assert (await look(world, operation=Operation.REMOVE)).verdict is deleted
 
     async def test_it_holds_whoever_asks_and_keeps_nobody_down(self, world: World) -> None:
         """S17: what is off may be switched on again whatever the others are."""
         await members(world)
         result = await look(world)
         assert (result.verdict, "is the only member" in result.reason) == (NEVER, True)
-        assert (await look(world, destructive=False, need_matters=False)).verdict is GO
+        assert (await look(world, operation=Operation.GIVE_BACK)).verdict is GO
 
 
 class TestPods:
@@ -233,7 +234,7 @@ class TestClusterApi:
         """S15."""
         await self.owned(world, *others)
         assert (await look(world)).verdict is fenced
-        result = await look(world, removes=True)
+        result = await look(world, operation=Operation.REMOVE)
         assert result.verdict is deleted, result.reason
 
     async def test_before_it_is_initialized_nothing_of_it_could_be_lost(self, world: World) -> None:

@@ -17,6 +17,7 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
+from policy.episode.gate import Operation
 from policy.episode.messages import FencingInput, Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, claim_of, digest_of
@@ -41,7 +42,7 @@ OF_NODES = Need(
     check=ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers"),
 )
 PERSON = Need(kind=NeedKind.PERSON, reason="asked by ada")
-RESTORES: dict[str, Any] = {"destructive": False, "need_matters": False}
+RESTORES: dict[str, Any] = {"operation": Operation.GIVE_BACK}
 
 GO, GONE, VETOED = LookVerdict.GO, LookVerdict.NEED_GONE, LookVerdict.VETOED
 UNLICENSED = LookVerdict.NOT_LICENSED
@@ -244,7 +245,7 @@ CASES = [*WHOSE, *NEEDS, *VETOES, *DOUBTS, *BEFORE_ON]
 )
 async def test_what_has_become_of_its_machine_is_seen_live(case: Case, system: System, said: bool, world: World) -> None:
     await licensed(world, system, said_by_the_node=said)
-    if not case.fields.get("need_matters", True):
+    if case.fields == RESTORES:
         await world.mark_as_ours(cordoned=True)
     target = await world.pinned()
     await case.change(world, system)
@@ -434,6 +435,6 @@ async def test_a_machine_that_a_person_names_by_itself_is_looked_at(
     await world.hold_cluster_lease()
     pinned = Pinned(node=f"machine/{system.namespace}/{MACHINE}", uid="")
     target = Target(cluster=CLUSTER, pinned=pinned, incident="i", kind="Remediation", workflow_id="w", run_id="r")
-    seen = await world.target.last_look(await world.look(target, need=PERSON, removes=True))
+    seen = await world.target.last_look(await world.look(target, need=PERSON, operation=Operation.REMOVE))
     verdict, words = expected
     assert (seen.verdict, words in seen.reason) == (verdict, True), seen.reason

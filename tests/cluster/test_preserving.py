@@ -21,6 +21,7 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
+from policy.episode.gate import Operation
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
@@ -547,7 +548,7 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
 
     world.activities = ClusterPreservation("prod", world.connection, look, clock=lambda: world.now)
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")
-    return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", removes=True))
+    return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", operation=Operation.REMOVE))
 
 
 async def test_a_remediation_deletes_no_machine_where_its_last_look_does_not_say_go(world: Surroundings) -> None:

@@ -22,6 +22,7 @@ from activities.contracts.preservation import GiveUpRequest
 from activities.contracts.remediation import BeforeActing, ExternalRequest, MachineRequest
 from activities.contracts.target import CordonRequest, LookRequest, TaintRequest, Target
 from activities.errors import ErrorType
+from policy.episode.gate import Operation
 from policy.episode.messages import Pinned
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
@@ -122,20 +123,21 @@ def isolation(world: World) -> ClusterIsolation:
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)
-HARMLESS: dict[str, dict[str, Any]] = {
-    "waits for others": {"destructive": False},
-    "restores": {"destructive": False, "need_matters": False},
-    "deletes a Node": {"need_matters": False},
-    "removes, whatever the need": {"need_matters": False, "removes": True},
+HARMLESS: dict[str, Operation] = {
+    "waits for others": Operation.WAIT,
+    "restores": Operation.GIVE_BACK,
+    "deletes a Node": Operation.DELETE_NODE,
+    "removes, whatever the need": Operation.HAND_OVER,
+    "is asked hardly anything": Operation.UNCORDON,
 }
 
 
-@pytest.mark.parametrize("fields", HARMLESS.values(), ids=HARMLESS)
-async def test_s42_a_look_that_licenses_something_else_lets_nothing_be_done(fields: dict[str, Any], attacked: World) -> None:
+@pytest.mark.parametrize("operation", HARMLESS.values(), ids=HARMLESS)
+async def test_s42_a_look_that_licenses_something_else_lets_nothing_be_done(operation: Operation, attacked: World) -> None:
     """Also where it would say go: the permit that it would ask for is held here."""
     attacked.permits.answer = (True, "")
     await attacked.hold_cluster_lease()
-    uid, look, writes = await uid_of(attacked), await attacked.look(**fields), attacked.writes
+    uid, look, writes = await uid_of(attacked), await attacked.look(operation=operation), attacked.writes
     for act in ACTS:
         with refused(ErrorType.NOT_LICENSED, "expected a look at node-7 for "):
             await act(attacked, look, uid)
@@ -157,7 +159,7 @@ async def test_s20_the_attack_that_was_carried_out_deletes_no_machine(attacked: 
     """No Lease, no permit, a look at a node that there is not."""
     pinned = Pinned(node="no-such", uid="")
     target = Target(cluster=CLUSTER, pinned=pinned, incident="", kind="Remediation", workflow_id="", run_id="")
-    look = await attacked.look(target, destructive=False)
+    look = await attacked.look(target, operation=Operation.WAIT)
     uid = await uid_of(attacked)
     with refused(ErrorType.NOT_LICENSED):
         await give_up(attacked, look, uid)
@@ -173,7 +175,7 @@ async def test_s9_a_look_at_one_node_licenses_nothing_of_another_ones_machine(na
         await attacked.others.create(NODES.path(), {"metadata": {"name": name}})
     pinned = Pinned(node=name, uid="")
     target = Target(cluster=CLUSTER, pinned=pinned, incident=INCIDENT, kind="Remediation", workflow_id="", run_id="")
-    look = await attacked.look(target, removes=True)
+    look = await attacked.look(target, operation=Operation.REMOVE)
     uid, writes = await uid_of(attacked), attacked.writes
     for act in (give_up, request_owner, annotate_external, create_object):
         with refused(ErrorType.TARGET_CHANGED, f"expected the Machine of {name}"):

@@ -21,6 +21,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
+from policy.episode.gate import Operation
 from policy.episode.ids import episode_id
 from tests.security.listener import listening
 from tests.system.fixtures import Standing
@@ -185,7 +186,7 @@ async def test_a_look_of_his_own_licenses_nothing(attacker: Attacker) -> None:
     }
     for target in (true["target"], {**true["target"], "pinned": pinned}):
         look = {"target": target, "need": {}, "holder": "him", "configured": {}, "licenses": wanted}
-        for more in ({}, {"destructive": False}, {"destructive": False, "need_matters": False}):
+        for more in ({}, *({"operation": each} for each in Operation)):
             seen = await attacker.forge("target.last-look", f"cluster.{system.cluster_name}", {**look, **more})
             assert not seen.get("licence"), (more, seen)
     assert told(system) == before
@@ -201,7 +202,7 @@ async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(atta
     target = {**true["target"], "pinned": pinned}
     look = {"target": target, "need": {}, "holder": "him", "configured": {}}
     answer = ""
-    for act, more in (("power-off", {}), ("power-on", {"destructive": False, "need_matters": False})):
+    for act, more in (("power-off", {}), ("power-on", {"operation": Operation.GIVE_BACK})):
         licenses = {"act": act, "not_after": soon}
         seen = await attacker.forge("target.last-look", f"cluster.{system.cluster_name}", {**look, **more, "licenses": licenses})
         forged = {**true, "target": target, "not_after": soon, "licence": seen.get("licence", "")}

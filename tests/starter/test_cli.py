@@ -45,6 +45,23 @@ def test_help_loads_neither_temporal_nor_pydantic() -> None:
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("needs", "without"),
+    [
+        (
+            "starter.output.explanation_output, starter.plans.manifests, starter.output.console",
+            ["temporalio", "aiohttp", "google"],
+        ),
+        ("starter.client, starter.output.display, workers.errors", ["temporalio.worker", "aiohttp", "kubernetes"]),
+    ],
+    ids=["judging files", "looking at Temporal"],
+)
+def test_a_command_loads_no_client_that_it_does_not_need(needs: str, without: list[str]) -> None:
+    """Each is a quarter of a second of a core, for each command that somebody or some script says."""
+    script = f"import sys, {needs}; print(sorted(set({without}) & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 async def test_help_names_the_exit_codes() -> None:
     output = " ".join((await nodewarden("--help")).output.split())
     for code in ("0 done", "1 failed", "2 wrong usage", "3 refused", "4 no such", "5 Temporal"):

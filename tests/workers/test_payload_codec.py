@@ -21,7 +21,7 @@ from temporalio.worker import Worker
 from activities.cluster.api.connection import ClusterConnection
 from starter.handles.stuck import task_failure
 from tests.workers.test_signing_keys import Api
-from workers import composition
+from workers import payload_keys
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.key_sources import new_keys
 from workers.configuration.process_settings import TemporalSettings
@@ -92,7 +92,7 @@ async def test_a_secret_is_read_in_the_cluster_we_run_in(monkeypatch: pytest.Mon
         asked.append(name)
         return Connection()
 
-    monkeypatch.setattr(composition, "open_connection", opened)
+    monkeypatch.setattr(payload_keys, "open_connection", opened)
     settings = TemporalSettings(payload_keys_secret="nodewarden/nodewarden-payload-keys")
     clusters = {"edge": ClusterSettings(context="edge"), "prod": ClusterSettings(in_cluster=True)}
     first = await encryption_of(settings, lambda: clusters)

@@ -17,7 +17,8 @@ from activities.contracts import search
 from workers import search_attributes
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
-from workers.search_attributes import SearchAttributesError, ensure
+from workers.errors import SearchAttributesError
+from workers.search_attributes import ensure
 
 
 @pytest.fixture

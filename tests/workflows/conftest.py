@@ -30,7 +30,7 @@ FAST = [
 @pytest.fixture
 def rolls_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An episode leaves its first history at its first rest."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: workflow.info().continued_run_id is None)
 
 
 @pytest.fixture(scope="session")

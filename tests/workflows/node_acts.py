@@ -84,7 +84,7 @@ class NodeActs(Acting):
         verdict = LookVerdict.GO
         if difference:
             verdict = LookVerdict.TARGET_CHANGED
-        elif not request.destructive and not request.need_matters and self._veto():
+        elif request.restores and self._veto():
             verdict = LookVerdict.VETOED
         elif (request.not_after is not None and self.clock > request.not_after) or (
             self._mishap is Mishap.UNLICENSED and (request.destructive or request.need_matters)

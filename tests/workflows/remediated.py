@@ -15,6 +15,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
+from policy.episode.gate import Operation
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
@@ -261,7 +262,7 @@ class ScriptedRemediation:
             elif world.deleting is not None:
                 verdict = contract.LookVerdict.VETOED
         if request.destructive:
-            world.removing.append(request.removes)
+            world.removing.append(request.operation is Operation.REMOVE)
         return replace(result, verdict=verdict)
 
     def find_volumes(self, request: contract.FailedVolumesRequest) -> contract.FailedVolumes:

@@ -74,7 +74,7 @@ async def is_released_well(run: Run) -> None:
 def grown(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Once it is set, the first history is left at its next rest."""
     grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: grown.is_set() and workflow.info().continued_run_id is None)
     return grown
 
 

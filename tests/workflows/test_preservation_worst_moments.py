@@ -118,7 +118,7 @@ WEBHOOK = "failed calling webhook: context deadline exceeded"
 
 def roll_at(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """A history is left at that length."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= length)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: workflow.info().get_current_history_length() >= length)
 
 
 async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_history(

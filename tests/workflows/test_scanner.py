@@ -23,8 +23,9 @@ from policy.scan.repeats import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, ViewState
 from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
-from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner
+from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
+from workflows.kit.handing_over import HISTORY_LIMIT
 from workflows.kit.messages import ScannerInput, ScannerState, StopRequest
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6

@@ -13,6 +13,7 @@ from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
+from workflows.kit import handing_over
 from workflows.kit.messages import PauseRequest, PersonRequest, StopRequest
 
 WHY = "the switch is being replaced"
@@ -83,7 +84,7 @@ async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnviron
 
 async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S33, S44."""
-    monkeypatch.setattr("workflows.definitions.scanner.HISTORY_LIMIT", 60)
+    monkeypatch.setattr(handing_over, "HISTORY_LIMIT", 60)
     async with scanning(env, world := ScriptedCluster()) as scan:
         await scan.until(lambda status: status.report is not None)
         await paused(scan)

@@ -415,9 +415,7 @@ class ScriptedTarget:
             verdict = contract.LookVerdict.VETOED
         elif request.destructive and world.looks:
             verdict = world.looks.pop(0)
-        elif (
-            not request.destructive and not request.need_matters and world.preserved and PowerState.ON not in world.power.values()
-        ):
+        elif request.restores and world.preserved and PowerState.ON not in world.power.values():
             verdict = contract.LookVerdict.VETOED
         until = world.lease_until if verdict is contract.LookVerdict.VETOED else None
         return contract.LookResult(

@@ -22,8 +22,7 @@ from policy.objects.scopes import CLUSTER
 from policy.preservation.pools import Pool, pool_of
 from policy.scan.repeats import RepeatAlarm
 from policy.values.errors import PolicyError
-from workers.configuration.clusters import UserPath
-from workers.configuration.setting_types import Duration, Section, at_most, between, host_and_port, scope_name, within
+from workers.configuration.setting_types import Duration, Section, at_most, between, scope_name, within
 
 
 class ScanSettings(Section):
@@ -140,27 +139,6 @@ class FencingSettings(Section):
             pods_per_minute=self.pods_per_minute,
             switched_off=() if self.enabled else ("the setting fencing.enabled is false",),
         )
-
-
-class KdumpSettings(Section):
-    """The listener for fence_kdump messages, which tell that a node writes a crash dump."""
-
-    listen: Annotated[str, host_and_port("0.0.0.0:7410")] = Field(
-        default="", description="host:port (UDP) to listen on, such as 0.0.0.0:7410; empty: not at all"
-    )
-
-
-class EvidenceSettings(Section):
-    """What is kept of a machine's failure when its preservation begins. The same directory is mounted on all workers."""
-
-    directory: UserPath | None = Field(default=None, description="where evidence is written; without it none is collected")
-    file_bytes: int = Field(default=1024 * 1024, ge=4096, le=64 * 1024 * 1024, description="the longest file; more is cut off")
-    bundle_bytes: int = Field(
-        default=8 * 1024 * 1024, ge=64 * 1024, le=1024 * 1024 * 1024, description="all files of one preservation together"
-    )
-    patience: Annotated[Duration, between("1s", "45s")] = Field(
-        default=timedelta(seconds=20), description="how long one worker spends on one preservation's evidence, from 1s to 45s"
-    )
 
 
 class PreservationSettings(Section):

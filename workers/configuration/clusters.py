@@ -10,25 +10,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from workers.configuration.setting_types import Section, UserPath
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 IN_CLUSTER_NAME = "in-cluster"
 
-UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
-"""A path as people write it in a file, where no shell has replaced the `~`."""
 
-
-class ConnectionSettings(BaseModel):
+class ConnectionSettings(Section):
     """A way to an API server: a kubeconfig context (the default), the pod's own service account, or a URL with a token.
 
     qps, burst and the like are absent on purpose: the watch cache makes a handful of requests, whatever the cluster's size.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kubeconfig: UserPath | None = Field(default=None, description="a kubeconfig file; default: as kubectl finds it")
     context: str = Field(default="", description="a context of the kubeconfig; default: its current one")

@@ -13,8 +13,7 @@ from policy.episode.notices import NoticeRule, Severity, Wording
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 from policy.values.selectors import Selector, parse_selector
-from workers.configuration.clusters import UserPath
-from workers.configuration.setting_types import Duration, Section
+from workers.configuration.setting_types import Duration, Section, UserPath
 
 
 class TextSettings(Section):

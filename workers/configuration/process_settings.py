@@ -12,13 +12,14 @@ from pydantic_settings import NoDecode
 
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.insecure_devices import InsecureDevices
-from workers.configuration.clusters import UserPath
 from workers.configuration.setting_types import (
     SAME_ELSEWHERE,
     SECRET_NAME,
     Duration,
     Section,
+    UserPath,
     WebAddress,
+    between,
     host_and_port,
     is_loopback,
     listed,
@@ -123,6 +124,27 @@ class WorkerSettings(Section):
         if self.signing_keys_file is not None and self.signing_keys_secret:
             raise ValueError("give signing_keys_file or signing_keys_secret, not both")
         return self
+
+
+class KdumpSettings(Section):
+    """The listener for fence_kdump messages, which tell that a node writes a crash dump."""
+
+    listen: Annotated[str, host_and_port("0.0.0.0:7410")] = Field(
+        default="", description="host:port (UDP) to listen on, such as 0.0.0.0:7410; empty: not at all"
+    )
+
+
+class EvidenceSettings(Section):
+    """What is kept of a machine's failure when its preservation begins. The same directory is mounted on all workers."""
+
+    directory: UserPath | None = Field(default=None, description="where evidence is written; without it none is collected")
+    file_bytes: int = Field(default=1024 * 1024, ge=4096, le=64 * 1024 * 1024, description="the longest file; more is cut off")
+    bundle_bytes: int = Field(
+        default=8 * 1024 * 1024, ge=64 * 1024, le=1024 * 1024 * 1024, description="all files of one preservation together"
+    )
+    patience: Annotated[Duration, between("1s", "45s")] = Field(
+        default=timedelta(seconds=20), description="how long one worker spends on one preservation's evidence, from 1s to 45s"
+    )
 
 
 class TracingSettings(Section):

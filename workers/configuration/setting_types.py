@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -38,6 +39,8 @@ def listed(value: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
+UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
+"""A path as people write it in a file, where no shell has replaced the `~`."""
 
 
 def _web_address(value: str) -> str:

@@ -21,27 +21,27 @@ from pydantic_settings import SettingsError as SourceError
 from policy.checks.fence_policies import PolicySource
 from policy.values.object_names import FENCE_NAMESPACE
 from workers.configuration.acting_settings import (
-    EvidenceSettings,
     FenceCheckSettings,
     FencingSettings,
-    KdumpSettings,
     NodeFenceSettings,
     PreservationSettings,
     RemediationSettings,
     RepeatAlarmSettings,
     ScanSettings,
 )
-from workers.configuration.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
+from workers.configuration.clusters import SAFE_NAME, ClusterSettings, default_clusters
 from workers.configuration.notification_settings import NotificationSettings
 from workers.configuration.process_settings import (
     EmbeddedSettings,
+    EvidenceSettings,
+    KdumpSettings,
     LogSettings,
     TemporalSettings,
     TracingSettings,
     WorkerSettings,
 )
 from workers.configuration.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
-from workers.configuration.setting_types import NAME, WebAddress, host_and_port, listed
+from workers.configuration.setting_types import NAME, UserPath, WebAddress, host_and_port, listed
 
 
 def _default_state() -> Path:

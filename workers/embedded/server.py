@@ -28,6 +28,7 @@ from temporalio.service import RPCError
 from activities.power.processes.child_process import inherited
 from workers.embedded.server_process import find_binary, free_ports, is_free, server_arguments
 from workers.embedded.state_directory import HOST, Endpoint, StateDirectory
+from workers.errors import EmbeddedServerError
 from workers.runtime import runtime
 
 _log = logging.getLogger(__name__)
@@ -38,10 +39,6 @@ LOOK_EVERY = timedelta(milliseconds=250)
 PORT_BACK_WITHIN = timedelta(seconds=10)
 STARTS_IN_A_ROW = 5
 RETENTION = timedelta(days=30)
-
-
-class EmbeddedServerError(Exception):
-    """The embedded server cannot be had; the text says why and what to do."""
 
 
 def running_endpoint(state: Path) -> Endpoint | None:

@@ -112,8 +112,10 @@ class SharedConverter(DataConverter):
 DATA_CONVERTER = SharedConverter(payload_converter_class=PayloadConverter)
 
 
-def converter_with(encryption: Encryption) -> DataConverter:
-    """The same, encrypting. Of a failure its message and its stack are encrypted as well, which name nodes and devices."""
+def converter_with(encryption: Encryption | None) -> DataConverter:
+    """The same, encrypting, None: without. Of a failure its message and its stack are encrypted as well: they name nodes."""
+    if encryption is None:
+        return DATA_CONVERTER
     return SharedConverter(
         payload_converter_class=PayloadConverter,
         payload_codec=encryption,

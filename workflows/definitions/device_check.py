@@ -44,7 +44,7 @@ from policy.fence.device_check import (
     row_without_device,
 )
 from policy.values.moments import in_utc, later, written
-from workflows.kit import options
+from workflows.kit import handing_over, options
 from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 
@@ -98,10 +98,9 @@ class DeviceCheck:
         self._check_identity(request)
         workflow.upsert_search_attributes([search.CLUSTER.value_set(self._cluster), search.KIND.value_set(KIND)])
         while await self._somebody_wants_to_know():
-            if self._history_is_long():
+            if handing_over.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                behaviour = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-                workflow.continue_as_new(self._carried(), initial_versioning_behavior=behaviour)
+                handing_over.go_on(self._carried())
             await self._check_by_the_clock()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return DeviceCheckResult(cluster=self._cluster, memory=self._remembered.carried())
@@ -337,12 +336,6 @@ class DeviceCheck:
         except TimeoutError:
             return False
         return True
-
-    def _history_is_long(self) -> bool:
-        """Also when another version of the worker deployment has become current, as the scanner does."""
-        info = workflow.info()
-        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
-        return grown or (self._report is not None and info.is_target_worker_deployment_version_changed())
 
     def _carried(self) -> DeviceCheckInput:
         return DeviceCheckInput(cluster=self._cluster, every=self._every, due=self._due, memory=self._remembered.carried())

@@ -12,20 +12,19 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.contracts import search
 from activities.contracts.episodes import EpisodeActivities, NameRequest
-from activities.contracts.scan import OpenEpisode, ScanActivities, ScanRequest
+from activities.contracts.scan import ScanActivities
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.episode.words import Spoken, Verb
-from policy.objects.scopes import CLUSTER
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, paused, unpaused
 from policy.scan.report import ScanReport
 from workflows.episode.hearing import Heard, by_a_person, heard, still_to_come
-from workflows.kit import options
+from workflows.kit import handing_over, options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
     PauseRequest,
@@ -39,13 +38,12 @@ from workflows.kit.messages import (
 )
 from workflows.scanner.beside import BackgroundTasks, Repeated
 from workflows.scanner.granting import Granting
+from workflows.scanner.polling import Polling
 from workflows.scanner.preserving import Preserving
 from workflows.scanner.repeating import Repeating
 from workflows.scanner.reserving import Grantor
 from workflows.scanner.telling import Telling
 
-HISTORY_LIMIT = 3000
-"""Events after which we continue as new, well below the server's own suggestion, so that replays stay short."""
 ANSWER_PATIENCE = timedelta(seconds=15)
 """How long a person's request waits for a report that can answer it."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
@@ -53,7 +51,6 @@ SOONEST = timedelta(milliseconds=100)
 """Between two looks at somebody whose time has come and who can't be admitted for another reason."""
 OUTDATED = timedelta(seconds=2)
 """How long the running scan tells people of other episodes and refusals than there are: mostly it is answered before that."""
-HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 
 
 @workflow.defn(name="HealthScanner")
@@ -72,19 +69,18 @@ class HealthScanner:
         self._preserving = Preserving(request.cluster, state.preservations)
         self._tell = Repeated(self._beside, self._tell_episodes)
         self._started = state.started
-        self._report: ScanReport | None = state.report
-        self._fresh = False
-        self._heard_at: datetime | None = None
-        self._scans = self._began_with = state.scans
-        self._polls = state.polls
-        self._problem = ""
+        self._polling = Polling(
+            state,
+            request.wait,
+            grantor=self._grantor,
+            granting=self._granting,
+            telling=self._telling,
+            preserving=self._preserving,
+        )
+        self._began_with = state.scans
+        self._nameless = ""
         self._stop: StopRequest | None = None
-        self._halted_told = state.halted
-        self._asking: list[str] = []
-        self._asked_with = frozenset[str]()
-        self._hasty = 0
         self._news = self._heard = 0
-        self._scan: workflow.ActivityHandle[ScanReport] | None = None
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -100,26 +96,25 @@ class HealthScanner:
             await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._stop is None:
-            behaviour = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-            workflow.continue_as_new(self._carried(), initial_versioning_behavior=behaviour)
+            handing_over.go_on(self._carried())
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
             stopped_by=self._stop.by,
             reason=self._stop.reason,
-            scans=self._scans,
+            scans=self._polling.scans,
             opened=self._granting.opened,
         )
 
     async def _scan_on(self) -> None:
         """Scan after scan, until somebody stops it or the history has grown long; then until all that was begun has ended."""
         await self._learn_our_name()
-        while self._stop is None and not self._roll_is_due():
-            if await self._next_report() and self._report is not None:
-                await self._granting.holders.rebuild(self._report)
+        while self._stop is None and not handing_over.roll_is_due(may_move=self._polling.scans > self._began_with):
+            if await self._next_report() and (report := self._polling.report) is not None:
+                await self._granting.holders.rebuild(report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
-                await self._preserving.act(self._report, self._grantor.holder)
-                await self._act(self._report)
+                await self._preserving.act(report, self._grantor.holder)
+                await self._act(report)
                 self._tell.ask()
             await self._repeating.tell()
             self._beside.reap()
@@ -138,76 +133,45 @@ class HealthScanner:
                     **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
                 )
             except ActivityError as error:
-                self._problem = f"our own name is not known: {error_message(error)}"
+                self._nameless = f"our own name is not known: {error_message(error)}"
                 self._show()
                 await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before our name is asked again")
                 continue
-            self._grantor.holder, self._problem = name.holder, ""
+            self._grantor.holder, self._nameless = name.holder, ""
 
     async def _next_report(self) -> bool:
         """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
-        self._polls += 1
-        began, request = workflow.now(), self._scan_request()
+        polling = self._polling
+        polling.begin(self._halted(), self._halt_over())
         outdated: datetime | None = None
-        self._scan = workflow.start_activity_method(
-            ScanActivities.observe_cluster,
-            request,
-            **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
-        )
-        while not self._scan_has_ended():
+        while polling.awaited:
             self._beside.reap()
             with contextlib.suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: self._scan_has_ended() or self._news != self._heard or self._beside.failed,
+                    lambda: not polling.awaited or self._news != self._heard or self._beside.failed,
                     timeout=self._until(self._granting.due, outdated),
                     timeout_summary="until a remediation may be tried again, or people must be told",
                 )
             self._heard = self._news
             self._granting.hear_due()
-            if not self._scan_has_ended() and self._is_fresh() and self._report is not None:
-                await self._act(self._report)
+            if polling.awaited and polling.is_fresh and polling.report is not None:
+                await self._act(polling.report)
             await self._repeating.tell()
-            tells_all = (request.in_flight, request.refusals, request.halted) == (
-                self._granting.in_flight(),
-                self._granting.refusals,
-                self._halted(),
-            )
-            outdated = None if tells_all else outdated or workflow.now() + OUTDATED
+            outdated = None if polling.tells_all(self._halted()) else outdated or workflow.now() + OUTDATED
             if outdated is not None and outdated <= workflow.now():
-                self._scan.cancel()
+                polling.cut_short()
                 break
         try:
-            self._report = await self._scan
-        except ActivityError as error:
-            if isinstance(error.cause, CancelledError):
-                return False
-            self._problem = f"the cluster can't be scanned: {error_message(error)}"
-            self._fresh = False
+            return await polling.ended() and self._stop is None
+        except ActivityError:
             self._show()
             await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
             return False
-        finally:
-            self._scan = None
-        # Only now: a scan that was cancelled may have been begun by nobody, while no worker served the cluster.
-        self._halted_told = request.halted
-        self._granting.table.reminded([each.incident for each in request.remind], began)
-        await self._take_breath(began)
-        self._fresh, self._heard_at, self._problem = True, workflow.now(), ""
-        self._scans += 1
-        self._granting.holding_off.hear_report()
-        return self._stop is None
 
     def _until(self, *moments: datetime | None) -> timedelta | None:
         """How long until the first of them, None where there is none."""
         due = min((moment for moment in moments if moment is not None), default=None)
         return max(due - workflow.now(), SOONEST) if due is not None else None
-
-    async def _take_breath(self, began: datetime) -> None:
-        """Two workers whose views differ (one is stale) would answer each other's digests at once, for ever."""
-        self._hasty = self._hasty + 1 if workflow.now() - began < HASTY else 0
-        if self._hasty >= HASTY_IN_A_ROW:
-            self._hasty = 0
-            await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
 
     async def _act(self, report: ScanReport) -> None:
         """Let act whoever may. Nobody once we are stopped, which may have been while something else was awaited."""
@@ -223,7 +187,7 @@ class HealthScanner:
     async def _tell_episodes(self) -> None:
         """Those whose node has changed since they were last told; a level, so a repetition is harmless."""
         permits = self._granting.table.permits()
-        news = self._telling.news(self._report, permits) if self._report is not None else ()
+        news = self._telling.news(report, permits) if (report := self._polling.report) is not None else ()
         if news and not await self._telling.tell_episodes(news):
             self._granting.holders.described_at = None  # one has closed without our hearing of it: look now
             self._hear()
@@ -237,10 +201,10 @@ class HealthScanner:
             cluster=self._input.cluster,
             holder=self._grantor.holder,
             started=self._started,
-            concurrency=self._grantor.cap(self._report),
-            scans=self._scans,
+            concurrency=self._grantor.cap(self._polling.report),
+            scans=self._polling.scans,
             opened=self._granting.opened,
-            report=self._report,
+            report=self._polling.report,
             permits=self._granting.table.permits(),
             queue=self._granting.table.queue(),
             held_off=self._granting.holding_off.held_off,
@@ -248,7 +212,7 @@ class HealthScanner:
                 RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message)
                 for refusal in self._granting.refusals
             ),
-            problem=self._problem or self._granting.problem,
+            problem=self._nameless or self._polling.problem or self._granting.problem,
             stopping=self._stop is not None,
             pause=self._granting.pause,
         )
@@ -257,7 +221,7 @@ class HealthScanner:
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
         """Which of those incidents may disrupt their nodes now; asked by every last look, for all looks of a moment at once.
         None from the moment on at which somebody has stopped us, though the Lease is given back only later."""
-        answers = (self._granting.answer_look(each, self._report, halted=self._halted()) for each in asked.questions)
+        answers = (self._granting.answer_look(each, self._polling.report, halted=self._halted()) for each in asked.questions)
         return PermitQuestions(questions=tuple(answers))
 
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
@@ -273,20 +237,21 @@ class HealthScanner:
         """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
         if self._stop is not None:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {self._stop.by}")
-        self._asking.append(request.node)
+        polling = self._polling
+        polling.asking.append(request.node)
         try:
-            if not self._can_answer(request) and self._scan is not None:
+            if not self._can_answer(request):
                 # The running long poll was told that there is no work, or not of this node; the next one takes the Lease.
-                self._scan.cancel()
+                polling.cut_short()
             await workflow.wait_condition(lambda: self._may_answer(request), timeout=ANSWER_PATIENCE)
         except TimeoutError:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
         else:
-            if self._report is None or self._stop is not None:
+            if polling.report is None or self._stop is not None:
                 return PermitAnswer(decision=PermitDecision.REFUSED, reason="the scanner is being stopped")
-            return self._granting.take_request(self._report, request)
+            return self._granting.take_request(polling.report, request)
         finally:
-            self._asking.remove(request.node)
+            polling.asking.remove(request.node)
             self._hear()
 
     @request_permit.validator
@@ -360,8 +325,7 @@ class HealthScanner:
 
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
-        if self._scan is not None:
-            self._scan.cancel()
+        self._polling.cut_short()
         self._hear()
 
     # Small things ---------------------------------------------------------------------------------------------------
@@ -381,74 +345,25 @@ class HealthScanner:
                 non_retryable=True,
             )
 
-    def _scan_has_ended(self) -> bool:
-        return self._scan is None or self._scan.done()
-
     def _can_answer(self, request: PermitRequest) -> bool:
-        fresh = self._granting.holders.known and self._is_fresh() and self._report is not None and self._report.lease.held
-        return fresh and self._sees(request.node)
+        report = self._polling.report
+        fresh = self._granting.holders.known and self._polling.is_fresh and report is not None and report.lease.held
+        return fresh and self._polling.sees(request.node)
 
     def _may_answer(self, request: PermitRequest) -> bool:
         """Also that nothing is being opened under the id of the one that asks, which in a moment comes to nothing."""
         return self._can_answer(request) and not self._granting.opens(request)
 
-    def _sees(self, node: str) -> bool:
-        """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
-        report = self._report
-        if report is None or not set(report.policies.scopes) - {CLUSTER}:
-            return True
-        return any(seen.node == node for seen in report.observations)
-
-    def _is_fresh(self) -> bool:
-        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
-        oldest = self._input.wait + options.SCAN_GRACE
-        return self._fresh and self._heard_at is not None and workflow.now() - self._heard_at < oldest
-
     def _why_not(self, request: PermitRequest) -> str:
-        if self._is_fresh() and not self._sees(request.node):
+        polling = self._polling
+        if polling.is_fresh and not polling.sees(request.node):
             return f"no scan has seen {request.node} yet"
         if self._can_answer(request):
             return f"it is not known yet what became of opening another episode of {request.node}"
-        lease = self._report.lease.problem if self._report else ""
-        if self._fresh and not self._is_fresh():
+        lease = polling.report.lease.problem if polling.report else ""
+        if polling.unanswered:
             return "no scan has been answered lately: does a worker serve the cluster?"
-        return self._problem or self._granting.problem or lease or "the cluster Lease is not held"
-
-    def _scan_request(self) -> ScanRequest:
-        report, table = self._report, self._granting.table
-        heard = report is not None and self._fresh and (self._granting.holders.known or not report.view.synced)
-        # What is to become of a node whose episode has just ended, a younger report says, also where nothing else has changed.
-        heard = heard and not self._granting.holding_off.settling
-        # Whoever asks would wait until his node is told of anyway.
-        heard = heard and all(self._sees(node) or node in self._asked_with for node in self._asking)
-        self._asked_with = frozenset(self._asking)
-        halted = self._halted()
-        return ScanRequest(
-            cluster=self._input.cluster,
-            holder=self._grantor.holder,
-            known_digest=report.digest if report is not None and heard else "",
-            resource_version=report.resource_version if report is not None else "",
-            inventory=report.inventory if report is not None else 0,
-            work_in_hand=bool(self._asking or table.permits() or table.queue()),
-            watching=tuple(dict.fromkeys((*self._granting.watched(), *self._asking))),
-            told=self._telling.told,
-            wait=self._input.wait,
-            check_versions=report.check_versions if report is not None else (),
-            begun=tuple(each.victim for each in self._preserving.told),
-            in_flight=self._granting.in_flight(),
-            refusals=self._granting.refusals,
-            number=self._polls,
-            halted=halted,
-            need_person=len(table.need_person),
-            permits=table.counted(),
-            queued=len(table.queue()),
-            remind=tuple(
-                OpenEpisode(node=each.node, since=(each.since or each.told).isoformat(), incident=each.incident)
-                for each in table.to_be_reminded_of(workflow.now())
-            ),
-            halted_is_new=bool(halted) and halted != self._halted_told,
-            halt_over=self._halt_over() if self._halted_told and not halted else "",
-        )
+        return self._nameless or polling.problem or self._granting.problem or lease or "the cluster Lease is not held"
 
     def _halted(self) -> str:
         """Why nothing is begun although somebody could need it, as people are told wherever they look (S44); "" else."""
@@ -461,13 +376,6 @@ class HealthScanner:
         past = self._granting.pauses[-1:]
         return "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
 
-    def _roll_is_due(self) -> bool:
-        """Also when another version of the worker deployment has become current: a run is pinned to the build it began on, and a
-        scanner whose build nobody runs any more would scan no more. Unversioned workers never see that."""
-        info = workflow.info()
-        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
-        return grown or (self._scans > self._began_with and info.is_target_worker_deployment_version_changed())
-
     def _carried(self) -> ScannerInput:
         granting = self._granting
         state = ScannerState(
@@ -475,11 +383,11 @@ class HealthScanner:
             permits=granting.table.permits(),
             queue=granting.table.queue(),
             held_off=granting.holding_off.held_off,
-            report=self._report,
+            report=self._polling.report,
             told=self._telling.told,
             described_at=granting.holders.described_at,
-            polls=self._polls,
-            scans=self._scans,
+            polls=self._polling.polls,
+            scans=self._polling.scans,
             opened=granting.opened,
             known=granting.holders.known,
             incidents=self._repeating.incidents,
@@ -492,7 +400,7 @@ class HealthScanner:
             portions=granting.portions,
             pauses=granting.pauses,
             need_person=granting.table.need_person,
-            halted=self._halted_told,
+            halted=self._polling.halted_told,
         )
         return ScannerInput(
             cluster=self._input.cluster,
@@ -507,18 +415,18 @@ class HealthScanner:
         try:
             await workflow.execute_activity_method(
                 ScanActivities.release_lease,
-                self._scan_request(),
+                self._polling.request(self._halted(), self._halt_over()),
                 **(options.report(self._input.cluster) | {"summary": "gives the cluster Lease back"}),
             )
         except ActivityError as error:
             workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))
 
     def _show(self) -> None:
-        report, granting = self._report, self._granting
-        lines = [f"**Scanner of {self._input.cluster}**, {self._scans} scans, {granting.opened} episodes opened"]
+        report, granting = self._polling.report, self._granting
+        lines = [f"**Scanner of {self._input.cluster}**, {self._polling.scans} scans, {granting.opened} episodes opened"]
         if halted := self._halted():
             lines.append(f"* **{halted}**")
-        if problem := self._problem or granting.problem or self._preserving.problem:
+        if problem := self._nameless or self._polling.problem or granting.problem or self._preserving.problem:
             lines.append(f"* **problem: {problem}**")
         if report is not None:
             lease = (report.lease.problem or "held") if report.lease.needed else "not needed"

@@ -79,7 +79,7 @@ class EpisodeConversation:
             return result
         episode = self.episode
         goes_on = replace(result.request or request, incident=episode.incident, state=episode.state())
-        raise handing_over.go_on_as(episode.kind, goes_on, incident=episode.incident)
+        raise handing_over.go_on(goes_on, kind=episode.kind, memo={**workflow.memo(), "incident": episode.incident})
 
     def _check_identity(self, request: History) -> None:
         """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from

@@ -306,7 +306,7 @@ class Episode(EpisodeState):
             if end is not None:
                 left = max(end - workflow.now(), timedelta(0))
                 duration = left if duration is None else min(duration, left)
-        if handing_over.roll_is_due(duration) and not self._has_news and self.may_leave():
+        if handing_over.roll_is_due(may_move=handing_over.is_long(duration)) and not self._has_news and self.may_leave():
             ends = workflow.now() + duration if duration is not None else None
             self.left_in = Rest(ends=ends, why=why)
             raise NewHistory

@@ -23,6 +23,7 @@ from activities.contracts.target import (
     TargetActivities,
     Workload,
 )
+from policy.episode.gate import DESTRUCTIVE, Operation
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
 from policy.fence.power import PowerAct
@@ -160,23 +161,26 @@ class Preflight:
             progress.deadline += workflow.now() - progress.held_since
         progress.held_since = None
 
-    async def before_destruction(
-        self, licenses: PowerAct | None = None, *, removes: bool = False, leased: bool = False
-    ) -> Licence:
+    async def before_destruction(self, licenses: PowerAct | None = None, *, leased: bool = False) -> Licence:
         """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
 
         Nothing that may take long comes between it and the act: it is the caller's last await before that one. Answers until when
         the act may begin, counted from before the look: all of us may stand still in between (S20, S45).
-        licenses: the power act that comes next. removes: see LookRequest. leased: the node's lease is taken for the step in hand.
+        licenses: the power act that comes next. leased: the node's lease is taken for the step in hand.
         """
         with self._episode.undertaking("the last look") as under:
-            return await self._until_it_says_go(under, licenses=licenses, removes=removes, leased=leased)
+            return await self._until_it_says_go(under, licenses=licenses, leased=leased)
 
     async def licensed(
-        self, act: Callable[[LookRequest], Awaitable[Seeing]], what: str, *, removes: bool = False, leased: bool = False
+        self,
+        act: Callable[[LookRequest], Awaitable[Seeing]],
+        what: str,
+        operation: Operation = Operation.DISRUPT,
+        *,
+        leased: bool = False,
     ) -> Seeing:
         """The last look and, where all says go, a write of our own moments after it: one activity, which `act` has carried out.
-        what: it is about, in people's words. removes, leased: see `before_destruction`. Raises the interrupt."""
+        what: it is about, in people's words. leased: see `before_destruction`. Raises the interrupt."""
         done: list[Seeing] = []
 
         async def carry_out(request: LookRequest) -> LookResult:
@@ -185,15 +189,15 @@ class Preflight:
 
         with self._episode.undertaking("the last look") as under:
             along = Along(carry_out=carry_out, what=what)
-            await self._until_it_says_go(under, removes=removes, leased=leased, along=along)
+            await self._until_it_says_go(under, operation, leased=leased, along=along)
         return done[0]
 
     async def _until_it_says_go(
         self,
         under: Undertaking,
+        operation: Operation = Operation.DISRUPT,
         *,
         licenses: PowerAct | None = None,
-        removes: bool = False,
         leased: bool = False,
         along: Along | None = None,
     ) -> Licence:
@@ -201,9 +205,7 @@ class Preflight:
             await self.may_go_on()
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
-            result = await self._look(
-                destructive=True, need_matters=True, removes=removes, leased=leased, along=along, licenses=wanted
-            )
+            result = await self._look(operation, leased=leased, along=along, licenses=wanted)
             licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
             self._episode.note("last-look", result.verdict.value, result.reason)
             patience_is_over = workflow.now() - under.began - under.waited.get(PERMIT, timedelta(0)) >= LICENCE_PATIENCE
@@ -277,7 +279,7 @@ class Preflight:
         for _ in range(SLOW_LOOKS):
             until = workflow.now() + options.ACT_WINDOW
             wanted = LicenceWanted(act=licenses, not_after=until)
-            result = await self._look(destructive=False, need_matters=False, devices=on, leased=on, along=along, licenses=wanted)
+            result = await self._look(Operation.GIVE_BACK, devices=on, leased=on, along=along, licenses=wanted)
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.VETOED:
@@ -294,7 +296,7 @@ class Preflight:
         """What others were asked for, and have not begun, ends with the need, and where somebody says "hands off". That it can't
         be looked at, or that the check's time runs anew, is neither."""
         try:
-            result = await self._look(destructive=False, need_matters=True)
+            result = await self._look(Operation.WAIT)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
             return
@@ -306,7 +308,7 @@ class Preflight:
     async def need_is_gone(self) -> bool:
         """Whether the need is provably gone. Not being able to look is not being gone."""
         try:
-            result = await self._look(destructive=False, need_matters=True)
+            result = await self._look(Operation.WAIT)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
             return False
@@ -320,7 +322,7 @@ class Preflight:
         says is no proof then (S9); Unlicensed where that can't be seen.
         """
         try:
-            result = await self._look(destructive=False, need_matters=True, counts=True)
+            result = await self._look(Operation.WAIT, counts=True)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
             return None
@@ -335,7 +337,7 @@ class Preflight:
     async def refresh(self) -> bool:
         """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""
         try:
-            await self._look(destructive=False, need_matters=False)
+            await self._look(Operation.GIVE_BACK)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
             return False
@@ -346,7 +348,7 @@ class Preflight:
         with self._episode.undertaking("a look before the clean-up") as under:
             while True:
                 try:
-                    result = await self._look(destructive=False, need_matters=True)
+                    result = await self._look(Operation.WAIT)
                 except Interrupt as interrupt:
                     reason = interrupt.reason
                 else:
@@ -362,10 +364,8 @@ class Preflight:
 
     async def _look(
         self,
+        operation: Operation,
         *,
-        destructive: bool,
-        need_matters: bool,
-        removes: bool = False,
         counts: bool = False,
         devices: bool = False,
         leased: bool = False,
@@ -376,10 +376,8 @@ class Preflight:
             target=self._episode.target,
             need=replace(self.need, word=self._episode.wish, reason="", requester=""),  # those are for people
             holder=self._episode.holder,
-            destructive=destructive,
-            need_matters=need_matters,
-            removes=removes,
-            configured=self._configured if destructive or counts or devices else None,
+            operation=operation,
+            configured=self._configured if operation in DESTRUCTIVE or counts or devices else None,
             lease=self._lease_duration() if leased else None,
             not_after=workflow.now() + options.WRITE_WINDOW if leased else None,
             counts=counts,

@@ -1,7 +1,8 @@
-"""From one history of an episode to the next, also as another kind, without ever giving the workflow id back (S13)."""
+"""From one history of a workflow to the next, without ever giving its id back; of an episode also as another kind (S13)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ from temporalio import workflow
 from policy.episode.messages import FencingInput, Kind, PreservationInput, RemediationInput
 
 HISTORY_LIMIT = 3000
-"""Events after which a long hold starts a new history, well below the server's own suggestion, so that replays stay short."""
+"""Events after which a new history starts, well below the server's own suggestion, so that replays stay short."""
 
 
 class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
@@ -28,20 +29,27 @@ LONG_REST = timedelta(minutes=5)
 """An episode that rests for less is at work, and ends on the version of the worker that it is on."""
 
 
-def roll_is_due(rest: timedelta | None = None) -> bool:
-    """Whether a rest is to be had in a new history, since this one is long, or, where it is a long one, on the version of the
-    worker that is current by now. rest: how long, None for without end."""
+def is_long(rest: timedelta | None) -> bool:
+    """None: without end."""
+    return rest is None or rest >= LONG_REST
+
+
+def roll_is_due(*, may_move: bool, events: int | None = None) -> bool:
+    """Whether it is time for a new history, since this one is long, or to have it on the version of the worker that is current by
+    now. A run is pinned to the build it began on, which one day nobody runs any more; unversioned workers never see that.
+
+    may_move: whether such a change is a reason now. events: how many are many, HISTORY_LIMIT where nothing is said.
+    """
     info = workflow.info()
-    if info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT:
-        return True
-    return (rest is None or rest >= LONG_REST) and info.is_target_worker_deployment_version_changed()
+    long = info.is_continue_as_new_suggested() or info.get_current_history_length() >= (events or HISTORY_LIMIT)
+    return long or (may_move and info.is_target_worker_deployment_version_changed())
 
 
-def go_on_as(kind: Kind, request: object, *, incident: str) -> NoReturn:
-    """Continue as that kind of episode, on the version of the worker that is current by now."""
+def go_on(request: object, *, kind: Kind | None = None, memo: Mapping[str, Any] | None = None) -> NoReturn:
+    """Continue in a new history, on the version of the worker that is current by now. kind: of episode, None: as what it is."""
     workflow.continue_as_new(
         args=[request],
-        workflow=kind.value,
-        memo={**workflow.memo(), "incident": incident},
+        workflow=kind.value if kind is not None else workflow.info().workflow_type,
+        memo=memo,
         initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
     )

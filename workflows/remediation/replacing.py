@@ -17,6 +17,7 @@ from activities.contracts.remediation import BeforeActing, FollowedMachine, Reme
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
+from policy.episode.gate import Operation
 from policy.episode.messages import Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.values.durations import format_duration
@@ -152,7 +153,7 @@ class DeleteMachine(ReplacingStep):
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
-                found = await target.act(self._give_up, "the deletion can't be asked for", covered=True, removes=True)
+                found = await target.act(self._give_up, "the deletion can't be asked for", Operation.REMOVE, covered=True)
             except Interrupt as interrupt:
                 if not isinstance(error := interrupt.__cause__, ActivityError):
                     raise
@@ -233,7 +234,7 @@ class RequestOwner(ReplacingStep):
         )
         if await self.goes():
             return
-        asked = await target.act(self._request, self._summary, removes=True)
+        asked = await target.act(self._request, self._summary, Operation.REMOVE)
         target.was_tried()
         self._episode.note("request-owner", "asked", asked.detail)
 

@@ -24,6 +24,7 @@ from activities.contracts.remediation import (
     RememberRequest,
 )
 from activities.contracts.target import ActResult, LookRequest, LookVerdict
+from policy.episode.gate import Operation
 from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitRequest
 from policy.remediation.escalation import timed_out
@@ -109,11 +110,16 @@ class RemediationTarget:
         return self.episode.permit_request(self.pin.need)
 
     async def act(
-        self, send: Callable[[BeforeActing], Awaitable[Seeing]], what: str, *, covered: bool = False, removes: bool = False
+        self,
+        send: Callable[[BeforeActing], Awaitable[Seeing]],
+        what: str,
+        operation: Operation = Operation.DISRUPT,
+        *,
+        covered: bool = False,
     ) -> Seeing:
         """Have others begin something: one activity, in which the last look and a note on the target come first (S20).
 
-        send: has it carried out. what: it is about, in people's words. covered: by the node's lease. removes: see `LookRequest`.
+        send: has it carried out. what: it is about, in people's words. operation: of the look. covered: by the node's lease.
         Raises the interrupt. That it was done is the caller's to say (`tried`); here that it may have been, for all that its
         answer tells.
         """
@@ -129,7 +135,7 @@ class RemediationTarget:
             return result
 
         try:
-            return await self.preflight.licensed(noted, what, removes=removes, leased=covered and self.has_node)
+            return await self.preflight.licensed(noted, what, operation, leased=covered and self.has_node)
         except Interrupt as interrupt:
             error = interrupt.__cause__
             self.progress.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))

@@ -27,6 +27,7 @@ from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest
 from activities.contracts.target import ActResult, LookRequest, LookResult, LookVerdict, Target
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.episode.gate import Operation
 from policy.objects.machines import MachineView
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -59,16 +60,16 @@ class Beginning:
         write: Callable[[], Awaitable[Begun]],
         refused: Callable[[LookResult], Begun],
         found: Callable[[], Awaitable[Begun | None]] | None = None,
-        removes: bool = False,
+        operation: Operation = Operation.DISRUPT,
     ) -> Begun:
         """The last look, the note, then the write: begun by `not_after` or not at all. what: is written, to begin a
-        sentence with. target: of the act; a look at another one licenses nothing of it. removes: as of a LookRequest.
+        sentence with. target: of the act; a look at another one licenses nothing of it. operation: as of a LookRequest.
 
         refused: the answer where the look does not say go. found: what stands already of an attempt at the same activity that was
         lost once it had written (S33). What that has set going is what a second look sees, and no reason to call it not begun;
         None where there is nothing, or only one attempt.
         """
-        require_last_look(before.look, target, removes=removes)
+        require_last_look(before.look, target, operation)
         seen = await self._look(before.look)
         if found is not None and _again() and (there := await found()) is not None:
             return replace(there, look=replace(seen, verdict=LookVerdict.GO, reason="done by an attempt whose answer was lost"))

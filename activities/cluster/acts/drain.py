@@ -21,9 +21,9 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import in_time
 from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.leave import require_leave
 from activities.cluster.live.looks import PermitBook

@@ -24,9 +24,9 @@ from activities.cluster.acts.isolation import another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
-from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
@@ -208,7 +208,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
     async def _require_look(self, request: FreeRequest) -> None:
         """All that a destructive act needs but the need itself: once off is proven, its end is no reason to leave things half
         done."""
-        look = LookRequest(target=request.target, need=request.need, holder=request.holder, need_matters=False)
+        look = LookRequest(target=request.target, need=request.need, holder=request.holder, operation=Operation.DELETE_NODE)
         require_go(await self._look(look), f"Node/{request.target.pinned.node} is not deleted")
 
     @activity.defn(name="isolation.free-cut-pods")

@@ -121,7 +121,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             target=target,
             write=lambda: edit(request.machine.key, lambda: self._once(request)),
             refused=refused,
-            removes=True,
+            operation=Operation.REMOVE,
         )
 
     async def _once(self, request: GiveUpRequest) -> GiveUpResult:
@@ -300,7 +300,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             run_id="",
         )
         need = Need(kind=NeedKind.CHECK if request.automatic else NeedKind.PERSON)
-        look = LookRequest(target=target, need=need, holder=request.holder, need_matters=False, removes=True)
+        look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
         require_go(await self._look(look), f"{request.machine.key} is not deleted")
 
     def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:

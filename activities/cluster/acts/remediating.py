@@ -216,7 +216,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         def asked(machine: MachineView | None) -> bool:
             return machine is None or machine.deleting or _is_false(machine, OWNER_REMEDIATED)
 
-        return await self._begin(request, act, write, asked, removes=True)
+        return await self._begin(request, act, write, asked, operation=Operation.REMOVE)
 
     @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
@@ -262,10 +262,10 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         write: Callable[[], Awaitable[ActResult]],
         stands: Callable[[MachineView | None], bool],
         *,
-        removes: bool = False,
+        operation: Operation = Operation.DISRUPT,
     ) -> ActResult:
         """Written only after a look that says go (S20). stands: whether a Machine says so already, None where it is gone.
-        removes: as of a LookRequest."""
+        operation: as of a LookRequest."""
         require_cluster(request.target.cluster, self._cluster)
         self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
         assert request.before is not None, "what begins something says what comes before"
@@ -286,7 +286,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             write=write,
             refused=refused,
             found=found,
-            removes=removes,
+            operation=operation,
         )
 
     async def _require_leave(self, request: MachineRequest, machine: MachineView) -> None:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import (
     CLUSTER_VERSIONS,
     CONFIG_MAPS,
@@ -30,6 +29,9 @@ from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
 from policy.values.shapes import mapping, mappings
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import JsonObject
 
 GUARD_LABEL = ("app", "guard")
 GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")

@@ -1,4 +1,4 @@
-"""What an API server's refusal, or its silence, means to us: the one place where an answer becomes an error.
+"""What an API server's refusal means to us: the one place where an answer becomes an error. Its silence is `silence.py`.
 
 Every failure is an ApplicationError of `activities.errors`. What callers often handle has a subclass of its own here, and still
 crosses an activity's boundary under its stable type when nobody handles it. Requests are made in `connection.py`.
@@ -6,22 +6,20 @@ crosses an activity's boundary under its stable type when nobody handles it. Req
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypeVar
 
-import aiohttp
 import msgspec
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.api.statuses import Status
 from activities.errors import ErrorType, failure
 
 MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
 """A server may ask for more; a fencing that waits looks again by itself."""
 LONGEST_STATUS = 64 * 1024
 LONGEST_DIGITS = 9
-LONGEST_REASON = 300
 
 
 class ObjectNotFound(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
@@ -54,36 +52,6 @@ class Unconnected(ApplicationError):  # noqa: N818 - a state of the API, not a m
 
 class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
     """422 that names no field: the patch could not be applied to the object as it is. Nothing was written."""
-
-
-UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-"""What a client raises before anything was sent."""
-
-
-class _Cause(msgspec.Struct):
-    reason: str | None = None
-    message: str | None = None
-    field: str | None = None
-
-
-class _Details(msgspec.Struct, rename="camel"):
-    causes: list[_Cause] | None = None
-    retry_after_seconds: int | None = None
-
-
-class Status(msgspec.Struct):
-    """The body of a refusal, as far as we read it; also the object of a watch's ERROR event."""
-
-    kind: str | None = None
-    status: str | None = None
-    message: str | None = None
-    reason: str | None = None
-    code: int | None = None
-    details: _Details | None = None
-
-    @property
-    def causes(self) -> list[_Cause]:
-        return (self.details.causes if self.details else None) or []
 
 
 _status = msgspec.json.Decoder(Status)
@@ -157,31 +125,9 @@ def version_unknown(line: str) -> VersionUnknown:
     return _typed(VersionUnknown, ErrorType.TRANSIENT, line)
 
 
-def broken(error: BaseException, request: str, *, writing: bool) -> ApplicationError:
-    """The error for a request that got no (whole) answer."""
-    what = f"{request}: {reason_of(error)}"
-    if isinstance(error, aiohttp.InvalidURL):
-        return failure(ErrorType.INVALID_CONFIG, f"{request}: not an address")
-    if isinstance(error, UNCONNECTED):
-        return _typed(Unconnected, ErrorType.UNREACHABLE, what)  # never sent
-    if isinstance(error, TimeoutError):
-        what = f"{request}: no answer in time"
-    if writing:
-        return failure(ErrorType.AMBIGUOUS, f"{what}; it may have been carried out")
-    return failure(ErrorType.UNREACHABLE, what)
-
-
-def reason_of(error: BaseException) -> str:
-    """Why there is no answer, in the words of the operating system. The client's own hold whole objects and their addresses."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"the certificate of {error.host}:{error.port} is not trusted"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno or 0
-        why = os.strerror(number) if number > 0 else error.os_error.strerror or type(error.os_error).__name__
-        return f"no connection to {error.host}:{error.port} ({why})"
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
-    return str(error)[:LONGEST_REASON] or type(error).__name__
+def unconnected(line: str) -> Unconnected:
+    """Where nothing was sent."""
+    return _typed(Unconnected, ErrorType.UNREACHABLE, line)
 
 
 def _too_large(status: Status) -> bool:

@@ -30,14 +30,14 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
         raise failure(kind, f"{about}: {found.words}" if about else found.words)
 
 
-def require_last_look(look: LookRequest, target: Target, *, removes: bool = False) -> None:
+def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:
     """Refuse a look that comes with an act and would not license it: who asks may be anybody who can schedule activities (S42).
-    removes: the act has the machine deleted.
+    operation: DISRUPT, or REMOVE where the act has the machine deleted, a look for which licenses the other as well.
 
     Raises NotLicensed.
     """
-    expected = {Operation.REMOVE} if removes else {Operation.DISRUPT, Operation.REMOVE}
-    if look.target != target or look.operation not in expected or not look.need_matters:
+    expected = {operation, Operation.REMOVE}
+    if look.target != target or look.operation not in expected:
         wanted = " or ".join(sorted(expected))
         told = f"expected a look at {target.pinned.node} for {wanted}, got one at {look.target.pinned.node} for {look.operation}"
         raise failure(ErrorType.NOT_LICENSED, f"look: {told}; nothing was done")

@@ -1,5 +1,7 @@
 """The last look: everything that must still be true in the instant before a destructive act, read live and all at once (S20).
 
+What is read here is judged in `policy/episode`: the need by `need_now.py`, all that stands in the way by `gate.py`.
+
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
 identity, which needs all Nodes and can only say no (`identities.py`). Restoring acts (power on) look too,
 but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no licence, since no
@@ -17,16 +19,17 @@ from typing import Any, Protocol, TypeVar
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import LeaseView, cluster_lease_problem
+from activities.cluster.api.leases import LeaseView
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.device_claims import device_claims, tell_both
 from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
-from activities.cluster.objects.fencing_requests import find_request, is_another
+from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.livenode import LiveNode, find_node, observe
 from activities.cluster.objects.machine_reading import Subject, find_check, read_subject
 from activities.cluster.objects.marks import is_ours, owner
@@ -36,22 +39,17 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.rules import Rules, rules_of
-from policy.checks.targets import MACHINE, JudgedTarget
-from policy.checks.verdicts import Health
-from policy.dialects import parse
-from policy.episode.fencing_requests import is_taken_up, why_withdrawn
-from policy.episode.gate import By, Objection, Seen, Weight, objection
+from policy.checks.targets import MACHINE
+from policy.episode.gate import REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind
-from policy.episode.needs import Need, NeedKind, need_gone
+from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
+from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
-from policy.episode.vetoes import preserved_as_failed
 from policy.episode.words import Verb
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.node_events import NodeEvent
-from policy.remediation import control_plane
+from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
 
 READ_SECONDS = 8.0
@@ -63,9 +61,6 @@ LEAST_SECONDS = 1.0
 NOTHING = "nothing is in the way"
 
 T = TypeVar("T")
-
-_WEIGHT = {LookVerdict.GO: 0, LookVerdict.VETOED: 1, LookVerdict.NEED_GONE: 2}
-"""Of several answers about one node the first of these holds."""
 
 
 class PermitBook(Protocol):
@@ -130,11 +125,10 @@ class _Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """objection: None where all says go. unhealthy, soon: what its health check finds."""
+    """objection: of the whole gate, None where all says go."""
 
-    objection: Objection | None = None
-    unhealthy: bool = False
-    soon: bool = False
+    objection: Objection | None
+    need: NeedNow
 
     @property
     def verdict(self) -> LookVerdict:
@@ -177,7 +171,8 @@ class LastLook:
         began = asyncio.get_running_loop().time()
         sight = await self._see(request)
         answer = self._judge(request, sight)
-        if not sight.subject.whole and not answer.unhealthy and answer.verdict in {LookVerdict.NEED_GONE, LookVerdict.VETOED}:
+        unneeded = not answer.need.unhealthy and answer.verdict in {LookVerdict.NEED_GONE, LookVerdict.VETOED}
+        if unneeded and not sight.subject.whole:
             # A scan judges every Machine that refers to the node, and one of the others may be why we are here.
             sight = await self._see(request, whole=True)
             answer = self._judge(request, sight)
@@ -188,11 +183,12 @@ class LastLook:
             kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
             raise failure(kind, str(sight.unread)) from sight.unread.error
         found = answer.objection
+        need = answer.need
         return LookResult(
             verdict=answer.verdict,
             reason=found.words if found is not None else NOTHING,
             at=self._clock(),
-            observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
+            observation=replace(_observation(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
@@ -206,15 +202,13 @@ class LastLook:
         if not any(each.control_plane for each in machines) and (node is None or not node.control_plane):
             return answer
         machine = next((each for each in machines if each.control_plane), next(iter(machines), None))
-        taking = control_plane.taking_of(machine.controller if machine is not None else "", removes=request.removes)
+        taking = taking_of(machine.controller if machine is not None else "", removes=request.operation in REMOVING)
         member = TakenMember(node=node, machine=machine, cluster=sight.subject.cluster)
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._machines, member, taking)
-        needed: control_plane.ControlPlaneObjection | None = await _read(
-            "the control plane", asked, None, doubts, seconds=seconds
-        )
+        needed: ControlPlaneObjection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
         unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
-        return self._judge(request, sight, unread or _of_control_plane(needed))
+        return self._judge(request, sight, unread or of_control_plane(needed))
 
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
@@ -269,10 +263,10 @@ class LastLook:
         """By the one table of what keeps acts from a node (`policy/episode/gate.py`)."""
         seen = _seen(request, sight)
         judges = request.need_matters and not (seen.identity or seen.doubts)  # of another machine, or of a guess, nothing is said
-        need = self._need(request, sight) if judges else _Answer()
+        need = self._need(request, sight) if judges else STANDS
         seen = replace(seen, need=need.objection, control_plane=of_control_plane)
         by = By.PROGRAM if request.need.kind.automatic else By.PERSON
-        return replace(need, objection=objection(seen, request.operation, by, self._clock()))
+        return _Answer(objection=objection(seen, request.operation, by, self._clock()), need=need)
 
     async def _contested(self, once: Readers, request: LookRequest) -> str:
         if not request.destructive or (node := await _node(once, request.target.pinned.node)) is None:
@@ -364,78 +358,25 @@ class LastLook:
         target = request.target
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident)
 
-    def _need(self, request: LookRequest, sight: _Sight) -> _Answer:
-        """Whether the reason for the episode still stands, judged anew on the live node."""
-        match request.need.kind:
-            case NeedKind.PERSON:
-                return self._need_of_person(request)
-            case NeedKind.CLEAN_UP:
-                if sight.node is not None and not sight.node.view.ready:
-                    return _says(Weight.VETOED, "the node is not Ready: its marks are no mere left-overs")
-                return _Answer()
-            case NeedKind.PRESERVATION:
-                if sight.node is None or not preserved_as_failed(sight.node.view):
-                    return _says(Weight.NEED_GONE, "its Node does not say that it is kept as failed")
-                if not _preserves(request, sight):
-                    reason = f"the machine is kept, and only its preservation may cut it off; {_held_by(sight)}"
-                    return _says(Weight.VETOED, reason)
-                return _Answer()
-            case NeedKind.CHECK:
-                return self._need_of_check(request, sight)
-            case NeedKind.FOREIGN_OBJECT:
-                return self._need_of_request(request, sight.asking)
+    def _need(self, request: LookRequest, sight: _Sight) -> NeedNow:
+        node = sight.node.view if sight.node is not None else None
+        seen = NeedSeen(
+            node=node,
+            asking=sight.asking,
+            targets=sight.subject.targets(node),
+            preserving=_preserves(request, sight),
+            held_by=_held_by(sight),
+            deletes_it=_deletes_it(request, sight),
+            takeover=self._takeover,
+            unheard=self._doubt_of_word(request),
+        )
+        return need_now(request.need, seen, self._clock())
 
-    def _need_of_person(self, request: LookRequest) -> _Answer:
-        """That he wants it can't be seen; where only verified words are heard, it can be shown (S42)."""
-        if self._words is None or not request.destructive:
-            return _Answer()
-        doubt = self._words.doubt_of_word(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
-        return _says(Weight.NOT_LICENSED, doubt) if doubt else _Answer()
-
-    def _need_of_request(self, request: LookRequest, document: JsonObject | None) -> _Answer:
-        key = request.need.check.key if request.need.check else "the object"
-        if document is None or is_another(document, request.need.object_uid):
-            return _says(Weight.NEED_GONE, f"{key} was deleted")
-        if withdrawn := why_withdrawn(document):
-            return _says(Weight.NEED_GONE, f"{key}: {withdrawn}")
-        if is_taken_up(document) and not self._takeover:
-            return _says(Weight.VETOED, f"{key} is in the hands of the controller that it is made for")
-        return _Answer(unhealthy=True)
-
-    def _need_of_check(self, request: LookRequest, sight: _Sight) -> _Answer:
-        key = request.need.check.key if request.need.check else "the health check"
-        document = sight.asking
-        if document is None or document["metadata"].get("deletionTimestamp"):
-            return _says(Weight.NEED_GONE, f"{key} was deleted")
-        try:
-            check = parse(document)
-        except PolicyError as error:
-            return _says(Weight.NOT_LICENSED, f"{key} can no longer be read: {error}")
-        rules = rules_of(check)
-        targets = [each for each in sight.subject.targets(sight.node.view if sight.node else None) if rules.covers(each)]
-        for each in targets if _deletes_it(request, sight) else ():
-            # An earlier step of this episode has had it deleted, which got stuck: that is no reason against the next one.
-            each.machine = replace(each.machine, deleting=False) if each.machine is not None else None
-        if not targets:
-            return _says(Weight.NEED_GONE, f"{key} no longer selects the node")
-        # As for a scan, one Machine that needs it is enough.
-        return min((self._need_of(request, check, rules, each) for each in targets), key=lambda each: _WEIGHT[each.verdict])
-
-    def _need_of(self, request: LookRequest, check: HealthCheck, rules: Rules, subject: JudgedTarget) -> _Answer:
-        key = check.ref.key
-        if check.cluster_name and subject.cluster is None:
-            return _says(Weight.VETOED, f"{key}: there is no Cluster {check.cluster_name}")
-        verdict = rules.judge(subject, self._clock())
-        if need_gone(request.need, verdict):
-            return _says(Weight.NEED_GONE, f"{key} finds the node healthy")
-        seen = _Answer(unhealthy=verdict.calls_for_action, soon=verdict.health is Health.SOON)
-        paused = check.paused or (subject.cluster.paused if subject.cluster is not None else "")
-        if paused:
-            return replace(seen, objection=Objection(rule="need", words=f"{key} is paused: {paused}"))
-        if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
-            # Its time runs anew, or a person objects: the need is not gone, and not pressing either.
-            return replace(seen, objection=Objection(rule="need", words=f"{key}: {verdict.message or verdict.reason}"))
-        return seen
+    def _doubt_of_word(self, request: LookRequest) -> str:
+        """That a person wants it can't be seen; where only verified words are heard, it can be shown (S42)."""
+        if self._words is None or not request.destructive or request.need.kind is not NeedKind.PERSON:
+            return ""
+        return self._words.doubt_of_word(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
 
 
 def _observation(request: LookRequest, sight: _Sight) -> Observation:
@@ -450,10 +391,6 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
             incident=request.target.incident,
         )
     return observe(pinned.node, sight.node.view if sight.node else None)
-
-
-def _says(weight: Weight, words: str) -> _Answer:
-    return _Answer(objection=Objection(rule="need", words=words, weight=weight))
 
 
 def _seen(request: LookRequest, sight: _Sight) -> Seen:
@@ -487,15 +424,6 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         preserving=_preserves(request, sight),
         deletes_it=_deletes_it(request, sight),
     )
-
-
-def _of_control_plane(needed: control_plane.ControlPlaneObjection | None) -> Objection | None:
-    """What may pass is waited for; that there is no other member is final."""
-    if needed is None:
-        return None
-    final = needed.rule is control_plane.BlockingRule.LAST_MEMBER
-    words = f"the control plane can't do without it: {needed.why}"
-    return Objection(rule="control plane", words=words, weight=Weight.VETOED if final else Weight.NOT_LICENSED)
 
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:

@@ -14,14 +14,11 @@ from activities.attempt import in_time
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
-from activities.cluster.api.leases import LeaseView, micro_time, read_lease
+from activities.cluster.api.leases import IDENTITY, NODE_LEASE_NAMESPACE, LeaseView, micro_time, read_lease
 from activities.cluster.api.paths import LEASES, NAMESPACES
 from activities.cluster.api.refusals import ObjectExists, ObjectNotFound
 from activities.contracts.target import ReleaseRequest, Target
 from policy.remediation.objects import INCIDENT_ANNOTATION
-
-NODE_LEASE_NAMESPACE = "medik8s-leases"
-IDENTITY = "nodewarden"
 
 
 def node_lease_path(node: str) -> str:

@@ -24,7 +24,7 @@ from activities.cluster.objects.statuses.common import ConditionText, conditions
 from activities.errors import ErrorType, failure
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
 from policy.episode.fence_agents_remediations import plan_of, read_request
-from policy.episode.fencing_requests import RequestAnswer, Stage, conditions_of, why_ended, why_withdrawn
+from policy.episode.fencing_requests import RequestAnswer, Stage, conditions_of, is_another, why_ended, why_withdrawn
 from policy.episode.needs import Need
 from policy.fence.plan import FencingPlan
 from policy.remediation.objects import made_by_us
@@ -116,11 +116,6 @@ async def plan_asked_for(connection: ApiReader, need: Need, node: str, *, taint_
         return plan_of(found, node, taint_honoured=taint_honoured)
     except PolicyError as error:
         raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
-
-
-def is_another(found: Mapping[str, Any], uid: str) -> bool:
-    """Whether an object only has the name of the one with that uid."""
-    return bool(uid) and found["metadata"].get("uid") != uid
 
 
 async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: Clock) -> str:

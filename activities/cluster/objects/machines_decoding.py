@@ -11,11 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import (
     Decoding,
     Fragments,
@@ -32,6 +31,9 @@ from policy.preservation.held import EXPIRY_ANNOTATION
 from policy.values.durations import parse_duration
 from policy.values.machine_apis import MachineApi
 from policy.values.moments import moment_of
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import JsonObject
 
 DRAIN_CONDITIONS = ("Deleting", "DrainingSucceeded", "Drained", "VolumeDetachSucceeded")
 """Which conditions tell what a deletion waits for, the most telling first."""

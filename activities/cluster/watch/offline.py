@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import orjson
 
-from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.intake import Intake, is_guard
-from activities.cluster.api.leases import read_lease
+from activities.cluster.api.leases import IDENTITY, NODE_LEASE_NAMESPACE, read_lease
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CLUSTER_VERSIONS,
@@ -29,7 +29,6 @@ from activities.cluster.api.paths import (
     PODS,
     Resource,
 )
-from activities.cluster.live.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
 from activities.cluster.objects.clusters_decoding import decode_cluster, decode_remediation
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.machines_decoding import decode_machine
@@ -51,6 +50,9 @@ from policy.values.fields import Fields
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
 from policy.values.moments import moment_of, written
 from policy.values.object_refs import ObjectRef
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import JsonObject
 
 CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
 

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import SURROUNDING_KINDS
 from activities.cluster.api.kinds import Kinds, made_for
+from activities.cluster.api.leases import NODE_LEASE_NAMESPACE
 from activities.cluster.api.machine_paths import MACHINES, Connections, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
@@ -24,7 +25,6 @@ from activities.cluster.api.paths import (
     Resource,
 )
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.nodelease import NODE_LEASE_NAMESPACE
 from activities.cluster.live.templates import see_templates
 from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts

@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
+from policy.episode.gate import Operation
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
@@ -129,7 +130,7 @@ async def test_go_while_it_asks_and_its_operators_lease_is_no_veto(asked: World)
     """S20: whoever asks us and holds the node's lease for it has delegated it; before off and before on."""
     why = await need(asked)
     assert (await look(asked, why)).verdict is LookVerdict.GO
-    assert (await look(asked, why, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+    assert (await look(asked, why, operation=Operation.GIVE_BACK)).verdict is LookVerdict.GO
     assert asked.writes == 0
     stranger = replace(why, delegate="NodeHealthCheck-others")
     assert (await look(asked, stranger)).verdict is LookVerdict.VETOED

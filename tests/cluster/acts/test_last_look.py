@@ -20,6 +20,7 @@ from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
+from policy.episode.gate import Operation
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
 from policy.fence.power import PowerAct
@@ -49,7 +50,7 @@ CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
 OURS = "nodewarden/"
 ANOTHER = "temporal.other:7233/default"
-RESTORES: dict[str, Any] = {"destructive": False, "need_matters": False}
+RESTORES: dict[str, Any] = {"operation": Operation.GIVE_BACK}
 
 GO, GONE, VETOED = LookVerdict.GO, LookVerdict.NEED_GONE, LookVerdict.VETOED
 UNLICENSED, CHANGED = LookVerdict.NOT_LICENSED, LookVerdict.TARGET_CHANGED
@@ -207,7 +208,7 @@ NO_CHECK = replace(CHECK_NEED, check=None)
 UNKNOWN_KIND = replace(CHECK_NEED, check=ObjectRef(api_version="example.io/v1", kind="Other", name="workers"))
 TO_CUT_OFF = Need(kind=NeedKind.PRESERVATION, reason="kept, to be cut off")
 PERSON = {"need": Need(kind=NeedKind.PERSON)}
-CLEAN_UP = {"need": Need(kind=NeedKind.CLEAN_UP), "destructive": False}
+CLEAN_UP = {"need": Need(kind=NeedKind.CLEAN_UP), "operation": Operation.WAIT}
 
 IDENTITY = [
     Case("S9 a new object under the name", RECREATED, CHANGED, "uid"),
@@ -441,7 +442,7 @@ DEVICES = [
     ("10.0.0.7:623", Case("as it was pinned", _nothing, GO)),
     ("10.0.0.7:623", Case("configured anew", _another_device, CHANGED, "pinned ipmi://10.0.0.7:623, now ipmi://10.0.0.8:623")),
     ("10.0.0.7:624", Case("the whole endpoint is compared", _nothing, CHANGED)),
-    ("10.0.0.9:623", Case("before a paused check is heard", PAUSED_CHECK, CHANGED, fields={"destructive": False})),
+    ("10.0.0.9:623", Case("before a paused check is heard", PAUSED_CHECK, CHANGED, fields={"operation": Operation.WAIT})),
     ("10.0.0.7:623", Case("S20 whether it is still the node's can't be seen", TEMPLATE_GOES, UNLICENSED, "fence configuration")),
     ("10.0.0.7:623", Case("S20 the way back needs no licence", _well_without_template, GONE)),
 ]
@@ -459,14 +460,14 @@ async def test_a_device_that_is_configured_anew_is_another_target(pinned: str, c
     assert case.words in result.reason
 
 
-@pytest.mark.parametrize("removes", [False, True])
-async def test_a_go_licenses_the_act_that_it_was_made_for(licensed: World, *, removes: bool) -> None:
+@pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.REMOVE])
+async def test_a_go_licenses_the_act_that_it_was_made_for(operation: Operation, licensed: World) -> None:
     """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_licensing.py)."""
     await licensed.add_template()
     wanted = LicenceWanted(act=PowerAct.TERMINATE, not_after=NOW + timedelta(seconds=15))
-    asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted, removes=removes)
+    asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted, operation=operation)
     result: LookResult = await ActivityEnvironment().run(licensed.target.last_look, asked)
-    assert (result.verdict, bool(result.licence)) == (GO, not removes)
+    assert (result.verdict, bool(result.licence)) == (GO, operation is Operation.DISRUPT)
 
 
 async def _fenced_by(world: World, name: str, ip: str, *, called: str = "own") -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
+from policy.episode.gate import Operation
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
 from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark, refused
@@ -137,7 +138,7 @@ class TestUntainting:
     async def test_the_look_before_power_on_comes_after_it(self, off: World) -> None:
         """S32, S21: what it sees is moments old when power comes on."""
         await off.mark_as_ours(cordoned=True, out_of_service=True)
-        look = await off.look(destructive=False, need_matters=False, lease=timedelta(seconds=90))
+        look = await off.look(operation=Operation.GIVE_BACK, lease=timedelta(seconds=90))
         off.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=409, count=1))
         result = await off.freeing.untaint_out_of_service(await off.untaint(look=look))
         assert result.look is not None

@@ -16,6 +16,7 @@ from activities.contracts.target import LookRequest, LookVerdict
 from activities.errors import ErrorType
 from activities.keyring import Keyring
 from activities.licences import Licences
+from policy.episode.gate import Operation
 from policy.episode.messages import OffProof
 from policy.episode.needs import Need, NeedKind
 from policy.episode.words import SealedWord, Spoken, Verb
@@ -54,7 +55,7 @@ async def test_a_last_look_takes_no_wish_for_a_persons_that_nobody_has_verified(
     for forged in forgeries(verb):
         need = wish(forged)
         assert await verdict(world, await world.look(need=need)) is LookVerdict.NOT_LICENSED
-        assert await verdict(world, await world.look(need=need, destructive=False, need_matters=False)) is LookVerdict.GO
+        assert await verdict(world, await world.look(need=need, operation=Operation.GIVE_BACK)) is LookVerdict.GO
 
 
 def acknowledged(found: SealedWord | None) -> OffProof:

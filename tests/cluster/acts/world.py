@@ -37,6 +37,7 @@ from activities.contracts.target import (
     UntaintRequest,
 )
 from activities.errors import ErrorType, error_type
+from policy.episode.gate import Operation
 from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
@@ -387,7 +388,7 @@ class World:
 
     async def before(self, target: Target | None = None, *, memory: str = "", **fields: Any) -> BeforeActing:
         """What comes before an act that has others begin something. memory: what is noted, "" for nothing."""
-        look = await self.look(target, **{"removes": True, **fields})
+        look = await self.look(target, **{"operation": Operation.REMOVE, **fields})
         noted = RememberRequest(target=look.target, memory=memory) if memory else None
         return BeforeActing(look=look, remember=noted)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from policy.checks.fence_policies import FencePolicies
-from policy.episode.gate import RULES, By, Objection, Operation, Seen, Weight, objection
+from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Seen, Weight, objection
 from policy.objects.machines import MachineView
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import Condition, NodeView, Taint
@@ -140,7 +140,7 @@ SITUATIONS: dict[str, list[Seen]] = {
 COLUMNS: dict[str, tuple[Operation, ...]] = {
     "offer": (Operation.OFFER,),
     "keep": (Operation.KEEP,),
-    "disrupt": (Operation.DISRUPT, Operation.REMOVE, Operation.DELETE_NODE),
+    "disrupt": tuple(DESTRUCTIVE),
     "evict": (Operation.EVICT,),
     "ask": (Operation.ASK,),
     "create": (Operation.CREATE,),
@@ -199,7 +199,7 @@ def test_a_word_that_is_taken_back_stops_nobody(node: NodeView) -> None:
 @pytest.mark.parametrize("field", ["lease", "cluster_lease", "permit", "policies"])
 def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
     """S20: a caller who forgets to look is told so, and does not get leave."""
-    for operation in (Operation.DISRUPT, Operation.REMOVE, Operation.DELETE_NODE):
+    for operation in DESTRUCTIVE:
         found = objection(replace(FREE, **{field: None}), operation, By.PERSON, NOW)
         assert found is not None
         assert found.weight is Weight.NOT_LICENSED
