@@ -72,7 +72,7 @@ def brake(check: CheckReport) -> str:
     if check.paused:
         return f"paused: {check.paused}"
     if not check.allowed:
-        return f"may not act: {check.message or check.reason or 'no reason given'}"
+        return f"circuit breaker open: {check.message or check.reason or 'no reason given'}"
     return check.no_targets or (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
 
 

@@ -26,7 +26,7 @@ MOVES = {
     AdmissionRefusal.NODE_HELD: "whoever holds the node has to give it back",
     AdmissionRefusal.STALE_VIEW: "the view of the cluster has to be live again",
     AdmissionRefusal.NO_CLUSTER_LEASE: "the cluster Lease has to be ours",
-    AdmissionRefusal.SHORT_CIRCUIT: "enough targets of its check have to be healthy again",
+    AdmissionRefusal.CIRCUIT_BREAKER: "what has opened the circuit breaker of the check has to end",
     AdmissionRefusal.THRESHOLD: "enough nodes have to be responsive again",
     AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
     AdmissionRefusal.BAD_POLICIES: "the fence policies have to be mended",
@@ -167,8 +167,13 @@ def _stops(scanner: ScannerStatus) -> Iterator[str]:
     if report.lease.needed and not report.lease.held:
         yield f"the cluster Lease is not held: {report.lease.problem or report.lease.holder or 'nobody has it'}"
     for check in report.checks:
-        if check.error or check.paused or not check.allowed:
-            yield f"{check.ref.key}: {wording.brake(check)}"
+        if said := stop_of(check):
+            yield said
+
+
+def stop_of(check: CheckReport) -> str:
+    """What keeps the scanner from acting under that check, "" where nothing does."""
+    return f"{check.ref.key}: {wording.brake(check)}" if check.error or check.paused or not check.allowed else ""
 
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:

@@ -163,7 +163,7 @@ OPEN = (FENCED, REBOOTED, SILENT, QUEUED, FAILED, KEPT)
 
 
 def night() -> ClusterStatus:
-    """Two are under repair, one waits for a person, three wait for their turn; the check of the GPU pool may not act."""
+    """Two are under repair, one waits for a person, three wait for their turn; the GPU pool's circuit breaker is open."""
     refused = "NodeHealthCheck/gpu: 1 of 4 healthy, at least 51% must be"
     rows = [sick(*each) for each in SICK] + [
         row(
@@ -203,7 +203,7 @@ def night() -> ClusterStatus:
             permits=permits,
             queue=(PermitRequest(node="node-15", workflow_id=episode_id(CLUSTER, "node-15"), incident="inc-node-15"),),
             held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
-            refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.SHORT_CIRCUIT, message=refused),),
+            refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.CIRCUIT_BREAKER, message=refused),),
         ),
         episodes=OPEN,
         devices=tuple(each for each in devices().rows if each.problem),
