@@ -65,6 +65,9 @@ def _rules(ui: dict[str, Any]) -> list[dict[str, Any]]:
     }
     roles = [each for kind in ("Role", "ClusterRole") for each in of_kind(objects, kind) if each["metadata"]["name"] in bound]
     assert {each["metadata"]["name"] for each in roles} == bound
+    for kind in ("Role", "RoleBinding"):
+        spaces = [each["metadata"]["namespace"] for each in of_kind(objects, kind) if each["metadata"]["name"] in bound]
+        assert spaces == (["medik8s-leases"] if ui.get("readsObjects", True) else []), "no other namespace is read"
     [deployment] = [each for each in of_kind(objects, "Deployment") if each["metadata"]["name"] == "nodewarden-page"]
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "nodewarden-page"
     return [rule for role in roles for rule in role["rules"]]
