@@ -133,7 +133,7 @@ def _headline(found: NodeSeen) -> str:
     if found.row is not None:
         halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
         return f"No episode is open: {wording.verdict(found.row, answer.at)}{halted}"
-    return answer.problems[0]
+    return "Not known: no episode of it is open, and no health check's verdict is known here"
 
 
 def _of_episode(episode: EpisodeStatus) -> str:
