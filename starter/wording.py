@@ -92,7 +92,12 @@ PHASES = {Phase.DONE: "returning"}
 
 def phase(episode: EpisodeStatus) -> str:
     """Its phase, as people read it."""
-    return PHASES.get(episode.phase, episode.phase.value)
+    return phase_called(episode.phase)
+
+
+def phase_called(phase: str) -> str:
+    """The same of the word that programs have for it."""
+    return PHASES.get(Phase(phase), phase)
 
 
 def trouble(episode: EpisodeStatus) -> str:

@@ -200,7 +200,8 @@ def conclusion(answer: NodeExplanation) -> str:
         return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
     held = next((each for each in opinions if each.target.held_by), None)
     if held is not None:
-        return f"unhealthy, and held back: {held.target.held_by}"
+        under = f" under {held.check.check.ref.key}" if held.target.held_by == opened(held.check.brake) else ""
+        return f"unhealthy, and held back{under}: {held.target.held_by}"
     for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
         found = next((each for each in opinions if each.target.verdict.health is health), None)
         if found is not None:

@@ -130,7 +130,7 @@ async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(fil
     result = await nodewarden("explain", "node-1", *files)
     assert result.exit_code == 0
     page = " ".join(result.stdout.split())
-    assert "node-1 Ready is Unknown; unhealthy, and held back: its open circuit breaker (TooManyUnhealthy)" in page
+    assert "node-1 Ready is Unknown; unhealthy, and held back under NodeHealthCheck/" in page
     assert "may act no, circuit breaker open (TooManyUnhealthy): 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2" in page
     assert "unblock 1 more of its 2 nodes must become healthy" in page
     assert "unblock NodeHealthCheck/gpu: 1 more of its 2 nodes must become healthy" in page

@@ -163,7 +163,7 @@ def test_whoever_could_not_be_fenced_is_named_before_it_is_needed() -> None:
     """S44: in the night in which it fails it is too late."""
     broken = tuple(DeviceRow(node=f"node-{number}", endpoint="e", problem="silent") for number in (10, 9, 9))
     found = overview_of(dataclasses.replace(status(), devices=broken))
-    assert found.headline == "Yes, but a fence device of node-9, node-10 has a problem: fencing might wait for a person"
+    assert found.headline == "Yes, but fence devices of node-9, node-10 have problems: fencing might wait for a person"
     assert (found.also, found.safe) == ((), True)
     waits = overview_of(dataclasses.replace(status(), devices=broken[:1], episodes=(episode(phase=Phase.NEEDS_HUMAN),)))
     assert waits.headline == "Yes, but 1 episode waits for a person"
