@@ -317,7 +317,9 @@ class Bench:
         since = datetime.now(UTC)
         deadline, acted = await self._cluster.break_(names)
         try:
-            moments = await asyncio.wait_for(asyncio.gather(*acted.values()), PATIENCE)
+            # `wait_for` of a gathering that is cancelled leaves an exception that nobody retrieves.
+            async with asyncio.timeout(PATIENCE):
+                moments = await asyncio.gather(*acted.values())
         except TimeoutError:
             missing = [name for name, told in acted.items() if not told.done() or told.cancelled()]
             raise TimeoutError(f"{self._cluster.name}: not acted upon within {PATIENCE:.0f} s: {', '.join(missing)}") from None
@@ -325,7 +327,8 @@ class Bench:
         await self._cluster.mend(names)
         ids = [episode_id(self._cluster.name, name) for name in names]
         client = self._warden.client
-        await asyncio.wait_for(asyncio.gather(*(client.get_workflow_handle(each).result() for each in ids)), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(client.get_workflow_handle(each).result() for each in ids))
         await asyncio.sleep(AFTERWARDS)
         whole, seconds = sum(self._spent()) - spent, loop.time() - began
         costs = [await history_cost(client, each, since=since) for each in ids]

@@ -323,16 +323,14 @@ class Nodewarden:
 
     async def status(self, cluster: str) -> ClusterStatus:
         """Everything there is to show. What does not answer is named in it instead of failing the whole."""
-        scanner: ScannerStatus | None = None
-        problem, silent, last = "", False, None
-        try:
-            scanner = await self.scanner_status(cluster)
-        except RequestError as error:
-            problem, silent = str(error), isinstance(error, SilentError)
-            last = await self._last_seen(cluster) if isinstance(error, MissingError) else None
-        open_runs, ended, devices = await asyncio.gather(
-            self.history.open(cluster), self.history.completed(cluster, limit=SHOWN_ENDED), self._device_problems(cluster)
+        # Together: where no worker runs each of them is silent for as long as is waited for it, and a page says so only then.
+        seen, open_runs, ended, devices = await asyncio.gather(
+            self._scanner_seen(cluster),
+            self.history.open(cluster),
+            self.history.completed(cluster, limit=SHOWN_ENDED),
+            self._device_problems(cluster),
         )
+        scanner = seen.scanner
         held = [permit.node for permit in scanner.permits] if scanner is not None else []
         # Thousands may be kept for days; whatever is being done to a node is shown before them.
         open_runs = sorted(open_runs, key=lambda run: run.workflow_type == Kind.PRESERVATION)
@@ -344,15 +342,24 @@ class Nodewarden:
             cluster=cluster,
             at=datetime.now(UTC),
             scanner=scanner,
-            problem=problem,
-            unanswered=silent,
+            problem=seen.problem,
+            unanswered=seen.unanswered,
             episodes=tuple(answer for answer in answers if isinstance(answer, EpisodeStatus)),
             silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
             left_out=len(nodes) - len(shown),
             ended=tuple(each for each in ended if each.outcome is not Outcome.REFUSED),
-            last=last,
+            last=seen.last,
             devices=devices,
         )
+
+    async def _scanner_seen(self, cluster: str) -> ClusterStatus:
+        """Of a status what the scanner tells."""
+        try:
+            return ClusterStatus(cluster=cluster, at=datetime.now(UTC), scanner=await self.scanner_status(cluster))
+        except RequestError as error:
+            last = await self._last_seen(cluster) if isinstance(error, MissingError) else None
+            silent = isinstance(error, SilentError)
+            return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=last)
 
     async def _device_problems(self, cluster: str) -> tuple[DeviceRow, ...]:
         """As the last check knows them. Where none is known, whoever asks by `fence check` or `doctor` hears why."""

@@ -72,7 +72,7 @@ def brake(check: CheckReport) -> str:
     if check.paused:
         return f"paused: {check.paused}"
     if not check.allowed:
-        return f"may not act: {check.message or check.reason or 'no reason given'}"
+        return f"circuit breaker open: {check.message or check.reason or 'no reason given'}"
     return check.no_targets or (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
 
 
@@ -92,7 +92,12 @@ PHASES = {Phase.DONE: "returning"}
 
 def phase(episode: EpisodeStatus) -> str:
     """Its phase, as people read it."""
-    return PHASES.get(episode.phase, episode.phase.value)
+    return phase_called(episode.phase)
+
+
+def phase_called(phase: str) -> str:
+    """The same of the word that programs have for it."""
+    return PHASES.get(Phase(phase), phase)
 
 
 def trouble(episode: EpisodeStatus) -> str:

@@ -44,6 +44,7 @@ CALM = (
     *_files("remediation_ladder", "api_restarts", "temporal_cli", "autoscaler", "opt_in", "handed_over"),
     *_files("isolated", "detaching_volumes"),
     "tests/security/",
+    "tests/web/test_killed_worker.py",
     *("tests/test_wheel.py", "tests/workers/test_embedded.py", "tests/starter/test_up.py"),
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away, for others

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Overlap(StrEnum):
-    """strictest: of several checks that cover a node, every brake must be open. independent: each acts by its own brake."""
+    """strictest: of several checks that cover a node, no circuit breaker may be open. independent: each acts by its own."""
 
     STRICTEST = "strictest"
     INDEPENDENT = "independent"

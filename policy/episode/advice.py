@@ -16,6 +16,9 @@ COMMANDS = {
 }
 """Of words that are not a command of their own."""
 
+ONLY_IF = {Verb.RESUME: "once it is mended", Verb.ACK_OFF: "if you saw it off"}
+"""When an episode that waits for a person is to be told so, where each word stands by itself."""
+
 _SENTENCE = ((Verb.RESUME, "mend it, then ", ""), (Verb.ACK_OFF, "if you saw it off, ", ""), (Verb.ABORT, "or ", ":"))
 """The order in which a person who is waited for weighs them, and what stands round each."""
 

@@ -39,7 +39,7 @@ class AdmissionRefusal(StrEnum):
     HELD_OFF = "HeldOff"
     STALE_VIEW = "StaleView"
     NO_CLUSTER_LEASE = "NoClusterLease"
-    SHORT_CIRCUIT = "ShortCircuit"
+    CIRCUIT_BREAKER = "CircuitBreakerOpen"
     THRESHOLD = "Threshold"
     CONTROL_PLANE = "ControlPlaneGuard"
     CAP = "CapReached"
@@ -143,7 +143,7 @@ def answer_request(
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
-    Nobody knows which checks cover the node of such a request, so any check in short circuit refuses it. A check that selects
+    Nobody knows which checks cover the node of such a request, so any open circuit breaker refuses it. A check that selects
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
     the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). pause: one in
     force; whoever asks waits for its end, also with a permit of his own (S44).
@@ -162,9 +162,8 @@ def answer_request(
         return _refusal(unlicensed[1])
     if not request.by_person and (held := next((each for each in held_off if each.node == request.node), None)) is not None:
         return _refusal(f"held off: {held.reason}")
-    for check in report.checks:
-        if _in_short_circuit(check):
-            return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
+    if opened := next(filter(None, map(against_requests, report.checks)), ""):
+        return _refusal(opened)
     groups = groups_of(report, request.node)
     if braked := _braked(report, groups):
         return _refusal(braked[1])
@@ -343,16 +342,16 @@ class _Table:
 
     def _closed_brake(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         if candidate.need is NeedKind.FOREIGN_OBJECT:
-            # As for a person's request. That the operator which asks us looks after its own checks is no short circuit.
+            # As for a person's request. That the operator which asks us looks after its own checks is no open circuit breaker.
             for closed in self._checks.values():
-                if _in_short_circuit(closed) and (closed.reason != Closed.OBSERVE_ONLY or closed.breached):
-                    return AdmissionRefusal.SHORT_CIRCUIT, f"{closed.ref.key} is in short circuit: {_why_closed(closed)}"
+                if (closed.reason != Closed.OBSERVE_ONLY or closed.breached) and (opened := against_requests(closed)):
+                    return AdmissionRefusal.CIRCUIT_BREAKER, opened
         elif (check := self._checks.get(candidate.check.key)) is None or not check.allowed:
-            return AdmissionRefusal.SHORT_CIRCUIT, f"{candidate.check.key}: {_why_closed(check)}"
+            return AdmissionRefusal.CIRCUIT_BREAKER, f"{candidate.check.key}: {_why_closed(check)}"
         for key in candidate.healthy_under:
             other = self._checks.get(key)
             if other is None or not other.allowed:
-                return AdmissionRefusal.SHORT_CIRCUIT, f"{key}: {_why_closed(other)}"
+                return AdmissionRefusal.CIRCUIT_BREAKER, f"{key}: {_why_closed(other)}"
             if self._remaining[key] < 1:
                 return AdmissionRefusal.THRESHOLD, f"{key} counts the node as healthy and can spare no more: {other.message}"
         return None
@@ -468,10 +467,13 @@ def _unlicensed(report: ScanReport) -> tuple[AdmissionRefusal, str] | None:
     return None
 
 
-def _in_short_circuit(check: CheckReport) -> bool:
-    """Whether a check speaks against what does not come from it. One that selects nothing, can't be read or is looked after from
-    elsewhere stands in nobody's way."""
-    return not check.allowed and not check.error and bool(check.total) and check.reason != Closed.ELSEWHERE
+def against_requests(check: CheckReport) -> str:
+    """What a check says against a request, for whichever node; "" where nothing. One that selects nothing, can't be read or is
+    looked after from elsewhere stands in nobody's way."""
+    if check.allowed or check.error or not check.total or check.reason == Closed.ELSEWHERE:
+        return ""
+    also = "until it closes no request begins anything, also on nodes that this check does not cover"
+    return f"{check.ref.key} has its circuit breaker open: {check.message}; {also}"
 
 
 def _why_closed(check: CheckReport | None) -> str:

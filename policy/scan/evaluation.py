@@ -155,6 +155,11 @@ def _judge(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget,
     )
 
 
+def opened(brake: Brake) -> str:
+    """What holds back whoever the check alone would act on."""
+    return f"its open circuit breaker ({brake.reason}): {brake.message}"
+
+
 class _Held(NamedTuple):
     """Why, under which check, and by which row of the gate; "" for none."""
 
@@ -167,7 +172,7 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarge
     """Why the check may not have its remedy carried out now: its own brake, another check's, what is said of the target itself,
     or another check's remedy."""
     if not brake.allowed:
-        return _Held(f"{brake.reason}: {brake.message}", check.ref.key)
+        return _Held(opened(brake), check.ref.key)
     victim, key = target.victim, check.ref.key
     said = known.say(victim)
     if (alone := left_alone(known, victim)) is not None:
@@ -175,7 +180,8 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarge
     if known.overlap is Overlap.STRICTEST:
         closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
         if closed:
-            return _Held(f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}", closed[0])
+            why = known.brakes[closed[0]].message
+            return _Held(f"{closed[0]} covers it too, and its circuit breaker is open: {why}", closed[0])
         for other, pairs in sorted(said.items()):
             if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
                 return _Held(f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other)

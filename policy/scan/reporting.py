@@ -152,7 +152,7 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
     check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
     held_back = [
         f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and "
-        + ("gives the remedy" if known.brakes[other].allowed else "may not act now")
+        + ("gives the remedy" if known.brakes[other].allowed else "has its circuit breaker open")
         for other, number in sorted(waiting.items())
     ]
     storm = known.storms.get(key, Storm())

@@ -14,7 +14,8 @@ from starter.commands.session import Exit, run, session_of, show
 OverlapOption = Annotated[
     Overlap,
     typer.Option(
-        "--overlap", help="Whether one check that may not act holds the nodes that it covers, or each check acts by itself."
+        "--overlap",
+        help="Whether one open circuit breaker among the checks that cover a node holds it, or each check acts by its own.",
     ),
 ]
 

@@ -158,7 +158,7 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     if brake.allowed:
         head.append(f"may act: {brake.message}", style="green")
     else:
-        head.append(f"may not act ({brake.reason}): {brake.message}", style="red")
+        head.append(f"circuit breaker open ({brake.reason}): {brake.message}", style="red")
     if evaluation.next_look is not None:
         head.append(f"\n  looks again in {span(evaluation.next_look)}")
     for warning in evaluation.warnings:

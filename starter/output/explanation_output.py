@@ -21,7 +21,7 @@ from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.evaluation import TargetEvaluation
+from policy.scan.evaluation import TargetEvaluation, opened
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.outlook import Outlook
 from policy.values.moments import written
@@ -200,7 +200,8 @@ def conclusion(answer: NodeExplanation) -> str:
         return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
     held = next((each for each in opinions if each.target.held_by), None)
     if held is not None:
-        return f"unhealthy, and held back: {held.target.held_by}"
+        under = f" under {held.check.check.ref.key}" if held.target.held_by == opened(held.check.brake) else ""
+        return f"unhealthy, and held back{under}: {held.target.held_by}"
     for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
         found = next((each for each in opinions if each.target.verdict.health is health), None)
         if found is not None:
@@ -258,11 +259,12 @@ def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     if brake.allowed and halted:
         may = Text("no", style="red").append(": everything is halted", style="default")
     else:
-        may = Text("yes" if brake.allowed else f"no ({brake.reason})", style="green" if brake.allowed else "red")
+        said = "yes" if brake.allowed else f"no, circuit breaker open ({brake.reason})"
+        may = Text(said, style="green" if brake.allowed else "red")
         may.append(f": {brake.message}", style="default")
     table.add_row("  may act", may)
     table.add_row("  action", target.action.value)
-    if target.held_by and target.held_by != f"{brake.reason}: {brake.message}":
+    if target.held_by and target.held_by != opened(brake):
         table.add_row("  held by", Text(target.held_by, style="red"))
     for line in opinion.unblock:
         table.add_row("  unblock", Text(line, style="yellow"))

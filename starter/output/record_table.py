@@ -79,7 +79,7 @@ def as_table(record: EpisodeRecord) -> RenderableType:
 
 def _stands(record: EpisodeRecord) -> str:
     if record.ended is None:
-        return f"open, {record.outcome}: {record.message}"
+        return f"open, {wording.phase_called(record.outcome)}: {record.message}"
     return f"{record.outcome} after {wording.span(record.ended - record.started)}"
 
 

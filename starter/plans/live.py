@@ -7,6 +7,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.watch.offline import OfflineCluster
 from activities.cluster.watch.snapshot import take_snapshot
+from activities.errors import ErrorType
 from starter.errors import SilentError
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
@@ -35,4 +36,10 @@ async def read_named(settings: Settings, name: str) -> OfflineCluster:
             return await read_live(settings, connection, machines)
     except (KeyError, SettingsError, ApplicationError) as error:
         said = error.message if isinstance(error, ApplicationError) else str(error)
+        if isinstance(error, ApplicationError) and error.type == ErrorType.FORBIDDEN:
+            what, why = (*said.split(": ", 2), "")[
+                :2
+            ]  # the rest is the server's own sentence, with the name of our account in it
+            read_by = "`nodewarden explain NODE` reads them with your own rights"
+            raise SilentError(f"the objects of the cluster {name} are not read here ({what}: {why}): {read_by}") from error
         raise SilentError(f"the objects of the cluster {name} can't be read from here: {said}") from error

@@ -17,6 +17,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
 from policy.episode.words import Verb, reason_problem
 from policy.fence.shown import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
+from policy.scan.admission import against_requests
 from policy.values.counting import counted
 from policy.values.durations import parse_duration
 from starter import wording
@@ -28,7 +29,7 @@ from starter.output.models import Begun, Told
 from starter.output.permits import in_the_way, still_stopped_by
 from starter.plans.fence_plans import planned
 from starter.web.answers import UnreadableError
-from starter.web.overview import overview_of
+from starter.web.overview import Overview, overview_of, stop_of
 from starter.web.views import Views
 from starter.web.who import Caller
 
@@ -177,7 +178,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
             why_not = "" if word in CONSEQUENCES else str(error)
     if episode is not None:
         why_not, consequence = _heard(episode, word, consequence)
-    known = [*overview.stops] if word in CONSEQUENCES and node else []
+    known = _in_the_way(overview, word) if word in CONSEQUENCES and node else []
     known += [wording.at_risk(row, status.at) for row in overview.at_risk if row.node == node]
     if word in POWERS:
         known += [f"its fence device {row.endpoint} has a problem: {row.problem}" for row in status.devices if row.node == node]
@@ -200,6 +201,13 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         plan=plan,
         command=_command(episode, word, node),
     )
+
+
+def _in_the_way(overview: Overview, word: Verb) -> list[str]:
+    """Of all that keeps the scanner from acting what keeps it from this. A preservation asks no check, what disrupts asks all:
+    in the words of the refusal."""
+    of_checks = {stop_of(check): against_requests(check) if word is not Verb.PRESERVE else "" for check in overview.checks}
+    return [said for each in overview.stops if (said := of_checks.get(each, each))]
 
 
 def _command(episode: EpisodeStatus | None, word: Verb, node: str) -> str:

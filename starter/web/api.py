@@ -41,7 +41,7 @@ PROBLEMS = {
     409: "refused, with the reason",
     422: "the request can't be read",
     502: "Temporal or a cluster's API has failed",
-    503: "nobody answers: no worker runs, or Temporal is away",
+    503: "nobody answers: no worker runs, Temporal is away, or the cluster's objects are not read here",
 }
 """Which status an answer has that is a RequestProblem."""
 

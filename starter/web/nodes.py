@@ -101,16 +101,16 @@ async def picture(request: Request, cluster: str, name: str) -> Response:
 async def node(request: Request, cluster: str, name: str, at: str = "") -> Response:
     """Why it is, or is not, touched; at: also at that moment."""
     found = await seen(views_of(request), cluster, name)
-    answer = found.explained
-    said = scanner_says(answer, answer.scanner) if answer.scanner is not None else []
+    answer, headline = found.explained, _headline(found)
+    said = [*answer.problems, *(scanner_says(answer, answer.scanner) if answer.scanner is not None else ())]
     return render(
         request,
         "node.html",
         name,
         cluster=cluster,
         name=name,
-        headline=_headline(found),
-        said=[*answer.problems, *said],
+        headline=headline,
+        said=[each for each in said if not _says(headline, each)],
         answer=answer,
         opinions=answer.explanation.opinions if answer.explanation is not None else (),
         episode=answer.episode,
@@ -133,7 +133,12 @@ def _headline(found: NodeSeen) -> str:
     if found.row is not None:
         halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
         return f"No episode is open: {wording.verdict(found.row, answer.at)}{halted}"
-    return answer.problems[0]
+    return "Not known: no episode of it is open, and no health check's verdict is known here"
+
+
+def _says(headline: str, sentence: str) -> bool:
+    """Whether the headline has said all of it, but for the word that programs have for it."""
+    return all(part in headline for part in sentence.rpartition("): ")[2].split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus) -> str:

@@ -26,7 +26,7 @@ MOVES = {
     AdmissionRefusal.NODE_HELD: "whoever holds the node has to give it back",
     AdmissionRefusal.STALE_VIEW: "the view of the cluster has to be live again",
     AdmissionRefusal.NO_CLUSTER_LEASE: "the cluster Lease has to be ours",
-    AdmissionRefusal.SHORT_CIRCUIT: "enough targets of its check have to be healthy again",
+    AdmissionRefusal.CIRCUIT_BREAKER: "the circuit breaker of its check has to close",
     AdmissionRefusal.THRESHOLD: "enough nodes have to be responsive again",
     AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
     AdmissionRefusal.BAD_POLICIES: "the fence policies have to be mended",
@@ -132,7 +132,9 @@ def _notices(persons: int, unfenceable: list[str]) -> Iterator[str]:
         yield f"{counted(persons, 'episode')} {'waits' if persons == 1 else 'wait'} for a person"
     if unfenceable:
         more = f" and {len(unfenceable) - MOST_NAMED} more" if len(unfenceable) > MOST_NAMED else ""
-        yield f"a fence device of {', '.join(unfenceable[:MOST_NAMED])}{more} has a problem: fencing might wait for a person"
+        whose = f"{', '.join(unfenceable[:MOST_NAMED])}{more}"
+        said = f"a fence device of {whose} has a problem" if len(unfenceable) == 1 else f"fence devices of {whose} have problems"
+        yield f"{said}: fencing might wait for a person"
 
 
 def _halts(status: ClusterStatus) -> Iterator[str]:
@@ -167,8 +169,13 @@ def _stops(scanner: ScannerStatus) -> Iterator[str]:
     if report.lease.needed and not report.lease.held:
         yield f"the cluster Lease is not held: {report.lease.problem or report.lease.holder or 'nobody has it'}"
     for check in report.checks:
-        if check.error or check.paused or not check.allowed:
-            yield f"{check.ref.key}: {wording.brake(check)}"
+        if said := stop_of(check):
+            yield said
+
+
+def stop_of(check: CheckReport) -> str:
+    """What keeps the scanner from acting under that check, "" where nothing does."""
+    return f"{check.ref.key}: {wording.brake(check)}" if check.error or check.paused or not check.allowed else ""
 
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:

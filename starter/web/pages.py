@@ -15,6 +15,7 @@ from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
 from activities.contracts.pages import queries
+from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
 from policy.scan.report import TargetRow
 from policy.values.moments import written
@@ -65,9 +66,10 @@ templates.env.filters |= {
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
     "phase": wording.phase,
+    "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
 }
-templates.env.globals |= {"progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
+templates.env.globals |= {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
 
 
 def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:
@@ -133,7 +135,16 @@ async def now(request: Request, cluster: str) -> Response:
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
     found = await views_of(request).warden.history.record(_view(request, cluster).cluster, name)
-    return render(request, "record.html", f"Record of {found.node}", cluster=cluster, record=found, proven=OFF_PROVEN)
+    standing = found.outcome if found.ended is not None else wording.phase_called(found.outcome)
+    return render(
+        request,
+        "record.html",
+        f"Record of {found.node}",
+        cluster=cluster,
+        record=found,
+        proven=OFF_PROVEN,
+        standing=standing,
+    )
 
 
 def visible(overview: Overview) -> Overview:

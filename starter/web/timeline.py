@@ -64,13 +64,15 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTimeline:
-    """The newest last. more: Temporal remembers older episodes that are not among these."""
+    """The newest last. more: Temporal remembers older episodes that are not among these. unread: why its conditions and the
+    checks' verdicts are not among them, but for what the scanner tells; "" where the cluster was read."""
 
     cluster: str
     node: str
     at: datetime
     entries: tuple[TimelineEntry, ...]
     more: bool = False
+    unread: str = ""
 
 
 def timeline(
@@ -93,7 +95,14 @@ def timeline(
     began = min((each.at for each in found), default=answer.at)
     found += [each for each in _pauses(pauses, answer.at) if each.goes_on or (each.until or each.at) >= began]
     found.sort(key=lambda each: each.at)
-    return NodeTimeline(cluster=cluster, node=answer.node, at=answer.at, entries=tuple(found), more=more)
+    return NodeTimeline(
+        cluster=cluster,
+        node=answer.node,
+        at=answer.at,
+        entries=tuple(found),
+        more=more,
+        unread=answer.problems[0] if answer.unread else "",
+    )
 
 
 def _conditions(answer: NodeExplanation, row: TargetRow | None) -> Iterator[TimelineEntry]:

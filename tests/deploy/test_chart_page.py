@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import json
+import re
 import secrets
 import ssl
 from collections.abc import AsyncIterator
@@ -65,6 +67,9 @@ def _rules(ui: dict[str, Any]) -> list[dict[str, Any]]:
     }
     roles = [each for kind in ("Role", "ClusterRole") for each in of_kind(objects, kind) if each["metadata"]["name"] in bound]
     assert {each["metadata"]["name"] for each in roles} == bound
+    for kind in ("Role", "RoleBinding"):
+        spaces = [each["metadata"]["namespace"] for each in of_kind(objects, kind) if each["metadata"]["name"] in bound]
+        assert spaces == (["medik8s-leases"] if ui.get("readsObjects", True) else []), "no other namespace is read"
     [deployment] = [each for each in of_kind(objects, "Deployment") if each["metadata"]["name"] == "nodewarden-page"]
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "nodewarden-page"
     return [rule for role in roles for rule in role["rules"]]
@@ -215,10 +220,7 @@ async def _running(person: ApiClient, folder: Path) -> AsyncIterator[str]:
         yield said.partition("the page is at ")[2].split()[0].replace("0.0.0.0", "127.0.0.1")  # noqa: S104
 
 
-async def _health_check(person: ApiClient) -> None:
-    """One whose template is missing, of the NodeHealthCheck operator."""
-    [definition] = documents("simulator/crds/nodehealthchecks.yaml")
-    await person.create(path_of(definition), definition)
+def _check() -> dict[str, Any]:
     template = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "namespace": NAMESPACE, "name": "none"}
     spec = {
         "selector": {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "DoesNotExist"}]},
@@ -226,11 +228,18 @@ async def _health_check(person: ApiClient) -> None:
         "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "300s"}],
         "remediationTemplate": template,
     }
-    check = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": {"name": "all"}}
+    return {"metadata": {"name": "all"}, "spec": spec}
+
+
+async def _health_check(person: ApiClient) -> None:
+    """One whose template is missing, of the NodeHealthCheck operator."""
+    [definition] = documents("simulator/crds/nodehealthchecks.yaml")
+    await person.create(path_of(definition), definition)
+    check = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", **_check()}
     async with asyncio.timeout(20):
         while True:
             try:
-                await person.create(HEALTH_CHECKS, {**check, "spec": spec})
+                await person.create(HEALTH_CHECKS, check)
             except ApiError as error:  # it is served a moment after its definition was accepted
                 if not error.not_found:
                     raise
@@ -249,26 +258,29 @@ async def _account(api: Api, person: ApiClient, name: str, *roles: str) -> str:
     return await api.token_of(name, person)
 
 
+async def _install_page(
+    helm: Act, api: Api, person: ApiClient, *, ui: dict[str, Any], clusters: dict[str, Path], server: str
+) -> None:
+    """Its account's own kubeconfig is where each of these clusters says."""
+    named = {"this-cluster": None, **{name: {"kubeconfig": str(file)} for name, file in clusters.items()}}
+    await install(helm, {"ui": ui, "settings": {"temporal": {"address": server}, "clusters": named}})
+    authority = api.address.certificate_authority
+    own = ApiAddress(url=api.address.url, token=await api.token_of("nodewarden-page", person), certificate_authority=authority)
+    for file in clusters.values():
+        file.write_text(kubeconfig_of(own), encoding="utf-8")
+
+
 @pytest.mark.system
 @pytest.mark.timeout(240)
 async def test_people_read_and_act_through_the_page_that_the_chart_has_installed(
     *, helm: Act, api: Api, person: ApiClient, server: str, warden: Nodewarden, cluster: str, tmp_path: Path
 ) -> None:
     """S42. With two replicas: who logs in at one is known to the other, and its forms are taken there."""
-    kubeconfig = tmp_path / "kubeconfig"
-    clusters = {"this-cluster": None, cluster: {"kubeconfig": str(kubeconfig)}}
-    settings = {"temporal": {"address": server}, "clusters": clusters}
-    await install(helm, {"ui": PAGE, "settings": settings})
+    await _install_page(helm, api, person, ui=PAGE, clusters={cluster: tmp_path / "kubeconfig"}, server=server)
     authority = issue("127.0.0.1")
     pem, keys = authority.server_pem.decode(), secrets.token_hex(32)
     await person.create(SECRETS, {"metadata": {"name": "page-tls"}, "data": _encoded({"tls.crt": pem, "tls.key": pem})})
     await person.create(SECRETS, {"metadata": {"name": "page-keys"}, "data": _encoded({"session-keys": keys})})
-    own = ApiAddress(
-        url=api.address.url,
-        token=await api.token_of("nodewarden-page", person),
-        certificate_authority=api.address.certificate_authority,
-    )
-    kubeconfig.write_text(kubeconfig_of(own), encoding="utf-8")
     ann = await _account(api, person, "ann", "nodewarden-operator")
     bob = await _account(api, person, "bob", "nodewarden-viewer")
     eve = await _account(api, person, "eve")
@@ -319,3 +331,55 @@ def _encoded(texts: dict[str, str]) -> dict[str, str]:
 async def _asked(browser: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
     async with browser.get(url, headers=headers, allow_redirects=False) as answer:
         return answer.status, await answer.text()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(240)
+async def test_a_page_that_may_not_read_the_clusters_objects_says_so_wherever_they_would_be(
+    *, helm: Act, api: Api, person: ApiClient, server: str, warden: Nodewarden, cluster: str, tmp_path: Path
+) -> None:
+    """S44, `ui.readsObjects: false`: what the scanner and Temporal know is there; what is not read is not called absent."""
+    ui = {"enabled": True, "behindProxy": True, "readsObjects": False}
+    await _install_page(helm, api, person, ui=ui, clusters={cluster: tmp_path / "kubeconfig"}, server=server)
+    bob = await _account(api, person, "bob", "nodewarden-viewer")
+    await _health_check(person)
+    await warden.start_scanner(cluster)
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+    bearing = {"Authorization": f"Bearer {bob}"}
+    unread = f"the objects of the cluster {cluster} are not read here (GET /api/v1/nodes: 403 Forbidden)"
+    async with (
+        _running(person, tmp_path / "one") as one,
+        aiohttp.ClientSession(headers=bearing, cookie_jar=aiohttp.DummyCookieJar()) as browser,
+    ):
+
+        async def told(path: str) -> tuple[int, Any]:
+            code, said = await _asked(browser, f"{one}api/v1/clusters/{cluster}{path}")
+            return code, json.loads(said)
+
+        async def page(path: str) -> str:
+            code, said = await _asked(browser, f"{one}c/{cluster}{path}")
+            assert code == 200, said
+            return html.unescape(re.sub(r"<[^>]+>", "", said))
+
+        for path in ("", "/status", "/stops", "/episodes", "/checks", "/waiting", "/nodes", "/permits", "/history", "/preserved"):
+            assert (await told(path))[0] == 200, path
+        code, fleet = await told("/fleet")
+        assert (code, fleet["error"].startswith(unread)) == (503, True), fleet
+        changed = json.dumps({"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck"} | _check())
+        headers = {"Content-Type": "application/json"}
+        async with browser.post(f"{one}api/v1/clusters/{cluster}/what-if", data=changed, headers=headers) as answer:
+            assert (answer.status, (await answer.json())["error"].startswith(unread)) == (503, True)
+        for node, entries in (("node-1", 1), ("nobody", 0)):
+            code, known = await told(f"/timeline/{node}")
+            assert (code, len(known["entries"]), known["unread"].startswith(unread)) == (200, entries, True), known
+            code, why = await told(f"/nodes/{node}")
+            assert (code, why["problems"][0].startswith(unread), why["checks"]) == (200, True, []), why
+            shown = await page(f"/nodes/{node}")
+            assert "Not known: the cluster's objects are not read here." in shown
+            assert shown.count(unread) == 1
+            assert "Its conditions and the checks' verdicts are not among these" in shown
+            assert "which were not read" in await page(f"/nodes/{node}/timeline.svg")
+        assert unread in await page("/fleet")
+        for path in ("", "/checks", "/kept", "/devices", "/history"):
+            assert "can't be read" not in await page(path)
+    await episode.abort(who="ann", reason="enough")

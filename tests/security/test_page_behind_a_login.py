@@ -51,13 +51,16 @@ async def test_a_reader_sees_as_whom_and_logs_out_where_the_session_is(stage: St
 async def test_a_stream_asks_proxies_to_keep_nothing_back(stage: Stage) -> None:
     async with stage.page.get(f"{stage.of}/events", headers={"Authorization": "Bearer anns"}) as answer:
         assert answer.headers["X-Accel-Buffering"] == "no"
-        assert "no-transform" in answer.headers["Cache-Control"]
+        assert answer.headers["Cache-Control"] == "no-store, no-transform"
         assert await answer.content.readline() == b"event: changed\n"
 
 
 async def test_a_preview_names_what_its_readers_own_rights_do_not_show(stage: Stage) -> None:
-    """Those who may speak need not be those who may list pods: the word can be said all the same."""
+    """S42: those who may speak need not be those who may list pods: the word can be said all the same. The page asks as them."""
     code, told = await stage.asked(f"{stage.of}/acts/fence?node=node-1", "anns")
     assert code == 200
     [seen] = [each for each in json.loads(told)["known"] if "what runs on it" in each]
     assert seen.startswith("what runs on it can't be read with your rights: GET /api/v1/pods: 403 Forbidden")
+    [plan] = [each for each in json.loads(told)["known"] if "what would be done" in each]
+    assert plan.startswith("what would be done can't be read with your rights: GET /api/v1/nodes/node-1: 403 Forbidden")
+    assert ('User "ann"' in seen, 'User "ann"' in plan) == (True, True), (seen, plan)

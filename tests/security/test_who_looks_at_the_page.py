@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
+from policy.checks.fence_policies import PolicySource
 from policy.episode.words import NAMESPACE
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -92,7 +93,7 @@ async def stage(warden: Nodewarden, cluster: str) -> AsyncIterator[Stage]:
         keeper = Reviewed(warden, opening, clock=late.now)
         jar = aiohttp.DummyCookieJar()
         async with (
-            serving(Views(warden, (cluster,)), host="127.0.0.1", port=0, keeper=keeper) as url,
+            serving(Views(warden, (cluster,), source=PolicySource()), host="127.0.0.1", port=0, keeper=keeper) as url,
             aiohttp.ClientSession(url, cookie_jar=jar) as page,
         ):
             yield Stage(api, admin, page, f"/api/v1/clusters/{cluster}", late)

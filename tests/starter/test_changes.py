@@ -52,7 +52,7 @@ def test_a_brake_that_closes_is_one_line_and_mere_counts_are_none() -> None:
     counted = status(scanner=scanner(report(row("n"), checks=(check(healthy=10),))))
     open_ = status(scanner=scanner(report(row("n"))))
     assert changes(open_, counted) == []
-    assert changes(open_, closed) == ["check NodeHealthCheck/workers: 11/12 healthy, may not act: only 3 healthy"]
+    assert changes(open_, closed) == ["check NodeHealthCheck/workers: 11/12 healthy, circuit breaker open: only 3 healthy"]
     gone = status(scanner=scanner(report(row("n"), checks=())))
     assert changes(open_, gone) == ["check NodeHealthCheck/workers: gone"]
 

@@ -177,7 +177,10 @@ async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired( 
 AMY = ("--who", "amy")
 NO_REASON = "nodewarden: --reason: expected a name or a sentence for the decision record, got nothing"
 NOBODY = "nodewarden: no open episode of node-1"
-SHORT_CIRCUIT = "NodeHealthCheck/workers is in short circuit: only 1 of 2 nodes is healthy"
+CIRCUIT_BREAKER = (
+    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins "
+    "anything, also on nodes that this check does not cover"
+)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ SHORT_CIRCUIT = "NodeHealthCheck/workers is in short circuit: only 1 of 2 nodes 
             ("resume", *AMY),
             "sick-1",
             0,
-            f"goes on for amy; it goes on only once there is a permit for it: {SHORT_CIRCUIT}",
+            f"goes on for amy; it goes on only once there is a permit for it: {CIRCUIT_BREAKER}",
         ),
         (("resume",), "well-1", 3, "nodewarden: resume: this one goes on by itself"),
         *(
@@ -274,7 +277,7 @@ async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Node
     assert result.exit_code == 0
     text = " ".join(result.output.split())
     assert "node-1 zone-a Unknown unhealthy (ReadyUnknown) yes" in text
-    assert "NodeHealthCheck/workers 1/2 may not act: only 1 of 2 nodes is healthy" in text
+    assert "NodeHealthCheck/workers 1/2 circuit breaker open: only 1 of 2 nodes is healthy" in text
     document = json.loads((await nodewarden("status", "-c", cluster, "-o", "json")).output)
     assert document["scanner"]["report"]["rows"][0]["health"] == "unhealthy"
 

@@ -119,6 +119,26 @@ async def test_without_a_worker_silence_is_told_apart_from_absence(
             await warden.fence(cluster, "node-1", reason="another")
 
 
+async def test_a_scanner_that_is_silent_and_its_device_check_are_waited_for_together(
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: where no worker runs both are silent, and a page has nothing to say until the last of them has been given up."""
+    asked = asyncio.Event()
+
+    class SilentCheck:
+        async def last_report(self) -> None:
+            asked.set()
+
+    async def silent_scanner(_cluster: str) -> None:
+        await asyncio.wait_for(asked.wait(), 10)
+        raise SilentError("no answer")
+
+    monkeypatch.setattr(warden, "scanner_status", silent_scanner)
+    monkeypatch.setattr(warden, "device_check", lambda _cluster: SilentCheck())
+    status = await warden.status(cluster)
+    assert (status.problem, status.unanswered) == ("no answer", True)
+
+
 async def test_a_scanner_is_started_once_with_our_name_and_its_settings(warden: Nodewarden, client: Client, cluster: str) -> None:
     """S38."""
     started = await warden.start_scanner(cluster, cap=3)

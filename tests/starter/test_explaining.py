@@ -40,7 +40,10 @@ WAY_OUT = "until it is healthy once, or somebody asks: `nodewarden fence node-7 
 ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
 REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
-SHORT_CIRCUIT = "NodeHealthCheck/workers is in short circuit: only 1 of 2 nodes is healthy"
+CIRCUIT_BREAKER = (
+    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins "
+    "anything, also on nodes that this check does not cover"
+)
 
 
 def a_check() -> HealthCheck:
@@ -108,7 +111,7 @@ def test_what_a_device_answers_is_said_while_it_is_tried_again() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"checks": (SHORT,)}, SHORT_CIRCUIT),
+        ({"checks": (SHORT,)}, CIRCUIT_BREAKER),
         ({}, ""),
     ],
 )

@@ -105,7 +105,7 @@ async def test_a_closed_brake_of_one_check_holds_the_other_unless_they_are_indep
         ("unhealthy", "none"),
         ("unhealthy", "none"),
     )
-    assert "NodeHealthCheck/gpu covers it too and may not act now" in workers["verdicts"][0]["heldBy"]
+    assert "NodeHealthCheck/gpu covers it too, and its circuit breaker is open" in workers["verdicts"][0]["heldBy"]
     gpu, workers = (await evaluated(*files, "--overlap", "independent"))["checks"]
     assert verdicts(workers)["node-1"] == ("unhealthy", "fence")
 
@@ -130,8 +130,8 @@ async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(fil
     result = await nodewarden("explain", "node-1", *files)
     assert result.exit_code == 0
     page = " ".join(result.stdout.split())
-    assert "node-1 Ready is Unknown; unhealthy, and held back: TooManyUnhealthy" in page
-    assert "may act no (TooManyUnhealthy): 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2" in page
+    assert "node-1 Ready is Unknown; unhealthy, and held back under NodeHealthCheck/" in page
+    assert "may act no, circuit breaker open (TooManyUnhealthy): 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2" in page
     assert "unblock 1 more of its 2 nodes must become healthy" in page
     assert "unblock NodeHealthCheck/gpu: 1 more of its 2 nodes must become healthy" in page
 
@@ -352,7 +352,7 @@ async def test_no_terminal_is_too_narrow_for_a_name_or_a_reason(
     assert "…" not in page
     assert max(map(len, page.splitlines())) <= columns
     assert not any(line.endswith(" ") for line in page.splitlines())
-    words = "NodeHealthCheck/gpu covers it too and may not act now: 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2"
+    words = "NodeHealthCheck/gpu covers it too, and its circuit breaker is open: 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2"
     assert name in page.replace("\n", "").replace(" ", "") or name in page
     if columns >= 100:
         assert name in page

@@ -131,7 +131,7 @@ CLOSED = check(allowed=False, message="5 of 9 healthy")
         ({"scanner": scanner(report(), problem="the cluster can't be scanned")}, "No: the cluster can't be scanned"),
         ({"scanner": scanner(report(view=STALE))}, "No: the view is not live: no news"),
         ({"scanner": scanner(report(lease=ELSEWHERE))}, "No: the cluster Lease is not held"),
-        ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: may not act"),
+        ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: circuit breaker open"),
         ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but 1 episode waits for a person"),
     ],
 )
@@ -152,7 +152,7 @@ def test_data_at_risk_comes_before_whatever_else_is_not_as_it_should_be_but_a_pa
     closed = scanner(report(at_risk=LOST, checks=(CLOSED,)))
     found = overview_of(dataclasses.replace(status(), scanner=closed, episodes=waits))
     assert found.headline == f"No: {risk}"
-    assert found.also == ("NodeHealthCheck/workers: may not act: 5 of 9 healthy", "1 episode waits for a person")
+    assert found.also == ("NodeHealthCheck/workers: circuit breaker open: 5 of 9 healthy", "1 episode waits for a person")
     paused = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=LOST), pause=PAUSE)))
     assert (paused.headline, paused.also) == (f"No: {PAUSE}", (risk,))
     many = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=AtRisk(nodes=7, nearest=LOST.nearest)))))
@@ -163,7 +163,7 @@ def test_whoever_could_not_be_fenced_is_named_before_it_is_needed() -> None:
     """S44: in the night in which it fails it is too late."""
     broken = tuple(DeviceRow(node=f"node-{number}", endpoint="e", problem="silent") for number in (10, 9, 9))
     found = overview_of(dataclasses.replace(status(), devices=broken))
-    assert found.headline == "Yes, but a fence device of node-9, node-10 has a problem: fencing might wait for a person"
+    assert found.headline == "Yes, but fence devices of node-9, node-10 have problems: fencing might wait for a person"
     assert (found.also, found.safe) == ((), True)
     waits = overview_of(dataclasses.replace(status(), devices=broken[:1], episodes=(episode(phase=Phase.NEEDS_HUMAN),)))
     assert waits.headline == "Yes, but 1 episode waits for a person"

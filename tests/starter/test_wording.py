@@ -39,8 +39,8 @@ def test_verdicts_say_when_and_why() -> None:
 def test_a_brake_says_why_it_is_closed() -> None:
     """S17: the reason is in `status`."""
     assert wording.brake(check()) == "may act on 4 more"
-    assert wording.brake(check(allowed=False, message="3 of 12 healthy")) == "may not act: 3 of 12 healthy"
-    assert wording.brake(check(allowed=False, reason="Storm")) == "may not act: Storm"
+    assert wording.brake(check(allowed=False, message="3 of 12 healthy")) == "circuit breaker open: 3 of 12 healthy"
+    assert wording.brake(check(allowed=False, reason="Storm")) == "circuit breaker open: Storm"
     assert wording.brake(check(paused="maintenance")) == "paused: maintenance"
     assert wording.brake(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
     named = check(allowed=True, error="NodeHealthCheck/workers: it names a template that is not there")

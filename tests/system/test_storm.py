@@ -63,7 +63,7 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(system
 
     check = scanner.report.checks[0]
     assert (check.allowed, check.reason) == (False, "TooManyUnhealthy")
-    assert wording.brake(check) == "may not act: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
+    assert wording.brake(check) == "circuit breaker open: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
 
     async def told() -> bool:
         return "0 of 12 nodes are healthy" in str((await check_status(system)).get("reason"))
@@ -87,7 +87,8 @@ async def test_explain_names_the_brake_the_numbers_and_what_would_unblock_it(sys
     answer = await explained(system, "node-3")
     [check] = answer["checks"]
     assert check["verdict"]["verdict"] == "unhealthy"
-    assert check["verdict"]["heldBy"] == "TooManyUnhealthy: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
+    held = "its open circuit breaker (TooManyUnhealthy): 0 of 12 nodes are healthy, minHealthy 51% needs 7"
+    assert check["verdict"]["heldBy"] == held
     assert check["unblock"] == ["7 more of its 12 nodes must become healthy"]
     assert "0 of 1 permits are in use" in answer["scanner"]
     assert (answer["episode"], answer["ended"]) == (None, [])

@@ -163,8 +163,9 @@ OPEN = (FENCED, REBOOTED, SILENT, QUEUED, FAILED, KEPT)
 
 
 def night() -> ClusterStatus:
-    """Two are under repair, one waits for a person, three wait for their turn; the check of the GPU pool may not act."""
-    refused = "NodeHealthCheck/gpu: 1 of 4 healthy, at least 51% must be"
+    """Two are under repair, one waits for a person, three wait for their turn; the GPU pool's circuit breaker is open."""
+    few = "1 of 4 nodes are healthy, minHealthy 51% needs 3"
+    refused = RefusedNode(node="node-22", reason=AdmissionRefusal.CIRCUIT_BREAKER, message=f"NodeHealthCheck/gpu: {few}")
     rows = [sick(*each) for each in SICK] + [
         row(
             "node-16", Health.SOON, ready="False", since=ago(minutes=2), due=hence(minutes=3), reason="ReadyFalse", zone=zone(16)
@@ -186,7 +187,8 @@ def night() -> ClusterStatus:
         soon=1,
         remaining=0,
         allowed=False,
-        message="1 of 4 healthy, at least 51% must be",
+        reason="TooManyUnhealthy",
+        message=few,
     )
     seen = report(
         *rows,
@@ -203,7 +205,7 @@ def night() -> ClusterStatus:
             permits=permits,
             queue=(PermitRequest(node="node-15", workflow_id=episode_id(CLUSTER, "node-15"), incident="inc-node-15"),),
             held_off=(Backoff(node="node-18", reason="aborted by ann: rack maintenance", until=hence(minutes=40)),),
-            refused=(RefusedNode(node="node-22", reason=AdmissionRefusal.SHORT_CIRCUIT, message=refused),),
+            refused=(refused,),
         ),
         episodes=OPEN,
         devices=tuple(each for each in devices().rows if each.problem),

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 from playwright.async_api import Browser, Page
 from temporalio.client import Client
@@ -18,6 +19,7 @@ from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
 from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
+from tests.web.night import CLUSTER
 from tests.web.test_pages import accessibility
 
 
@@ -73,6 +75,18 @@ async def test_pausing_and_its_refusal_are_whole(browser: Browser, served: str, 
         await page.get_by_role("alert").filter(has_text="Refused").wait_for()
         await whole(page)
         assert await page.get_by_label("Why, for the record").input_value() == "storage"
+
+
+@pytest.mark.parametrize(("word", "asked"), [("fence", True), ("remediate", True), ("preserve", False)])
+async def test_before_a_word_it_is_said_which_check_refuses_it_and_why_that_counts(url: str, word: str, asked: bool) -> None:
+    """S17, S44: node-2 is a worker; the open circuit breaker is that of the GPU pool. A preservation asks none."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/clusters/{CLUSTER}/acts/{word}?node=node-2") as answer,
+    ):
+        known = "\n".join((await answer.json())["known"])
+    assert ("NodeHealthCheck/gpu" in known) is asked
+    assert ("no request begins anything, also on nodes that this check does not cover" in known) is asked
 
 
 async def test_another_pages_form_is_refused(

@@ -72,6 +72,32 @@ async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, ur
         assert await page.evaluate("complaints") == []
 
 
+@pytest.mark.parametrize(
+    ("path", "within", "words"),
+    [
+        ("", "#person", "it goes on from where it waits"),
+        ("/nodes/node-9", "#why, #episode", "it goes on from where it waits"),
+        ("/nodes/node-9", "#why, #episode", "nobody can say whether the machine is off"),
+        ("/nodes/node-15", "#why", "2 of 2 permits are in use"),
+        ("/nodes/node-22", "#why", "1 of 4 nodes are healthy"),
+        ("/nodes/node-22", "#checks", "1 of 4 nodes are healthy"),
+        ("/nodes/node-22", "#why", "held back under NodeHealthCheck/gpu: its open circuit breaker (TooManyUnhealthy)"),
+        ("/record/inc-node-7", "main > .headline", "returning: waits for the node to come back Ready"),
+    ],
+)
+async def test_nothing_is_said_twice_in_one_place(browser: Browser, url: str, path: str, within: str, words: str) -> None:
+    """Whoever reads it at night takes the second time for another thing."""
+    async with opened(browser, f"{url}{AT}{path}", width=PHONE) as (page, _):
+        said = " ".join("\n".join(await page.locator(within).all_inner_texts()).split())
+        assert said.count(words) == 1, said
+
+
+async def test_the_menu_is_one_line_on_a_phone(browser: Browser, url: str) -> None:
+    async with opened(browser, url + VIEWS["now"], width=PHONE) as (page, _):
+        links = await page.locator("header nav a").all()
+        assert len({box["y"] for each in links if (box := await each.bounding_box()) is not None}) == 1
+
+
 @pytest.mark.parametrize("view", VIEWS)
 async def test_a_keyboard_reaches_everything_and_sees_where_it_is(browser: Browser, url: str, view: str) -> None:
     async with opened(browser, url + VIEWS[view]) as (page, _):

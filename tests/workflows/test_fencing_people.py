@@ -24,7 +24,7 @@ from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
-SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers has its circuit breaker open")
 
 
 async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
@@ -173,7 +173,7 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
 
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
     """S17, S18: refused with the reason."""
-    ends = {"ends": Outcome.REFUSED, "says": "short circuit", "leaves": {"acts": ["pin", "ask-permit"]}}
+    ends = {"ends": Outcome.REFUSED, "says": "circuit breaker open", "leaves": {"acts": ["pin", "ask-permit"]}}
     await told(env, answers=[SHORT_CIRCUIT], given={"permit_granted": False}, **ends)
 
 
@@ -187,7 +187,7 @@ async def test_a_node_that_is_not_there_is_missing_and_nothing_is_begun(env: Wor
 @pytest.mark.parametrize("ready", [True, False])
 async def test_the_scanner_is_told_whether_the_node_answers(env: WorkflowEnvironment, ready: bool) -> None:
     """S15: one that does not is no member that the others could lose."""
-    ends = {"ends": Outcome.REFUSED, "says": "short circuit"}
+    ends = {"ends": Outcome.REFUSED, "says": "circuit breaker open"}
     world, _ = await told(env, answers=[SHORT_CIRCUIT], given={"permit_granted": False}, ready=ready, **ends)
     assert [permit.ready for permit in world.permits] == [ready]
 

@@ -36,7 +36,8 @@ class ScanSettings(Section):
         default=timedelta(seconds=60), description="a scan's long poll without news ends after this"
     )
     overlap: Overlap = Field(
-        default=Overlap.STRICTEST, description="whether one closed brake among the health checks that cover a node holds it"
+        default=Overlap.STRICTEST,
+        description="whether one open circuit breaker among the health checks that cover a node holds it",
     )
     takeover: bool = Field(
         default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"

@@ -91,10 +91,10 @@ def test_unknown_identities_are_never_taken_for_equal() -> None:
         ),
         (
             {"checks": (a_check_report(allowed=False, message="3 of 7 nodes are healthy"),)},
-            AdmissionRefusal.SHORT_CIRCUIT,
+            AdmissionRefusal.CIRCUIT_BREAKER,
             "NodeHealthCheck/workers: 3 of 7 nodes are healthy",
         ),
-        ({"checks": ()}, AdmissionRefusal.SHORT_CIRCUIT, "NodeHealthCheck/workers: the check is gone"),
+        ({"checks": ()}, AdmissionRefusal.CIRCUIT_BREAKER, "NodeHealthCheck/workers: the check is gone"),
     ],
 )
 def test_nothing_is_admitted_from_a_doubtful_view_without_the_lease_or_under_a_closed_brake(
@@ -207,6 +207,7 @@ def a_request(node: str = "a", **fields: object) -> PermitRequest:
     return PermitRequest(node=node, **values)  # type: ignore[arg-type]
 
 
+WHOEVER = "until it closes no request begins anything, also on nodes that this check does not cover"
 GRANTED, QUEUED, DENIED = PermitDecision.GRANTED, PermitDecision.QUEUED, PermitDecision.REFUSED
 PARKED = a_permit("a", PermitState.PARKED)
 
@@ -227,7 +228,8 @@ PARKED = a_permit("a", PermitState.PARKED)
         (a_report(lease=ClusterLease(held=False)), [], 5, DENIED, "the cluster Lease is not ours"),
         (
             a_report(checks=(a_check_report(), a_check_report("others", allowed=False, message="paused: upgrade"))),
-            [], 5, DENIED, "NodeHealthCheck/others is in short circuit: paused: upgrade",
+            [], 5, DENIED,
+            f"NodeHealthCheck/others has its circuit breaker open: paused: upgrade; {WHOEVER}",
         ),
     ],
 )  # fmt: skip

@@ -42,19 +42,19 @@ def test_a_wish_needs_no_check() -> None:
 @pytest.mark.parametrize(
     ("changes", "because"),
     [
-        ({"reason": "TooManyUnhealthy"}, AdmissionRefusal.SHORT_CIRCUIT),
-        ({"reason": "Paused"}, AdmissionRefusal.SHORT_CIRCUIT),
-        ({"reason": "StormActive"}, AdmissionRefusal.SHORT_CIRCUIT),
-        ({"reason": "UpgradeInProgress"}, AdmissionRefusal.SHORT_CIRCUIT),
-        ({"reason": "ConflictingController", "breached": True}, AdmissionRefusal.SHORT_CIRCUIT),
+        ({"reason": "TooManyUnhealthy"}, AdmissionRefusal.CIRCUIT_BREAKER),
+        ({"reason": "Paused"}, AdmissionRefusal.CIRCUIT_BREAKER),
+        ({"reason": "StormActive"}, AdmissionRefusal.CIRCUIT_BREAKER),
+        ({"reason": "UpgradeInProgress"}, AdmissionRefusal.CIRCUIT_BREAKER),
+        ({"reason": "ConflictingController", "breached": True}, AdmissionRefusal.CIRCUIT_BREAKER),
         ({"reason": "ConflictingController"}, None),
         ({"reason": "AnotherCluster"}, None),
         ({"reason": "TooManyUnhealthy", "total": 0}, None),
         ({"reason": "InvalidObject", "error": "no selector"}, None),
     ],
 )
-def test_every_check_in_short_circuit_holds_a_wish_up(changes: dict[str, Any], because: AdmissionRefusal | None) -> None:
-    """S17: also the ones of an operator that looks after them itself, by their numbers; that it does is no short circuit."""
+def test_every_open_circuit_breaker_holds_a_wish_up(changes: dict[str, Any], because: AdmissionRefusal | None) -> None:
+    """S17: also the ones of an operator that looks after them itself, by their numbers; that it does is none."""
     report = a_report(a_wish(), checks=(replace(a_check_report(), allowed=False, message="closed", **changes),))
     if because is None:
         assert len(admit(report, (), cap=1, now=NOW).admitted) == 1

@@ -721,7 +721,7 @@ def test_independent_checks_act_by_their_own_brake_alone(world: World) -> None:
     for said_of_it in opinions(world.evaluated(NOW)).values():
         for each in said_of_it:
             assert not each.acts or each.evaluation.brake.allowed
-            assert "may not act now" not in each.row.held_by
+            assert "covers it too, and its circuit breaker is open" not in each.row.held_by
         offended = [each for each in said_of_it if each.offended]
         closed = [each for each in offended if not each.evaluation.brake.allowed]
         if not closed:  # else see below
