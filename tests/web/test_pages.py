@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 
 from tests.web.looking import DESK, OVERFLOW, PHONE, Scheme, opened, turned
 from tests.web.night import CLUSTER
@@ -63,9 +63,9 @@ async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, ur
     async with opened(browser, url + VIEWS[view]) as (page, said):
         for width, scheme in product((DESK, PHONE), schemes):
             await turned(page, width=width, scheme=scheme)
+            await expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
             assert await page.evaluate(OVERFLOW) == [], f"at {width}px"
             assert await page.evaluate(TWICE) == []  # a page that is kept new takes one for the other
-            assert await page.locator("html").get_attribute("data-bs-theme") == scheme
             if (width == DESK) is (scheme == "light"):  # colours are the same at each width, and names in each scheme
                 assert await accessibility(page) == [], f"{scheme} at {width}px"
         assert [each for each in said if view != "not-found" or "404" not in each] == []
