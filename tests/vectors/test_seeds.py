@@ -29,7 +29,7 @@ from starter.plans.manifests import Manifest, Unreadable, read_files, read_text
 from tests.encoded import encoded
 from tests.offline import load
 from tests.vectors import objects
-from tests.vectors.objects import NOW, Json
+from tests.vectors.objects import NOW, Json, moment
 
 SEEDS = Path(__file__).with_name("seeds")
 
@@ -135,6 +135,40 @@ def test_whoever_mixes_control_plane_and_workers_is_told(limit: object, told: bo
     assert check["warnings"] == (expected if told else [])
 
 
+def test_each_pool_of_000_has_criteria_of_its_own() -> None:
+    """Also by conditions that a node problem detector reports, on a node that is Ready."""
+    deadlock = [{"type": "KernelDeadlock", "status": "True", "timeout": "60s"}]
+    workers = with_spec(OPENSHIFT, maxUnhealthy=1)
+    databases = with_spec(workers, selector={"matchLabels": {"role": "database"}}, unhealthyConditions=deadlock)
+    databases["metadata"]["name"] = "databases"
+    pools: list[Json] = []
+    for role in ("worker", "database"):
+        for what, ready in (("deadlock", "True"), ("silent", "Unknown")):
+            name = f"{role}-{what}"
+            pools += [openshift_machine(name, labels={"role": role}), node(name, ready, UNTIL_SICK)]
+        conditions = pools[-3]["status"]["conditions"]
+        conditions.append({"type": "KernelDeadlock", "status": "True", "lastTransitionTime": moment(61)})
+    checks = evaluated([workers, databases, *pools])["checks"]
+    assert {check["name"]: acted_on(check) for check in checks} == {
+        "databases": ["database-deadlock"],
+        "example": ["worker-silent"],
+    }
+
+
+@pytest.mark.parametrize(("pets", "cattle", "acting"), [(2, 2, True), (2, 3, False), (0, 4, True), (4, 1, False)])
+def test_the_health_of_pets_that_nobody_touches_decides_about_the_cattle(pets: int, cattle: int, acting: bool) -> None:
+    """What the text thought to be impossible without its disruption budget: not while 5 or more are down, pets included."""
+    machines: list[Json] = []
+    excluded = {"remediation.medik8s.io/exclude-from-remediation": "true"}
+    for kind, sick, labels in (("pet", pets, excluded), ("cow", cattle, {})):
+        for index, name in enumerate(names(kind, 5)):
+            machines += [openshift_machine(name), node(name, "Unknown" if index < sick else "True", UNTIL_SICK)]
+            machines[-1]["metadata"]["labels"] |= labels
+    check = the_check([with_spec(OPENSHIFT, maxUnhealthy=4), *machines])
+    assert (check["targets"], check["allowed"]) == (10, acting)
+    assert acted_on(check) == (names("cow", cattle) if acting else [])
+
+
 def test_the_disruption_budget_that_000_decided_against_is_passed_over() -> None:
     check = the_check([OPENSHIFT, the_object("000-machine-disruption-budget"), *openshift_pool(5, 1)])
     assert acted_on(check) == ["machine-00"]
@@ -182,6 +216,18 @@ def test_a_machine_has_ten_minutes_to_get_a_node_if_nothing_else_is_said_and_for
     assert parse(with_spec(check, nodeStartupTimeout="0")).startup_timeout is None
 
 
+@pytest.mark.parametrize(
+    ("timeout", "age", "verdict", "due"), [("10m", 600, "soon", 1), ("10m", 601, "unhealthy", None), ("0", 9999, "skipped", None)]
+)
+def test_a_machine_may_be_without_a_node_for_the_startup_timeout(timeout: str, age: float, verdict: str, due: int | None) -> None:
+    cluster = copy.deepcopy(CLUSTER)
+    cluster["status"]["conditions"][0]["lastTransitionTime"] = moment(99999)
+    machines = [capi_machine("new", POOL, node_name="", created=age), capi_machine("old", POOL), node("old")]
+    check = the_check([with_spec(WORKERS, nodeStartupTimeout=timeout, maxUnhealthy=1), cluster, *machines])
+    (new,) = [each for each in check["verdicts"] if each["target"] == "new"]
+    assert (new["verdict"], new["dueInSeconds"]) == (verdict, due)
+
+
 def control_plane(sick: int) -> list[Json]:
     labels = {"cluster.x-k8s.io/control-plane": ""}
     found: list[Json] = [CLUSTER, *capi_pool(2, 0)[1:]]
@@ -199,6 +245,13 @@ def test_a_control_plane_is_remediated_only_while_its_quorum_lasts(sick: int, ac
     held = [each["heldBy"] for each in check["verdicts"] if each["heldBy"]]
     assert len(held) == sick - acting
     assert all(each.startswith("ControlPlaneGuard: ") for each in held)
+
+
+def test_each_check_of_003_covers_its_own_machines() -> None:
+    control_plane_check, workers_check = evaluated([WORKERS, CONTROL_PLANE, *control_plane(1)])["checks"]
+    assert [each["target"] for each in control_plane_check["verdicts"]] == names("control-plane", 3)
+    assert [each["target"] for each in workers_check["verdicts"]] == names("machine", 2)
+    assert not any("machines" in words for check in (control_plane_check, workers_check) for words in check["warnings"])
 
 
 def test_the_abridged_control_plane_of_003_is_one_error_that_names_its_line() -> None:
