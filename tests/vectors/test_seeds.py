@@ -114,6 +114,27 @@ def test_the_example_of_000_is_read_as_it_is_written() -> None:
     assert check.warnings == ()
 
 
+def test_every_criterion_of_000_makes_a_machine_unhealthy() -> None:
+    """Its list: a condition of the node, no nodeRef (10 minutes), a node that is not found, the phase Failed."""
+    machines = [
+        openshift_machine("condition"),
+        openshift_machine("no-node", node_name="", last_updated_age_s=601),
+        openshift_machine("node-gone", node_name="was-here"),
+        openshift_machine("failed", phase="Failed", node_name=""),
+        openshift_machine("joining", node_name="", last_updated_age_s=599),
+        openshift_machine("well"),
+    ]
+    check = the_check([with_spec(OPENSHIFT, maxUnhealthy=None), *machines, node("condition", "False", 301), node("well")])
+    assert {each["target"]: each["reason"] for each in check["verdicts"] if each["verdict"] == "unhealthy"} == {
+        "condition": "ReadyFalse",
+        "no-node": "NodeStartupTimeout",
+        "node-gone": "NodeDeleted",
+        "failed": "MachineFailed",
+    }
+    assert {each["target"]: each["dueInSeconds"] for each in check["verdicts"] if each["verdict"] == "soon"} == {"joining": 2}
+    assert acted_on(check) == ["condition", "failed", "no-node", "node-gone"]
+
+
 def test_of_two_checks_of_one_machine_the_looser_does_not_undercut_the_stricter() -> None:
     """The text warns that it would; here it does only where somebody asked for independent checks."""
     loose = with_spec(OPENSHIFT, maxUnhealthy="100%")
