@@ -35,8 +35,8 @@ def rolls_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 async def server() -> AsyncIterator[WorkflowEnvironment]:
-    """A real server whose workflows skip their timers. Each file that needs one has its own: to start it takes a fifth of a second
-    of a processor, and to have it stand idle takes a tenth of one for as long as all the other files last."""
+    """A real server whose workflows skip their timers. Each file that needs one has its own: to start it takes a fifth of a
+    second of a processor, and to have it stand idle takes a tenth of one for as long as all the other files last."""
     try:
         started = await _start()
     except RuntimeError:  # the port that the SDK had found free was taken by a neighbour before the server had it
