@@ -20,10 +20,13 @@ from activities.cluster.watch.view_limits import ViewLimits
 from activities.notifying import Notify, nobody
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
+from tests.certificates import one_authority
 from tests.cluster.builders import with_templates
 from tests.cluster.machines import SYSTEMS
 from tests.cluster.scans import LIVE, WATCHES, Open
 from tests.cluster.skipping import skipping
+
+__all__ = ["one_authority"]
 
 
 @pytest.fixture(autouse=True)

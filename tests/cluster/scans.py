@@ -27,7 +27,7 @@ LIVE = ViewLimits(
     catch_up=timedelta(milliseconds=100),
     first_list=timedelta(seconds=2),
 )
-WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.2, absence=0.05)
+WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.2, absence=30.0)
 OURS = "nodewarden/"
 
 Open = Callable[..., Any]

@@ -263,16 +263,6 @@ def test_machines_with_their_nodes(case: Json) -> None:
         assert word in warning
 
 
-def test_p15_the_taint_of_one_that_is_well_again_goes_and_nothing_else() -> None:
-    objects = [
-        machine({"name": "m", "phase": "Running", "node": "n", "preserve": "now", "expires_in_s": 144000}),
-        node({"name": "n", "tainted": True, "annotations": {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}}),
-    ]
-    after, drained = settled(the_decision(objects))
-    assert (after.tainted, drained, after.on_node[SCALE_DOWN_DISABLED]) == (False, False, "true")
-    assert after.expiry == NOW + timedelta(seconds=144000)
-
-
 def test_p18_failing_while_preserved_drains_and_moves_no_expiry() -> None:
     """S22."""
     objects = [

@@ -144,11 +144,7 @@ class Activity:
         except Lost:
             clockwork.after(end, lambda: self._time_out(kind))
         except FailureError as error:
-            failure = Failure()
-            error.__traceback__ = None
-            FAILURES.to_failure(error, CONVERTER, failure)
-            delay = error.next_retry_delay if isinstance(error, ApplicationError) else None
-            clockwork.after(reply, lambda: self._fail(failure, delay))
+            self._tell(error, reply)
         else:
             if isinstance(value, Work):
                 self._follow(value, reply, [limit for limit in limits if limit[1] != TimeoutType.TIMEOUT_TYPE_HEARTBEAT], silence)
@@ -178,10 +174,7 @@ class Activity:
                 payload = CONVERTER.to_payload(task.result())
                 clockwork.after(reply, lambda: self._resolve(ActivityResolution(completed=Success(result=payload))))
                 return
-            failure = Failure()
-            FAILURES.to_failure(error, CONVERTER, failure)
-            delay = error.next_retry_delay if isinstance(error, ApplicationError) else None
-            clockwork.after(reply, lambda: self._fail(failure, delay))
+            self._tell(error, reply)
 
         def late(kind: TimeoutType.ValueType) -> None:
             if self.answered >= number:
@@ -198,6 +191,15 @@ class Activity:
         clockwork.after(end, lambda: late(last))
         if silence is not None:
             clockwork.after(silence, lambda: late(TimeoutType.TIMEOUT_TYPE_HEARTBEAT))
+
+    def _tell(self, error: BaseException, reply: timedelta) -> None:
+        """Where a failure was raised nobody asks, and one that a world raises again and again comes from further each time."""
+        failure = Failure()
+        if isinstance(error, FailureError):
+            error.__traceback__ = None
+        FAILURES.to_failure(error, CONVERTER, failure)
+        delay = error.next_retry_delay if isinstance(error, ApplicationError) else None
+        self.clockwork.after(reply, lambda: self._fail(failure, delay))
 
     def _time_out(self, kind: TimeoutType.ValueType) -> None:
         failure = Failure(message=f"activity {TimeoutType.Name(kind)}")

@@ -33,9 +33,10 @@ def rolls_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: workflow.info().continued_run_id is None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def server() -> AsyncIterator[WorkflowEnvironment]:
-    """A real server whose workflows skip their timers."""
+    """A real server whose workflows skip their timers. Each file that needs one has its own: to start it takes a fifth of a
+    second of a processor, and to have it stand idle takes a tenth of one for as long as all the other files last."""
     try:
         started = await _start()
     except RuntimeError:  # the port that the SDK had found free was taken by a neighbour before the server had it

@@ -32,7 +32,7 @@ ABSENT = object()
 """Instead of a value: the field is taken away."""
 
 BIG = "x" * 1_000_000
-LONG, MANY = "x" * 50_000, 25_000
+LONG, MANY = "x" * 5_000, 2_500
 """Where every place of every object is tried: far beyond any message, and quickly written and read."""
 LONGEST_MESSAGE = 500
 """Whatever stands in an object: the sentence about it is for people, and goes into a status and a workflow's history."""

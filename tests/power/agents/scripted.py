@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from activities.power.agents.driver import FenceAgentFactory
-from activities.power.agents.metadata import SEARCH_PATH
+from activities.power.agents.metadata import KNOWN, SEARCH_PATH, InstalledAgent
 from activities.power.driver import DeviceCredentials, PowerDriver
 from activities.power.registry import driver_for
 from policy.fence.drivers import fence_agents
@@ -126,10 +126,14 @@ class ScriptedAgent:
 
 
 def scripted_agent(folder: Path) -> ScriptedAgent:
-    """Write the agent into an empty folder of its own."""
+    """Write the agent into an empty folder of its own. It is one program wherever it lies: once it has described itself to this
+    process, it is not started for that again."""
     program = folder / "fence_scripted"
     program.write_text(SCRIPTED)
     program.chmod(0o755)
+    described = [each.metadata for each in KNOWN.values() if each.program.name == program.name]
+    if described:
+        KNOWN[program, program.stat().st_mtime_ns] = InstalledAgent(program=program, metadata=described[0])
     agent = ScriptedAgent(folder=folder)
     agent.script(status=["on"])
     return agent
