@@ -41,7 +41,7 @@ async def connect(
     identity: str | None = None,
     runs_workflows: bool = True,
 ) -> Client:
-    """A client with our converter and sandbox, once the service answers and knows the namespace.
+    """A client with our converter, once the service answers and knows the namespace.
 
     clusters: of which one may have the keys for payloads. patience None: wait for ever, saying so. runs_workflows
     False: without the sandbox, and without loading what runs workflows, which takes a command a tenth of a second.

@@ -281,6 +281,8 @@ def _without_mark(seen: Seen, _now: datetime) -> Said:
 
 DESTRUCTIVE: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.HAND_OVER, Operation.DELETE_NODE})
 """What a last look licenses: everything is read for it, right before."""
+LOOKED_AT: Operations = DESTRUCTIVE | {Operation.WAIT, Operation.GIVE_BACK}
+"""What a last look may be about: with a licence, to see whether it is needed still, or on the way back."""
 REMOVING: Operations = frozenset({Operation.REMOVE, Operation.HAND_OVER})
 """The machine's owner takes it out of a control plane; else it goes on being counted there (S15)."""
 NEEDED: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.WAIT})

@@ -37,9 +37,8 @@ async def read_named(settings: Settings, name: str) -> OfflineCluster:
     except (KeyError, SettingsError, ApplicationError) as error:
         said = error.message if isinstance(error, ApplicationError) else str(error)
         if isinstance(error, ApplicationError) and error.type == ErrorType.FORBIDDEN:
-            what, why = (*said.split(": ", 2), "")[
-                :2
-            ]  # the rest is the server's own sentence, with the name of our account in it
+            # The rest is the server's own sentence, with the name of our account in it.
+            what, why = (*said.split(": ", 2), "")[:2]
             read_by = "`nodewarden explain NODE` reads them with your own rights"
             raise SilentError(f"the objects of the cluster {name} are not read here ({what}: {why}): {read_by}") from error
         raise SilentError(f"the objects of the cluster {name} can't be read from here: {said}") from error

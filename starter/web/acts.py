@@ -204,8 +204,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
 
 
 def _in_the_way(overview: Overview, word: Verb) -> list[str]:
-    """Of all that keeps the scanner from acting what keeps it from this. A preservation asks no check, what disrupts asks all:
-    in the words of the refusal."""
+    """Of all that keeps the scanner from acting what keeps it from this. To keep a machine no check is asked, for what disrupts
+    all are: in the words of the refusal."""
     of_checks = {stop_of(check): against_requests(check) if word is not Verb.PRESERVE else "" for check in overview.checks}
     return [said for each in overview.stops if (said := of_checks.get(each, each))]
 

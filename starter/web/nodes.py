@@ -27,6 +27,8 @@ from starter.web.views import Views, explained, views_of
 
 EPISODES_SHOWN = 20
 """The last ones of a node."""
+PROGRAMS_WORD = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
+"""How a sentence about a node begins that names what programs call the reason."""
 SVG_LINE = 100
 """Characters of a line in the picture, in a typeface in which all are about as wide."""
 
@@ -110,7 +112,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
         cluster=cluster,
         name=name,
         headline=headline,
-        said=[each for each in said if not _says(headline, each)],
+        said=[each for each in said if not says_all(headline, each)],
         answer=answer,
         opinions=answer.explanation.opinions if answer.explanation is not None else (),
         episode=answer.episode,
@@ -136,9 +138,9 @@ def _headline(found: NodeSeen) -> str:
     return "Not known: no episode of it is open, and no health check's verdict is known here"
 
 
-def _says(headline: str, sentence: str) -> bool:
-    """Whether the headline has said all of it, but for the word that programs have for it."""
-    return all(part in headline for part in sentence.rpartition("): ")[2].split(": ", 1))
+def says_all(headline: str, sentence: str) -> bool:
+    """Whether the headline has said all of the sentence, but for the word that programs have for it."""
+    return all(part in headline for part in PROGRAMS_WORD.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus) -> str:

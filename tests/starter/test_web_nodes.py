@@ -17,6 +17,7 @@ from starter.handles.history import EndedEpisode
 from starter.handles.status import NodeEpisodes
 from starter.web.answers import UnreadableError
 from starter.web.app import serving
+from starter.web.nodes import says_all
 from starter.web.timeline import asked_moment
 from starter.web.views import Views
 from tests.starter.builders import episode
@@ -194,3 +195,17 @@ async def test_its_devices_stand_beside_it(page: aiohttp.ClientSession, scripted
     body = await text(page, NODE)
     assert "no answer in 10s" in body
     assert "another&#39;s" not in body
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        ("NodeHealthCheck/workers (CircuitBreakerOpen): circuit breaker open: 3 of 5", True),
+        ("NodeHealthCheck/workers (HeldOff): held off (try 3): timed out", False),
+        ("incident a1 (try 3): timed out", False),
+        ("4 of 4 permits are in use", False),
+    ],
+)
+def test_s44_only_what_the_headline_says_is_left_out_below_it(sentence: str, said: bool) -> None:
+    headline = "No: circuit breaker open, as of 5 nodes 3 are sick: 3 of 5; a look timed out"
+    assert says_all(headline, sentence) is said

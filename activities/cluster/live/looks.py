@@ -40,7 +40,7 @@ from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
 from policy.checks.targets import MACHINE
-from policy.episode.gate import REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
+from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
@@ -166,8 +166,11 @@ class LastLook:
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
-        observation repeats what was pinned; a restoring look raises, since the observation is what it is for.
+        observation repeats what was pinned; a restoring look raises, since the observation is what it is for. Errors:
+        InvalidConfig for an act that no look precedes: not all that the gate asks of it is read here (S20).
         """
+        if request.operation not in LOOKED_AT:
+            raise failure(ErrorType.INVALID_CONFIG, f"operation: {request.operation} is no act that a last look precedes")
         began = asyncio.get_running_loop().time()
         sight = await self._see(request)
         answer = self._judge(request, sight)

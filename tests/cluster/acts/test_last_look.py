@@ -20,7 +20,7 @@ from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
-from policy.episode.gate import Operation
+from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
 from policy.fence.power import PowerAct
@@ -103,6 +103,13 @@ async def test_everything_is_read_side_by_side(licensed: World) -> None:
 
     licensed.connection.get_bytes = once_all_wait  # type: ignore[method-assign]
     assert (await licensed.target.last_look(request)).verdict is LookVerdict.GO
+
+
+@pytest.mark.parametrize("operation", sorted(set(Operation) - LOOKED_AT))
+async def test_s20_a_look_is_refused_about_what_it_does_not_read_for(operation: Operation, licensed: World) -> None:
+    """The gate takes what nobody has read for what does not stand against it."""
+    with refused(ErrorType.INVALID_CONFIG, f"operation: {operation}"):
+        await look(licensed, operation=operation)
 
 
 # What has become of it since it was pinned ---------------------------------------------------------------------------------
