@@ -297,6 +297,14 @@ class Bench:
                     return
                 await asyncio.sleep(0.5)
 
+    async def devices_read(self) -> None:
+        """Which they are soon after a policy names them, and then once in hours: nothing that an idle cluster does."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if await self._warden.device_check(self._cluster.name).last_report() is not None:
+                    return
+                await asyncio.sleep(0.5)
+
     async def idle(self, seconds: float) -> Idle:
         """What it costs while nothing happens."""
         await asyncio.sleep(2)
@@ -392,6 +400,8 @@ async def measure(size: int, act: str, *, alone: int, rounds: int, idle: float, 
     hows = {"alone": (1, alone), _together(together): (together, rounds)}
     async with running(size, act) as (bench, floor_client, folder):
         await bench.round(1)  # whatever is done for the first time only
+        if act == "cordon":
+            await bench.devices_read()
         at_rest = await bench.idle(idle)
         found = {how: [await bench.round(count) for _ in range(times)] for how, (count, times) in hows.items()}
         bare = await floor.start_worker(floor_client.service_client.config.target_host, "floor", folder / "floor.log")
