@@ -27,6 +27,7 @@ from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
 from workflows.kit.handing_over import HISTORY_LIMIT
 from workflows.kit.messages import ScannerInput, ScannerState, StopRequest
+from workflows.scanner.polling import BREATH, HASTY_IN_A_ROW
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""
@@ -306,6 +307,18 @@ async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
 
 
 @pytest.mark.timeout(240)
+async def test_scans_that_are_answered_at_once_over_and_over_are_followed_by_a_pause(env: WorkflowEnvironment) -> None:
+    """Of two workers whose views differ each would answer at once what the other one has told, and fill history after history."""
+    world = ScriptedCluster(report("node-1", candidates=()))
+    async with scanning(env, world):
+        await eventually(env, lambda: bool(world.requests))
+        began = await env.get_current_time()
+        world.restless = 3 * HASTY_IN_A_ROW
+        world.show(world.current)
+        await eventually(env, lambda: not world.restless, within=60)
+        assert await env.get_current_time() - began >= 2 * BREATH
+
+
 async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: WorkflowEnvironment) -> None:
     """S14: permits, parked lines and counts outlive every roll."""
     world = ScriptedCluster(report("node-1", "node-2"))
