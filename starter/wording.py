@@ -58,7 +58,7 @@ def verdict(row: TargetRow, now: datetime) -> str:
     """`healthy`, `unhealthy in 12s`, `unhealthy 1m02s`, `skipped`, with the reason."""
     reason = f" ({row.reason})" if row.reason else ""
     if row.health is Health.SOON and row.due is not None:
-        return f"unhealthy in {countdown(row.due, now)}{reason}"
+        return f"unhealthy in {countdown(row.due, now)}{reason}" if row.due > now else f"unhealthy by now{reason}"
     if row.health is Health.UNHEALTHY:
         since = f" {span(now - row.since)}" if row.since else ""
         return f"unhealthy{since}{reason}"

@@ -11,10 +11,11 @@ MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
 
 COMMANDS = {
+    Verb.ACK_OFF: "nodewarden ack-off {node} --who … --reason …",
     Verb.EXTEND: "nodewarden preserve extend {node} --for 24h",
     Verb.ISOLATE: "nodewarden preserve {node} --isolate",
 }
-"""Of words that are not a command of their own."""
+"""Of words that are not a command of their own, or that ask for more than a node."""
 
 ONLY_IF = {Verb.RESUME: "once it is mended", Verb.ACK_OFF: "if you saw it off"}
 """When an episode that waits for a person is to be told so, where each word stands by itself."""

@@ -70,8 +70,8 @@ def test_countdowns_move_without_asking_anybody() -> None:
     assert rows == [
         ["unhealthy", "in", "5s"],
         ["unhealthy", "in", "2s"],
-        ["unhealthy", "in", "now"],
-        ["unhealthy", "in", "now"],
+        ["unhealthy", "by", "now"],
+        ["unhealthy", "by", "now"],
     ]
 
 

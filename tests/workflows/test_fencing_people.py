@@ -50,7 +50,8 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         advice, ways = (status := await run.status()).advice, [way.word for way in status.ways]
         assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
-            "mend it, then `nodewarden resume node-7` tries again; if you saw it off, `nodewarden ack-off node-7` has its pods "
+            "mend it, then `nodewarden resume node-7` tries again; if you saw it off, "
+            "`nodewarden ack-off node-7 --who … --reason …` has its pods "
             "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
             "off, `nodewarden fence node-7 --reason …` brings it back"
         )
