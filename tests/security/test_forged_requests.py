@@ -21,7 +21,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
-from policy.episode.gate import Operation
+from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.ids import episode_id
 from tests.security.listener import listening
 from tests.system.fixtures import Standing
@@ -186,9 +186,14 @@ async def test_a_look_of_his_own_licenses_nothing(attacker: Attacker) -> None:
     }
     for target in (true["target"], {**true["target"], "pinned": pinned}):
         look = {"target": target, "need": {}, "holder": "him", "configured": {}, "licenses": wanted}
-        for more in ({}, *({"operation": each} for each in Operation)):
-            seen = await attacker.forge("target.last-look", f"cluster.{system.cluster_name}", {**look, **more})
+        queue = f"cluster.{system.cluster_name}"
+        for more in ({}, *({"operation": each} for each in LOOKED_AT)):
+            seen = await attacker.forge("target.last-look", queue, {**look, **more})
             assert not seen.get("licence"), (more, seen)
+        for each in set(Operation) - LOOKED_AT:
+            assert "is no act that a last look precedes" in await attacker.refused(
+                "target.last-look", queue, {**look, "operation": each}
+            )
     assert told(system) == before
 
 

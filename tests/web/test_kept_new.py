@@ -55,9 +55,9 @@ async def test_what_was_due_is_asked_for_anew_though_nothing_else_has_changed(
     browser: Browser, url: str, warden: NightWarden
 ) -> None:
     """S44: a countdown that has ended is not left to stand; sooner than a page is drawn anew anyway."""
-    due = row("node-16", Health.SOON, ready="False", due=datetime.now(UTC) + timedelta(seconds=3))
-    warden.answer = dataclasses.replace(night(), scanner=scanner(report(due)))
     async with opened(browser, f"{url}/c/{CLUSTER}") as (page, _):
+        due = row("node-16", Health.SOON, ready="False", due=datetime.now(UTC) + timedelta(seconds=5))
+        warden.answer = dataclasses.replace(night(), scanner=scanner(report(due)))
         cell = page.locator("#nodes tr[data-key=node-16]")
         await cell.get_by_text("unhealthy in").wait_for()
         await cell.get_by_text("unhealthy in").wait_for(state="hidden")
