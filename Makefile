@@ -41,7 +41,7 @@ test: $(STAMP) ## Run everything that CI runs; ARGS="-k permit" is handed to pyt
 	@$(MAKE) --jobs 2 lint warmed
 	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-# Beside mypy, which has one process. What fails here fails again where it is shown.
+# Beside lint, whose tools have one process for most of their time. What fails here fails again where it is shown.
 .PHONY: warmed
 warmed: $(STAMP) ## Compile every module once, and not once in each process of the tests
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
@@ -54,7 +54,7 @@ test-fast: $(STAMP) ## Run the tests that need no whole system: seconds, not min
 lint: $(STAMP) ## Check style, format, types and import contracts
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
+	@$(BIN)/pyrefly check --output-format min-text
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: format
@@ -110,7 +110,7 @@ image: ## Build the worker's container image as nodewarden:dev
 
 .PHONY: clean
 clean: ## Remove the environment, caches and build results
-	rm -rf $(VENV) dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(wildcard $(OURS)) tests benchmarks supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Hashes and wheels only: nothing is resolved, built or trusted anew on the user's machine. The project itself is installed

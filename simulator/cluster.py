@@ -116,7 +116,7 @@ class SimulatedCluster:
         self._controller_timings = controller_timings or clocks.controller_timings(
             heartbeat_seconds, grace_seconds, pod_garbage_seconds
         )
-        self._bmc = bmc or "auto"
+        self._bmc: BmcKind = bmc or "auto"
         self._api = (
             ApiAddress(url=api_url, token=api_token, certificate_authority=api_certificate_authority) if (api_url) else None
         )

@@ -101,7 +101,7 @@ def _kept(value: Any, key: str = "") -> Any:
         if isinstance(named, str) and names_a_credential(named) and isinstance(value.get("value"), str):
             return {**value, "value": HIDDEN}
         return {each: _kept(inner, f"{key}.{each}") for each, inner in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_kept(each, key) for each in value]
     return HIDDEN if isinstance(value, str) and _hides(key) else value
 

@@ -44,7 +44,7 @@ def _devices(value: object) -> Iterator[tuple[Written, DriverParameters]]:
         else:
             for each in value.values():
                 yield from _devices(each)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _devices(each)
 

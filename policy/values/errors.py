@@ -40,5 +40,5 @@ def shown(value: object) -> str:
         return "nothing"
     if isinstance(value, str) and len(value) > LONGEST_SHOWN:
         return f"{value[: LONGEST_SHOWN - 3]!r}..."
-    text = repr(value) if not isinstance(value, dict | list) or len(value) < LONGEST_SHOWN else f"{len(value)} entries"
+    text = repr(value) if not isinstance(value, (dict, list)) or len(value) < LONGEST_SHOWN else f"{len(value)} entries"
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."

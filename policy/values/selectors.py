@@ -80,7 +80,7 @@ def parse_selector(fields: Fields, warnings: list[str], *, draft: bool = False) 
     labels = fields.within_or_empty("matchLabels")
     requirements = [_label(labels, key) for key in sorted(labels.names())]
     requirements += [_expression(expression, warnings, draft=draft) for expression in fields.each(name, single=draft)]
-    if draft and requirements and not isinstance(fields.value(name), list | None):
+    if draft and requirements and isinstance(fields.value(name), Mapping):
         warnings.append(f"{fields.at(name)} was read as a list of one")
     return Selector(requirements=tuple(requirements))
 

@@ -66,7 +66,7 @@ class ChassisClient:
         return json.loads(content)
 
 
-class LoginSession(serversession.ServerSession):  # type: ignore[misc]
+class LoginSession(serversession.ServerSession):
     """pyghmi's server session, which says no where the original is silent or wrong."""
 
     def create_open_session_response(self, request: bytes) -> bytearray:
@@ -85,7 +85,7 @@ class LoginSession(serversession.ServerSession):  # type: ignore[misc]
         super()._got_rakp1(data)
 
 
-class PythonBmc(serversession.IpmiServer):  # type: ignore[misc]
+class PythonBmc(serversession.IpmiServer):
     """One BMC on a free loopback port."""
 
     def __init__(self, chassis: ChassisClient, setting: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ BCRYPT_ROUNDS = 4
 """The fewest there are: the password is compared with each request, and protects nothing."""
 
 
-class ChassisMachines(AbstractSystemsDriver):  # type: ignore[misc]
+class ChassisMachines(AbstractSystemsDriver):
     """The machines behind the service. While the chassis waits, so does the request, and no other one."""
 
     @classmethod

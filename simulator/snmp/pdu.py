@@ -156,7 +156,7 @@ async def start_pdu(
     return Pdu({outlet: chassis.machine(name) for outlet, name in outlets.items()}, access, model=model)
 
 
-class _Transport(udp.UdpAsyncioTransport):  # type: ignore[misc]
+class _Transport(udp.UdpAsyncioTransport):
     def __init__(self, pdu: Pdu) -> None:
         super().__init__(loop=asyncio.get_running_loop())
         self._pdu = pdu
@@ -166,7 +166,7 @@ class _Transport(udp.UdpAsyncioTransport):  # type: ignore[misc]
             super().datagram_received(datagram, address)
 
 
-class _Responder(cmdrsp.CommandResponderBase):  # type: ignore[misc]
+class _Responder(cmdrsp.CommandResponderBase):
     """The library answers at once or never; a machine may need time. So the answer is sent when the machine has it."""
 
     view = "read"

@@ -26,7 +26,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _sequence(dumper: yaml.SafeDumper, items: Iterable[Any]) -> yaml.Node:
     listed = list(items)
-    flow = not any(isinstance(each, dict | list | tuple) for each in listed)
+    flow = not any(isinstance(each, (dict, list, tuple)) for each in listed)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", listed, flow_style=flow)
 
 
@@ -55,7 +55,7 @@ def _one(document: dict[str, Any]) -> str:
                 comments.append(value[WHY])
             number = len(comments) - 1
             return {key: number if key == WHY else placed(each) for key, each in value.items()}
-        return [placed(each) for each in value] if isinstance(value, list | tuple) else value
+        return [placed(each) for each in value] if isinstance(value, (list, tuple)) else value
 
     text = yaml.dump(placed(document), Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=WIDTH, allow_unicode=True)
     lines: list[str] = []

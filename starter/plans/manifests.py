@@ -129,7 +129,7 @@ def _objects(document: Any, source: str, blocks: Collection[str]) -> Iterator[Ma
             continue
         whole = {**implied, **found}
         kind, items = whole.get("kind"), whole.get("items")
-        if isinstance(kind, str) and kind.endswith("List") and "items" in whole and isinstance(items, list | None):
+        if isinstance(kind, str) and kind.endswith("List") and "items" in whole and (items is None or isinstance(items, list)):
             # The items of a typed list (NodeList) do not repeat what they are.
             mine = {"apiVersion": whole.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
             waiting += [(item, mine) for item in reversed(items or [])]

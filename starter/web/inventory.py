@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -36,7 +38,8 @@ DEVICES_SHOWN = 200
 
 router = APIRouter()
 api.KINDS[f"{api.OF_CLUSTER}/fleet"] = FleetAnswer
-templates.env.globals |= {"glyphs": GLYPHS, "state_colours": COLOURS}
+_GLOBALS: dict[str, Any] = {"glyphs": GLYPHS, "state_colours": COLOURS}
+templates.env.globals.update(_GLOBALS)
 templates.env.filters["called"] = called
 
 

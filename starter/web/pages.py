@@ -56,7 +56,7 @@ def _with_commands(text: str) -> Markup:
     return Markup().join(code.format(each) if index % 2 else each for index, each in enumerate(text.split("`")))
 
 
-templates.env.filters |= {
+_FILTERS: dict[str, Any] = {
     "rfc3339": written,
     "span": wording.span,
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
@@ -69,7 +69,9 @@ templates.env.filters |= {
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
 }
-templates.env.globals |= {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
+_GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
+templates.env.filters.update(_FILTERS)
+templates.env.globals.update(_GLOBALS)
 
 
 def render(request: Request, template: str, title: str, *, cluster: str = "", status: int = 200, **values: Any) -> Response:

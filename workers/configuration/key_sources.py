@@ -97,7 +97,7 @@ class KeySource:
         while True:
             try:
                 return parsed(base64.b64decode(await edit(source, filled, look_again=True)).decode(), source, made_of)
-            except (ValueError, UnicodeDecodeError) as error:
+            except ValueError as error:
                 raise SettingsError(f"{source}: expected text in data.{self.entry}") from error
             except ApplicationError as error:
                 over = deadline is not None and clock() + AGAIN > deadline

@@ -251,5 +251,5 @@ async def _answers(endpoint: Endpoint) -> bool:
         async with asyncio.timeout(1):
             client = await Client.connect(endpoint.address, lazy=True, runtime=runtime())
             return await client.service_client.check_health(timeout=timedelta(seconds=1))
-    except (OSError, RuntimeError, RPCError, TimeoutError):
+    except (OSError, RuntimeError, RPCError):
         return False

@@ -328,13 +328,13 @@ class PowerSequence:
         """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
         before it (S2): both once more where somebody spoke meanwhile. Nothing of it is switched on again."""
         for device in self._progress.proven or self._plan.devices[:1]:
-            unheard = True
-            while unheard:
+            while True:
                 licence = await look()
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._progress.proven:
                     raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
-                unheard = self._episode.held is not None or self._episode.abort_asked is not None
+                if self._episode.held is None and self._episode.abort_asked is None:
+                    break
             commanded = await self._devices.terminate(device, licence)
             if commanded.failed is not None:
                 raise commanded.failed

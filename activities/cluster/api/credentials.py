@@ -220,7 +220,7 @@ def _tls_context(
         context = ssl.create_default_context(cafile=certificate_authority)
         if certificate:
             context.load_cert_chain(certificate, keyfile=key)
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:
         raise failure(
             ErrorType.INVALID_CONFIG,
             f"cannot use the certificates ({certificate_authority or 'system authorities'}, {certificate or 'none'}): {error}",

@@ -134,7 +134,7 @@ def _failure(call: CloudCall, error: Exception) -> PowerError:
 _CALL: contextvars.ContextVar[tuple[CloudCall, ReadOnlyCredentials]] = contextvars.ContextVar("ec2-call")
 
 
-class _CallersKeys(BotoCredentials):  # type: ignore[misc]  # botocore has no types
+class _CallersKeys(BotoCredentials):  # botocore has no types
     """Stands for the keys of whichever call is being signed, so that no client, and no key of a cache, ever holds a secret."""
 
     def __init__(self) -> None:

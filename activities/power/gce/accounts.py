@@ -32,7 +32,7 @@ class _TokenRequest(TokenTransport):
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         self._call.remaining()  # raises ours, which no loop of google-auth catches
-        return super().__call__(*arguments, **options)  # type: ignore[no-untyped-call]
+        return super().__call__(*arguments, **options)
 
 
 class Account:
@@ -52,7 +52,7 @@ class Account:
                     self._credentials = self._load(request)
                 credentials = self._credentials
                 if not credentials.valid:
-                    credentials.refresh(request)  # type: ignore[no-untyped-call]
+                    credentials.refresh(request)
                 call.secrets = self.secrets
                 return f"Bearer {credentials.token}"
             except auth_errors.DefaultCredentialsError as error:
@@ -82,9 +82,7 @@ class Account:
         if self._info is None:
             found, _ = google.auth.default(scopes=[SCOPE], request=request)
             return found
-        account: GoogleCredentials = service_account.Credentials.from_service_account_info(  # type: ignore[no-untyped-call]
-            self._info, scopes=[SCOPE]
-        )
+        account: GoogleCredentials = service_account.Credentials.from_service_account_info(self._info, scopes=[SCOPE])
         return account
 
     def _refused(self, call: CloudCall, error: auth_errors.GoogleAuthError) -> PowerError:

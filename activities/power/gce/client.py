@@ -108,10 +108,10 @@ class Api:
 @lru_cache(maxsize=KEPT_CLIENTS)
 def client_for(client_class: Any, transport_class: Any, url: str) -> Any:
     """Making one takes about as long as a call with it."""
-    transport = transport_class(credentials=AnonymousCredentials(), host=url)  # type: ignore[no-untyped-call]
+    transport = transport_class(credentials=AnonymousCredentials(), host=url)
     transport._session = _session
     # Anew, because its calls hold the session that there was when they were made.
-    transport._prep_wrapped_messages(ClientInfo())  # type: ignore[no-untyped-call]
+    transport._prep_wrapped_messages(ClientInfo())
     return client_class(transport=transport)
 
 

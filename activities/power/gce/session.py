@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import aiohttp
@@ -45,7 +46,7 @@ class _Adapter(BaseAdapter):
         response = requests.Response()
         response.status_code, response.reason, response.url = answer.status, answer.reason, url
         response.headers.update(answer.headers)
-        response._content, response._content_consumed, response.request = answer.body, True, request
+        response.raw, response.request = io.BytesIO(answer.body), request
         return response
 
     def close(self) -> None:
@@ -63,7 +64,7 @@ class CallSession(requests.Session):
         for scheme in ("https://", "http://"):
             self.mount(scheme, _Adapter(call, itself=itself))
 
-    def request(self, method: str, url: Any, *arguments: Any, **options: Any) -> requests.Response:
+    def request(self, method: str, url: Any, *arguments: Any, **options: Any) -> requests.Response:  # type: ignore[override]
         limit, asked_for = self._call.remaining(), options.get("timeout")
         options["timeout"] = min(limit, asked_for) if isinstance(asked_for, int | float) else limit
         options["allow_redirects"] = False

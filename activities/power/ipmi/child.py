@@ -80,7 +80,7 @@ def resolve(host: str, port: int) -> str:
 
 
 def log_in(request: dict[str, Any]) -> Any:
-    class RepeatingSession(simplesession.Session):  # type: ignore[misc]
+    class RepeatingSession(simplesession.Session):
         """The library's session, with the repetition that it leaves out and commands that are sent exactly once."""
 
         repeat_at: float | None = None

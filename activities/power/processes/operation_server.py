@@ -24,7 +24,6 @@ import socket
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import NoReturn
 
 CONTROL = 0
 """The worker's socket, in the place of standard input. It ends with the worker."""
@@ -84,7 +83,8 @@ class Server:
         self._held[leash.fileno()] = pid
         self._poll.register(leash, select.POLLIN)
 
-    def _be_child(self, operation: int) -> NoReturn:
+    def _be_child(self, operation: int) -> None:
+        """Does not return."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)

@@ -120,7 +120,7 @@ class RedfishOperation:
         wanted = RESETS[self._name]
         found = next((name for name in wanted if not allowed or name in allowed), None)
         if found is None:
-            offered = self._service.excerpt(", ".join(map(str, allowed)))
+            offered = self._service.excerpt(", ".join(map(str, allowed or ())))
             raise OperationError("NotSupported", f"{self._path} does not take {' or '.join(wanted)}: it takes {offered}")
         return found
 

@@ -19,14 +19,14 @@ logging.getLogger("sushy").addHandler(logging.NullHandler())  # as that __init__
 from sushy.resources import base, common  # noqa: E402 - see above
 
 
-class Systems(base.ResourceBase):  # type: ignore[misc]
+class Systems(base.ResourceBase):
     """The collection of all systems; `count` may say that it goes on."""
 
     members = base.Field("Members", default=[])
     count = base.Field("Members@odata.count", default=0)
 
 
-class System(base.ResourceBase):  # type: ignore[misc]
+class System(base.ResourceBase):
     """One machine: its state and what it is."""
 
     own_path = base.Field("@odata.id")
@@ -37,41 +37,41 @@ class System(base.ResourceBase):  # type: ignore[misc]
     manufacturer = base.Field("Manufacturer")
 
 
-class _Actions(base.CompositeField):  # type: ignore[misc]
+class _Actions(base.CompositeField):
     reset = common.ResetActionField("#ComputerSystem.Reset")
 
 
-class SystemActions(base.ResourceBase):  # type: ignore[misc]
+class SystemActions(base.ResourceBase):
     """What can be asked of it."""
 
     actions = _Actions("Actions")
 
 
-class SystemManagers(base.ResourceBase):  # type: ignore[misc]
+class SystemManagers(base.ResourceBase):
     """Who manages it."""
 
     managers = base.Field(["Links", "ManagedBy"], default=[])
 
 
-class Manager(base.ResourceBase):  # type: ignore[misc]
+class Manager(base.ResourceBase):
     """A management controller."""
 
     firmware = base.Field("FirmwareVersion")
 
 
-class LogHolder(base.ResourceBase):  # type: ignore[misc]
+class LogHolder(base.ResourceBase):
     """Whoever may keep logs: a system, or its manager."""
 
     log_services = base.Field(["LogServices", "@odata.id"], default=None)
 
 
-class LogService(base.ResourceBase):  # type: ignore[misc]
+class LogService(base.ResourceBase):
     """One log."""
 
     entries = base.Field(["Entries", "@odata.id"], default=None)
 
 
-class Collection(base.ResourceBase):  # type: ignore[misc]
+class Collection(base.ResourceBase):
     """A collection, or one page of it; `further` is where it goes on."""
 
     members = base.Field("Members", default=[])

@@ -222,19 +222,10 @@ class Door:
             case "update":
                 written = self.writing.update(target, query, decode(body, content_type), accept)
             case "delete":
-                written = self.writing.delete(target, query, self._deletion(call, body, content_type))
+                written = self.writing.delete(target, query, _deletion(call, body, content_type))
             case _:
-                written = self.writing.delete_collection(target, query, self._deletion(call, body, content_type))
+                written = self.writing.delete_collection(target, query, _deletion(call, body, content_type))
         return written.status, written.body
-
-    @staticmethod
-    def _deletion(call: _Call, body: bytes, content_type: str) -> Any:
-        """The options of a deletion; what they demand of the object is kept for the log, whatever comes of it."""
-        sent = decode(body, content_type) if body else None
-        demanded = sent.get("preconditions") if isinstance(sent, dict) else None
-        if isinstance(demanded, dict):
-            call.preconditions = {key: str(value) for key, value in demanded.items() if value}
-        return sent
 
     @staticmethod
     async def _body(call: _Call) -> bytes:
@@ -316,3 +307,12 @@ def _compressed(body: bytes) -> bytes:
 def _selected_name(field_selector: str) -> str:
     field, _, name = field_selector.partition("=")
     return name.removeprefix("=") if field == "metadata.name" and "," not in name else ""
+
+
+def _deletion(call: _Call, body: bytes, content_type: str) -> Any:
+    """The options of a deletion; what they demand of the object is kept for the log, whatever comes of it."""
+    sent = decode(body, content_type) if body else None
+    demanded = sent.get("preconditions") if isinstance(sent, dict) else None
+    if isinstance(demanded, dict):
+        call.preconditions = {key: str(value) for key, value in demanded.items() if value}
+    return sent

@@ -219,7 +219,7 @@ class Writing:
         return Written(status=201, body=orjson.dumps(answered | {"spec": spec | {"expirationSeconds": seconds}}))
 
     def _scale(self, target: Target, options: WriteOptions, change: Callable[[Document], Any]) -> Written:
-        paths = target.resource.custom and target.resource.custom.scale
+        paths = target.resource.custom.scale if target.resource.custom else None
         where = paths.spec_replicas if paths else "spec.replicas"
 
         def resize(document: Document) -> Document:
@@ -284,7 +284,7 @@ def _delete_options(query: Query, sent: Any) -> DeleteOptions:
 
 def _scale_of(target: Target, record: Record) -> Document:
     document = record.document
-    paths = target.resource.custom and target.resource.custom.scale
+    paths = target.resource.custom.scale if target.resource.custom else None
     wanted = paths.spec_replicas if paths else "spec.replicas"
     actual = paths.status_replicas if paths else "status.replicas"
     metadata: Mapping[str, Any] = document["metadata"]

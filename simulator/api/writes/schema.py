@@ -93,7 +93,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: (
-        (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+        not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
     ),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
 }
@@ -146,7 +146,7 @@ def _wrong_type(value: Any, expected: str, where: str, causes: list[Cause]) -> N
 
 
 def _refuse(value: Any, where: str, rule: str, causes: list[Cause]) -> None:
-    shown = orjson.dumps(value).decode() if not isinstance(value, dict | list) else f'"{_told(value)}"'
+    shown = orjson.dumps(value).decode() if not isinstance(value, (dict, list)) else f'"{_told(value)}"'
     causes.append(Cause(field=where, message=f"Invalid value: {shown}: {where} in body {rule}"))
 
 
