@@ -4,7 +4,7 @@ The services are Apprise's business, and where to send is in files, as the addre
 sending, and neither they nor what a service answers is logged. The caller does not wait and is not told of failures: no act of
 ours hangs by a message. What is told of one incident twice in the same words within a while is sent once by a worker; more than a
 few in a minute become one message. What waits to be sent is lost with its worker, and what another worker tells again is sent
-again: so each message names its incident, and who needs a person is told of again (`workflows/definitions/scanner.py`).
+again: so each message names its incident, and who needs a person is told of again (`workflows/scanner/permit_table.py`).
 """
 
 from __future__ import annotations

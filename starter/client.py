@@ -29,11 +29,12 @@ from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, 
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.remediation.ladder import read_strategies
-from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.object_refs import ObjectRef
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
+from starter.handles.asking import ANSWER_WITHIN, unanswered
 from starter.handles.device_checks import DeviceCheckHandle
-from starter.handles.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
+from starter.handles.episodes import EpisodeHandle, named
 from starter.handles.history import History
 from starter.handles.preservations import PreservedNodes, open_preservations
 from starter.handles.scanners import ScannerHandle, StartedScanner

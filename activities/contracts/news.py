@@ -13,7 +13,7 @@ from datetime import datetime
 from temporalio import activity
 
 from policy.episode.messages import EpisodeStatus
-from policy.scan.repeats import Repetition
+from policy.scan.repeat_alarm import Repetition
 from policy.values.object_refs import ObjectRef
 
 

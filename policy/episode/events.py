@@ -69,7 +69,7 @@ class EventReason(StrEnum):
     REPLACEMENT_FAILED = "ReplacementFailed"
     REPLACEMENT_LATE = "ReplacementLate"
     REPEATED_FENCING = "RepeatedFencing"
-    """The same node for the same reason again and again (`policy/scan/repeats.py`)."""
+    """The same node for the same reason again and again (`policy/scan/repeat_alarm.py`)."""
 
 
 WARNINGS = frozenset(

@@ -124,7 +124,7 @@ class Release:
     before anything was done to the machine.
 
     cause: what ailed the node, "" where an episode was asked for by hand or touched nothing; workloads: what stood against the
-    node when it was to be freed. Both are for the alarm about repetitions (`policy/scan/repeats.py`).
+    node when it was to be freed. Both are for the alarm about repetitions (`policy/scan/repeat_alarm.py`).
     """
 
     node: str

@@ -5,37 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
-    WorkflowQueryFailedError,
-    WorkflowQueryRejectedError,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.words import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
 from starter.handles.speaking import Speaker, attested
-from starter.handles.stuck import task_failure
-from workflows.kit import options
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, Word
-
-ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
-DECIDED_WITHIN = timedelta(seconds=5)
-ASK_AGAIN = timedelta(milliseconds=100)
-
-_NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
-
-T = TypeVar("T")
 
 
 class EpisodeHandle:
@@ -177,63 +163,3 @@ def named(status: EpisodeStatus) -> str:
     """The holder of a node, for whoever is refused because of it."""
     why = f": {status.reason}" if status.reason else ""
     return f"{status.kind.value} {status.incident} ({status.phase.value}){why}"
-
-
-async def ask(
-    client: Client, workflow_id: str, query: str, answer: type[T], *, what: str, run_id: str = "", only_open: bool = False
-) -> T:
-    """Query a workflow. Raises MissingError, SilentError or RefusedError."""
-    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
-    try:
-        result: T = await handle.query(
-            query,
-            result_type=answer,
-            reject_condition=QueryRejectCondition.NOT_OPEN if only_open else None,
-            rpc_timeout=ANSWER_WITHIN,
-        )
-    except WorkflowQueryRejectedError as error:
-        raise MissingError(f"no open {what}") from error
-    except WorkflowQueryFailedError as error:
-        raise RefusedError(f"{what}: {error}") from error
-    except RPCError as error:
-        if error.status in _NO_ANSWER:
-            raise SilentError(await why_silent(client, workflow_id, what)) from error
-        raise unanswered(error, what=what) from error
-    return result
-
-
-async def tell(
-    client: Client, workflow_id: str, update: str, request: object, answer: type[T], *, what: str, run_id: str = ""
-) -> T:
-    """Send an update and await its answer. Raises MissingError, SilentError or RefusedError (a validator's reason)."""
-    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
-    try:
-        result: T = await handle.execute_update(update, request, result_type=answer, rpc_timeout=ANSWER_WITHIN)
-    except WorkflowUpdateFailedError as error:
-        raise RefusedError(str(getattr(error.cause, "message", "") or error.cause)) from error
-    except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
-        if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
-            raise unanswered(error, what=what) from error
-        raise SilentError(f"{await why_silent(client, workflow_id, what)}; the request may still arrive") from error
-    return result
-
-
-def unanswered(error: RPCError, *, what: str) -> RequestError:
-    """What a failed call means for people."""
-    if error.status is RPCStatusCode.NOT_FOUND:
-        return MissingError(f"no open {what}")
-    if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
-        return SilentError(f"{what}: Temporal is not available: {error.message}")
-    return RequestError(f"{what}: {error.message}")
-
-
-async def why_silent(client: Client, workflow_id: str, what: str) -> str:
-    """Why a workflow that runs does not answer, for people."""
-    failure = await task_failure(client, workflow_id)
-    if failure is None:
-        return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
-    if failure.other_code:
-        return (
-            f"{what}: stuck, its history was written by another version of nodewarden: run that version's worker, or terminate it"
-        )
-    return f"{what}: stuck, the worker fails on it: {failure.message}"

@@ -19,7 +19,8 @@ from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, Reco
 from policy.values.moments import written
 from starter import wording
 from starter.errors import MissingError, SilentError
-from starter.handles.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
+from starter.handles.asking import ANSWER_WITHIN, unanswered
+from starter.handles.episodes import EpisodeHandle
 from workflows.kit.ids import episode_id
 
 MOST_LISTED = 500

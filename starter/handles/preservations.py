@@ -15,7 +15,8 @@ from temporalio.service import RPCError
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.values.moments import LATEST
 from starter.errors import MissingError, RequestError
-from starter.handles.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
+from starter.handles.asking import ANSWER_WITHIN, unanswered
+from starter.handles.episodes import EpisodeHandle
 from starter.handles.status import SilentEpisode
 from workflows.kit.ids import episode_id
 

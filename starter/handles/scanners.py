@@ -15,12 +15,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.contracts import search
 from policy.episode.words import Spoken, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
-from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from starter.handles.episodes import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
+from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, task_failure, tell, unanswered
 from starter.handles.speaking import Speaker, attested
-from starter.handles.stuck import task_failure
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id

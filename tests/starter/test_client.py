@@ -17,8 +17,8 @@ from policy.episode.needs import NeedKind
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, RequestError, SilentError
-from starter.handles import episodes
-from starter.handles.stuck import task_failure
+from starter.handles import asking
+from starter.handles.asking import task_failure
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
 from workers.configuration.settings import load
@@ -108,7 +108,7 @@ async def test_without_a_worker_silence_is_told_apart_from_absence(
     server: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S37: whoever asks must know that nothing is being done now."""
-    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=1))
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
         episode = await warden.fence(cluster, "node-1", reason="smoke")
         with pytest.raises(SilentError, match="does a worker run"):
@@ -186,7 +186,7 @@ async def outdated(warden: Nodewarden, client: Client, cluster: str) -> str:
 @pytest.fixture
 async def stuck(client: Client, cluster: str, outdated: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Our worker has tried it, and failed."""
-    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=3))
+    monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=3))
     async with Worker(client, task_queue=outdated, workflows=[ScannerStandIn]):
         await client.get_workflow_handle(f"scanner/{cluster}").signal("anything")
         while await task_failure(client, f"scanner/{cluster}") is None:
@@ -204,7 +204,7 @@ async def test_starting_replaces_a_scanner_that_is_stuck_on_another_versions_his
 
 
 async def test_a_scanner_that_nobody_works_on_is_not_replaced(server: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=1))
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
         first = await warden.start_scanner(cluster)
         again = await warden.start_scanner(cluster)

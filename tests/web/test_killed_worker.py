@@ -8,7 +8,7 @@ import time
 import pytest
 from playwright.async_api import Browser, expect
 
-from starter.handles.episodes import ANSWER_WITHIN
+from starter.handles.asking import ANSWER_WITHIN
 from starter.output.watching import IDLE
 from tests import report
 from tests.starter.process import nodewarden

@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import Worker
 
 from activities.cluster.api.connection import ClusterConnection
-from starter.handles.stuck import task_failure
+from starter.handles.asking import task_failure
 from tests.workers.test_signing_keys import Api
 from workers import payload_keys
 from workers.configuration.clusters import ClusterSettings

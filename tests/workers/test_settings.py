@@ -13,7 +13,7 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySourc
 from policy.checks.retries import RetryBackoff, RetryRules
 from policy.episode.events import When
 from policy.episode.notices import Severity, Wording
-from policy.scan.repeats import RepeatAlarm
+from policy.scan.repeat_alarm import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import LogFormat
 from workers.configuration.setting_sources import SettingsError

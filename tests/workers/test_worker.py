@@ -32,7 +32,7 @@ from activities.contracts.target import Target, TellRequest
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.objects.nodes import NodeView
-from policy.scan.repeats import Repetition
+from policy.scan.repeat_alarm import Repetition
 from workers.composition import compose, needs_clusters
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.notification_settings import NotificationSettings

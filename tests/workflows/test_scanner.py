@@ -19,7 +19,7 @@ from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
-from policy.scan.repeats import RepeatAlarm
+from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, ViewState
 from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker

@@ -13,7 +13,7 @@ from policy.episode.freeing_pace import Portion
 from policy.episode.messages import Kind
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Replacing
 from policy.scan.pauses import PastPause, Pause
-from policy.scan.repeats import PastIncident, Repetition
+from policy.scan.repeat_alarm import PastIncident, Repetition
 from tests.workflows.scanned import NOW, report
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import Backoff, PreservationNotice, ScannerInput, ScannerState

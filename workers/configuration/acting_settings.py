@@ -20,7 +20,7 @@ from policy.checks.retries import (
 )
 from policy.objects.scopes import CLUSTER
 from policy.preservation.pools import Pool, pool_of
-from policy.scan.repeats import RepeatAlarm
+from policy.scan.repeat_alarm import RepeatAlarm
 from policy.values.errors import PolicyError
 from workers.configuration.setting_types import Duration, Section, at_most, between, scope_name, within
 

@@ -40,7 +40,7 @@ from workflows.scanner.beside import BackgroundTasks, Repeated
 from workflows.scanner.granting import Granting
 from workflows.scanner.polling import Polling
 from workflows.scanner.preserving import Preserving
-from workflows.scanner.repeating import Repeating
+from workflows.scanner.repeat_alarm import Repeating
 from workflows.scanner.reserving import Grantor
 from workflows.scanner.telling import Telling
 

@@ -13,7 +13,7 @@ from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Replacing
 from policy.episode.words import ActionName, Said
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause, Pauses
-from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
+from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.report import ScanReport
 from policy.values.moments import written
 
@@ -114,7 +114,7 @@ class ScannerState:
     known: bool = False
     """Whether the table is complete: carried over, or built again from our marks on a complete view."""
     incidents: tuple[PastIncident, ...] = ()
-    """What the alarm about repetitions remembers; bounded in `policy/scan/repeats.py`."""
+    """What the alarm about repetitions remembers; bounded in `policy/scan/repeat_alarm.py`."""
     untold: tuple[Repetition, ...] = ()
     power: tuple[PowerMoment, ...] = ()
     attempts: tuple[Attempts, ...] = ()

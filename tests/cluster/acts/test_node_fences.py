@@ -31,7 +31,7 @@ from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathPr
 from policy.episode.nodefence import told as told_of
 from policy.fence.config import FenceStep
 from policy.fence.power import VolumeState
-from policy.scan.repeats import Repetition
+from policy.scan.repeat_alarm import Repetition
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource

@@ -12,7 +12,7 @@ from activities.contracts import metrics
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
-from policy.scan.repeats import RepeatAlarm
+from policy.scan.repeat_alarm import RepeatAlarm
 from tests.workflows.fencing_run import fencing
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import Measured, eventually, worker

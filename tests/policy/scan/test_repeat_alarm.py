@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.episode.permits import Release
-from policy.scan.repeats import MAXIMUM_INCIDENTS, MAXIMUM_WORKLOADS, PastIncident, RepeatAlarm, Repetition, hear
+from policy.scan.repeat_alarm import MAXIMUM_INCIDENTS, MAXIMUM_WORKLOADS, PastIncident, RepeatAlarm, Repetition, hear
 from tests.policy.builders import NOW
 
 ALARM = RepeatAlarm(count=3, window=timedelta(hours=24))

@@ -1,7 +1,7 @@
 """The scanner's alarm about nodes that are fenced again and again: counted as episodes end, told by an Event and a metric.
 
-What counts and what the workloads in common are is `policy/scan/repeats.py`. The metric is counted once per alarm, whether or not
-the Event can be written.
+What counts and what the workloads in common are is `policy/scan/repeat_alarm.py`. The metric is counted once per alarm, whether
+or not the Event can be written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from activities.contracts import metrics
 from activities.contracts.news import RepetitionActivities, RepetitionRequest
 from activities.errors import error_message
 from policy.episode.permits import Release
-from policy.scan.repeats import PastIncident, RepeatAlarm, Repetition, hear
+from policy.scan.repeat_alarm import PastIncident, RepeatAlarm, Repetition, hear
 from workflows.kit import options
 
 

@@ -1,0 +1,137 @@
+"""A question or a word to a workflow: its answer, or why there is none, as a typed error.
+
+Nobody answers where no worker runs, or where whoever works on it fails on it: a workflow task that fails is tried again for ever,
+and the workflow looks as if it ran. The commonest cause is a history that another version of our code has written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from workflows.kit import options
+
+ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
+DECIDED_WITHIN = timedelta(seconds=5)
+ASK_AGAIN = timedelta(milliseconds=100)
+
+_NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
+
+NEWEST_EVENTS = 50
+
+T = TypeVar("T")
+
+
+async def ask(
+    client: Client, workflow_id: str, query: str, answer: type[T], *, what: str, run_id: str = "", only_open: bool = False
+) -> T:
+    """Query a workflow. Raises MissingError, SilentError or RefusedError."""
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
+    try:
+        result: T = await handle.query(
+            query,
+            result_type=answer,
+            reject_condition=QueryRejectCondition.NOT_OPEN if only_open else None,
+            rpc_timeout=ANSWER_WITHIN,
+        )
+    except WorkflowQueryRejectedError as error:
+        raise MissingError(f"no open {what}") from error
+    except WorkflowQueryFailedError as error:
+        raise RefusedError(f"{what}: {error}") from error
+    except RPCError as error:
+        if error.status in _NO_ANSWER:
+            raise SilentError(await why_silent(client, workflow_id, what)) from error
+        raise unanswered(error, what=what) from error
+    return result
+
+
+async def tell(
+    client: Client, workflow_id: str, update: str, request: object, answer: type[T], *, what: str, run_id: str = ""
+) -> T:
+    """Send an update and await its answer. Raises MissingError, SilentError or RefusedError (a validator's reason)."""
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
+    try:
+        result: T = await handle.execute_update(update, request, result_type=answer, rpc_timeout=ANSWER_WITHIN)
+    except WorkflowUpdateFailedError as error:
+        raise RefusedError(str(getattr(error.cause, "message", "") or error.cause)) from error
+    except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
+        if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
+            raise unanswered(error, what=what) from error
+        raise SilentError(f"{await why_silent(client, workflow_id, what)}; the request may still arrive") from error
+    return result
+
+
+def unanswered(error: RPCError, *, what: str) -> RequestError:
+    """What a failed call means for people."""
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return MissingError(f"no open {what}")
+    if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
+        return SilentError(f"{what}: Temporal is not available: {error.message}")
+    return RequestError(f"{what}: {error.message}")
+
+
+async def why_silent(client: Client, workflow_id: str, what: str) -> str:
+    """Why a workflow that runs does not answer, for people."""
+    failure = await task_failure(client, workflow_id)
+    if failure is None:
+        return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
+    if failure.other_code:
+        return (
+            f"{what}: stuck, its history was written by another version of nodewarden: run that version's worker, or terminate it"
+        )
+    return f"{what}: stuck, the worker fails on it: {failure.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """The last workflow task failed. `other_code`: because the history does not fit the code that reads it."""
+
+    message: str
+    other_code: bool
+
+
+async def task_failure(client: Client, workflow_id: str) -> TaskFailure | None:
+    """The failure that a workflow is stuck on, None where its last task went well or nothing can be told."""
+    request = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.namespace,
+        execution=WorkflowExecution(workflow_id=workflow_id),
+        maximum_page_size=NEWEST_EVENTS,
+    )
+    try:
+        events = (await client.workflow_service.get_workflow_execution_history_reverse(request)).history.events
+    except RPCError:
+        return None
+    for event in events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            return None
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+            attributes = event.workflow_task_failed_event_attributes
+            cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
+            error = await client.data_converter.decode_failure(attributes.failure)
+            return TaskFailure(message=" ".join(_told(error).split())[:200], other_code=attributes.cause == cause)
+    return None
+
+
+def _told(error: BaseException) -> str:
+    """Without its type, and with what is at the bottom of it: the SDK wraps that in words of its own."""
+    deepest = error
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+    said = [getattr(each, "message", str(each)) for each in (error, deepest)]
+    return ": ".join(dict.fromkeys(said))
