@@ -30,6 +30,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
+from policy.values.object_names import in_natural_order
 from policy.values.object_refs import ObjectRef
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.handles.asking import ANSWER_WITHIN, unanswered
@@ -337,7 +338,7 @@ class Nodewarden:
         open_runs = sorted(open_runs, key=lambda run: run.workflow_type == Kind.PRESERVATION)
         listed = [run.id.removeprefix(episode_id(cluster, "")) for run in open_runs]
         nodes = list(dict.fromkeys([*held, *listed]))
-        shown = sorted(nodes[:SHOWN_OPEN])
+        shown = sorted(nodes[:SHOWN_OPEN], key=in_natural_order)
         answers = await asyncio.gather(*(self._episode_status(cluster, node) for node in shown))
         return ClusterStatus(
             cluster=cluster,

@@ -21,6 +21,7 @@ from policy.checks.brakes import Closed
 from policy.checks.targets import SICKNESS
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
+from policy.values.object_names import in_natural_order
 from policy.values.object_refs import ObjectRef
 from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
 from starter.output.sentences import Sentences
@@ -168,7 +169,7 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
 
 def _targets(evaluation: CheckEvaluation, now: datetime) -> Sentences:
     """The targets of one check: with the reasons beside them where there is room, else below, so that no name is cut."""
-    rows = sorted(evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target))
+    rows = sorted(evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], in_natural_order(each.target)))
     return Sentences(
         table=partial(_table, evaluation, rows, now),
         below=[(each.target, Text(why(each))) for each in rows],

@@ -6,7 +6,6 @@ Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
@@ -22,6 +21,7 @@ from policy.scan.admission import AdmissionRefusal
 from policy.scan.report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.counting import counted
 from policy.values.moments import written
+from policy.values.object_names import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus
 from starter.output.permits import still_stopped_by
@@ -117,7 +117,7 @@ def _devices(rows: tuple[DeviceRow, ...]) -> RenderableType:
 def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
     rows, below = report.rows, list[Text]()
     table = columns("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
-    for row in sorted(rows, key=_sickest_first):
+    for row in sorted(rows, key=sickest_first):
         ready = Text(row.ready, style="green" if row.ready == "True" else "red")
         verdict = Text(wording.verdict(row, now), style=wording.HEALTH_STYLE[row.health])
         table.add_row(row.node, row.zone, ready, verdict, "yes" if row.schedulable else Text("cordoned", style="yellow"))
@@ -129,10 +129,9 @@ def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
     return Group(table, *below)
 
 
-def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
-    """Within one verdict node-2 comes before node-10."""
-    parts = [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", row.node) if part]
-    return SICKNESS[row.health], parts
+def sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
+    """The order of the nodes, also on the page: the sickest first, and of one verdict node-2 before node-10."""
+    return SICKNESS[row.health], in_natural_order(row.node)
 
 
 def _checks(checks: Collection[CheckReport], *, halted: bool) -> RenderableType:

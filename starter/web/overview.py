@@ -16,6 +16,7 @@ from policy.values.counting import counted
 from policy.values.object_names import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.output.table import sickest_first
 from workflows.kit.messages import ScannerStatus
 
 MOVES = {
@@ -116,7 +117,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         waiting=tuple(_waiting(scanner, status)) if scanner is not None else (),
         at_risk=at_risk.nearest,
         checks=report.checks if report is not None else (),
-        rows=report.rows if report is not None else (),
+        rows=tuple(sorted(report.rows, key=sickest_first)) if report is not None else (),
     )
 
 

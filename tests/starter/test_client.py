@@ -215,14 +215,17 @@ async def test_a_scanner_that_nobody_works_on_is_not_replaced(server: str, clust
 async def test_the_status_of_a_cluster_joins_scanner_open_and_ended_episodes(warden: Nodewarden, cluster: str) -> None:
     await warden.start_scanner(cluster)
     await warden.fence(cluster, "node-held", reason="smoke")  # in the scanner's table: seen however much visibility lags
+    for node in ("node-10", "node-9"):
+        await warden.fence(cluster, node, reason="smoke")
     ended = await warden.fence(cluster, "node-3", reason="noise")
     await ended.abort(who="amy", reason="enough")
     await ended.result()
     status = await warden.status(cluster)
     assert status.scanner is not None
     assert "node-held" in [episode.node for episode in status.episodes]
-    while not status.ended:  # visibility lags
+    while not status.ended or len(status.episodes) < 3:  # visibility lags
         status = await warden.status(cluster)
+    assert [episode.node for episode in status.episodes] == ["node-9", "node-10", "node-held"]
     assert [(result.node, result.outcome) for result in status.ended] == [("node-3", Outcome.ABORTED)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -123,6 +124,13 @@ async def test_an_object_that_cannot_be_used_is_an_error_and_the_rest_is_evaluat
     table = await nodewarden("evaluate", *files)
     assert "error:" in table.stdout
     assert "NodeHealthCheck/gpu: spec.maxUnhealthy: expected" in table.stdout.replace("\n", " ")
+
+
+async def test_nodes_are_in_natural_order_within_a_verdict(files: list[str], tmp_path: Path) -> None:
+    renamed = (tmp_path / "nodes.json").read_text().replace("node-2", "node-10")
+    (tmp_path / "nodes.json").write_text(renamed)
+    result = await nodewarden("evaluate", *files)
+    assert re.findall(r"^ +(node-[0-9]+) +healthy", result.stdout, re.MULTILINE) == ["node-3", "node-4", "node-5", "node-10"]
 
 
 async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(files: list[str], tmp_path: Path) -> None:

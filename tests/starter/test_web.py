@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -224,6 +225,13 @@ async def test_an_episode_that_needs_a_person_says_what_to_do(page: aiohttp.Clie
     assert "mend it, then <code>nodewarden resume node-2</code>" in body
     scripted.episodes = NodeEpisodes(episode=waits, ended=(result("node-2"),))
     assert "the BMC is silent" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
+
+
+async def test_nodes_are_in_the_order_of_the_command_line(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """A report orders those of one verdict for itself: by how long, and by the letters of their names."""
+    scripted.answer = status(row("node-10"), row("node-2"), row("node-30", Health.UNHEALTHY))
+    body = await text(page, f"/c/{CLUSTER}")
+    assert re.findall(r'<tr data-key="(node-[0-9]+)">', body) == ["node-30", "node-2", "node-10"]
 
 
 async def test_whoever_does_not_answer_is_named_and_the_page_stays(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
