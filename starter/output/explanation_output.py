@@ -31,6 +31,7 @@ from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of, why
 from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
 from starter.output.permits import still_stopped_by
+from starter.output.sentences import Sentence
 from workflows.kit.messages import ScannerStatus
 
 JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
@@ -156,12 +157,12 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(line, (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
+        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
-        parts += [Padding(line, (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
+        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
-    parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
+    parts += [Sentence(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
 
 

@@ -25,7 +25,7 @@ from policy.values.object_names import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus
 from starter.output.permits import still_stopped_by
-from starter.output.sentences import Sentences
+from starter.output.sentences import Sentence, Sentences
 
 OLD = timedelta(seconds=5)
 """From this age on it is said how old the rows of nodes are."""
@@ -70,7 +70,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
 
 
 def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
-    line = Text.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
+    line = Sentence.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
     if status.scanner is None:
         line.append(f"  {status.problem or 'no scanner'}", style="red")
     else:
@@ -84,7 +84,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     line.append(f"  {written(now)}", style="dim")
     below = [Text(where, style="dim")] if where else []
     if status.scanner is not None and status.problem:
-        below.append(Text(f"as of {written(status.at)}: {status.problem}", style="red"))
+        below.append(Sentence(f"as of {written(status.at)}: {status.problem}", style="red"))
     return Group(line, *below)
 
 
@@ -110,8 +110,8 @@ def columns(*names: str, flexible: str) -> Table:
 def _devices(rows: tuple[DeviceRow, ...]) -> RenderableType:
     table = columns("CAN'T BE FENCED", "WHY", flexible="WHY")
     for row in rows:
-        table.add_row(row.node, Text(row.named, style="red"))
-    return Group(table, Text("as read last; `nodewarden fence check` reads all devices now", style="dim"))
+        table.add_row(row.node, Sentence(row.named, style="red"))
+    return Group(table, Sentence("as read last; `nodewarden fence check` reads all devices now", style="dim"))
 
 
 def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
@@ -140,14 +140,14 @@ def _checks(checks: Collection[CheckReport], *, halted: bool) -> RenderableType:
         free = check.allowed and not check.error
         said = "not while everything is halted" if free and halted else wording.brake(check)
         table.add_row(
-            check.ref.key, f"{check.healthy}/{check.total}", Text(said, style="default" if free and not halted else "red")
+            check.ref.key, f"{check.healthy}/{check.total}", Sentence(said, style="default" if free and not halted else "red")
         )
     return table
 
 
 def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
     doing = [(episode.node, _doing(status, episode, now)) for episode in status.episodes]
-    silent = [(each.node, Text(each.problem, style="red")) for each in status.silent]
+    silent = [(each.node, Sentence(each.problem, style="red")) for each in status.silent]
 
     def table(within: bool) -> Table:
         names = ("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE")
@@ -170,7 +170,7 @@ def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
 
 
 def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text:
-    text = Text(wording.doing(episode, now))
+    text = Sentence(wording.doing(episode, now))
     if rung := wording.rung(episode, now):
         text.append(f"\n{rung}", style="dim")
     known = wording.proof_or_problem(episode)
@@ -190,9 +190,10 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     assert status.scanner is not None
     why = {episode.node: episode.queued for episode in status.episodes}
     for request in status.scanner.queue:
-        table.add_row(request.node, f"queued for a permit{': ' if why.get(request.node) else ''}{why.get(request.node, '')}")
+        said = f"queued for a permit{': ' if why.get(request.node) else ''}{why.get(request.node, '')}"
+        table.add_row(request.node, Sentence(said))
     for held in status.scanner.held_off:
-        table.add_row(held.node, wording.held_off(held, now))
+        table.add_row(held.node, Sentence(wording.held_off(held, now)))
     told = {held.node for held in status.scanner.held_off}
     candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
     due = {each.node: each.not_before for each in candidates}
@@ -202,7 +203,7 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
         named = refused.message.lower().startswith(refused.reason.lower())  # "Paused: paused by …" says it twice
-        table.add_row(refused.node, f"{'' if named else f'{refused.reason}: '}{refused.message}{left}")
+        table.add_row(refused.node, Sentence(f"{'' if named else f'{refused.reason}: '}{refused.message}{left}"))
     return table
 
 
@@ -222,5 +223,5 @@ def _ended(status: ClusterStatus, now: datetime) -> RenderableType:
     table = columns("ENDED", "AGE", "HOW", flexible="HOW")
     for result in status.ended:
         style = "green" if result.outcome in wording.GOOD_ENDS else "red"
-        table.add_row(result.node, wording.span(now - result.ended), Text(wording.ending(result), style=style))
+        table.add_row(result.node, wording.span(now - result.ended), Sentence(wording.ending(result), style=style))
     return table

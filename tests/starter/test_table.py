@@ -14,6 +14,7 @@ from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.pauses import Pause
 from policy.scan.report import AtRisk, Candidate, NodeAtRisk
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.table import render
@@ -175,6 +176,23 @@ def test_a_candidate_that_waits_says_for_what(because: AdmissionRefusal, message
     seen = report(row("node-1"), candidates=(waiting,))
     refused = (RefusedNode(node="node-5", reason=because.value, message=message),)
     assert shown in " ".join(" ".join(drawn(status(scanner=scanner(seen, refused=refused)))).split())
+
+
+@pytest.mark.parametrize("width", range(60, 150, 3))
+def test_a_command_stays_on_one_line_to_be_copied(width: int) -> None:
+    resume, ack = "`nodewarden resume node-7`", "`nodewarden ack-off node-7 --who … --reason …`"
+    parked = episode(phase=Phase.NEEDS_HUMAN, problem="p", advice=f"mend it, then {resume} tries again; if you saw it off, {ack}")
+    paused = scanner(report(row("node-1")), pause=Pause(who="ann", reason="the switch of rack 2 is replaced", since=NOW))
+    lines = drawn(status(episodes=(parked,), scanner=paused), width=width)
+    for command in (resume, ack, "`nodewarden unpause`"):
+        assert any(command in line for line in lines), lines
+    assert all(len(line) <= width for line in lines)
+
+
+def test_a_command_for_which_no_line_has_room_is_broken_at_its_spaces() -> None:
+    parked = episode(phase=Phase.NEEDS_HUMAN, advice="`nodewarden ack-off node-7 --who … --reason …`")
+    text = " ".join(line.strip() for line in drawn(status(episodes=(parked,)), width=40))
+    assert parked.advice in text
 
 
 def test_what_waits_for_a_person_does_not_answer_or_does_not_fit_is_not_left_out() -> None:
