@@ -16,6 +16,7 @@ from activities.contracts.pages import TemporalUi
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.permits import PermitRequest
+from policy.episode.words import Verb, Way
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause, Pauses
@@ -24,13 +25,13 @@ from starter.client import Nodewarden
 from starter.errors import SilentError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.preservations import PreservedNodes
-from starter.handles.status import ClusterStatus, NodeEpisodes
+from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from starter.web import views
 from starter.web.app import serving
 from starter.web.overview import MOVES, overview_of
 from starter.web.views import Views
 from tests.starter.builders import check, episode, proof, report, result, row, scanner, status
-from workflows.kit.messages import Backoff
+from workflows.kit.messages import Backoff, RefusedNode
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC)
@@ -232,6 +233,42 @@ async def test_nodes_are_in_the_order_of_the_command_line(page: aiohttp.ClientSe
     scripted.answer = status(row("node-10"), row("node-2"), row("node-30", Health.UNHEALTHY))
     body = await text(page, f"/c/{CLUSTER}")
     assert re.findall(r'<tr data-key="(node-[0-9]+)">', body) == ["node-30", "node-2", "node-10"]
+
+
+async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """A terminal marks a command by them; the page has a typeface for it."""
+    mark = "`nodewarden resume` helps"
+    held = episode("node-2", doing=mark, problem=f"problem: {mark}", held=f"held: {mark}")
+    parked = episode(
+        "node-3",
+        phase=Phase.NEEDS_HUMAN,
+        problem=mark,
+        advice=f"or {mark}",
+        ways=(Way(word=Verb.ABORT, command="nodewarden abort node-3", consequence=mark),),
+    )
+    seen = scanner(
+        report(row("node-1")),
+        pause=PAUSE,
+        held_off=(Backoff(node="node-4", reason=mark),),
+        refused=(RefusedNode(node="node-5", reason=AdmissionRefusal.CAP, message=mark),),
+    )
+    silent = SilentEpisode(node="node-6", workflow_id="w", problem=mark)
+    scripted.answer = dataclasses.replace(status(), scanner=seen, episodes=(held, parked), silent=(silent,))
+    scripted.episodes = NodeEpisodes(episode=parked, ended=(result("node-3", message=mark),))
+    scripted.entries = (RecordEntry(at=NOW, step="recovery", act="power-on", outcome="failed", detail=mark),)
+    scripted.devices = DeviceReport(
+        cluster=CLUSTER,
+        began=NOW,
+        ended=NOW,
+        rows=(DeviceRow(node="node-3", problem=mark), DeviceRow(node="node-4", warning=mark)),
+    )
+    at = f"/c/{CLUSTER}"
+    for path in ("", "/nodes/node-3", "/record/inc-3", "/devices", "/checks", "/history"):
+        body = await text(page, at + path)
+        assert "`" not in body, path
+    scripted.answer = SilentError(mark)
+    await asyncio.sleep(views.FRESH.total_seconds())
+    assert "`" not in await text(page, at)
 
 
 async def test_whoever_does_not_answer_is_named_and_the_page_stays(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
