@@ -100,11 +100,20 @@ def phase_called(phase: str) -> str:
     return PHASES.get(Phase(phase), phase)
 
 
+def repeated(episode: EpisodeStatus) -> str:
+    """`try 2 of 3, restart 1 of 1`: how often the step in hand is tried, and how often all of them were begun again; "" where
+    nothing is repeated."""
+    fails = bool(episode.problem) and episode.phase is not Phase.NEEDS_HUMAN
+    tries = f"try {episode.try_number} of {episode.tries}" if episode.tries and (fails or episode.try_number > 1) else ""
+    restarts = f"restart {episode.restarts} of {episode.most_restarts}" if episode.restarts and episode.most_restarts else ""
+    return ", ".join(filter(None, (tries, restarts)))
+
+
 def trouble(episode: EpisodeStatus) -> str:
     """What goes wrong at this moment and is tried again, and which try it is; "" where nothing does, or a person is asked."""
     if not episode.problem or episode.phase is Phase.NEEDS_HUMAN:
         return ""
-    return f"try {episode.try_number}; the last problem: {episode.problem}" if episode.try_number else episode.problem
+    return f"{said}; the last problem: {episode.problem}" if (said := repeated(episode)) else episode.problem
 
 
 def held_off(held: Backoff, now: datetime) -> str:

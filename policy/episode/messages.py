@@ -324,7 +324,8 @@ class EpisodeStatus:
     a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
     comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
-    ways: the words that it hears now.
+    ways: the words that it hears now. try_number of tries: of the step in hand, tries 0 while none is under way; restarts of
+    most_restarts: of all its steps, since a person had it go on last.
     """
 
     incident: str
@@ -359,6 +360,8 @@ class EpisodeStatus:
     advice: str = ""
     held: str = ""
     ways: tuple[Way, ...] = ()
+    tries: int = 0
+    most_restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

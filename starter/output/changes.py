@@ -102,7 +102,8 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: {episode.kind.value} {episode.incident} open: {episode.reason or 'no reason given'}"
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
-        yield f"{name}: {episode.phase.value}{f', {episode.step}' if episode.step else ''}: {episode.doing}"
+        where = ", ".join(filter(None, (episode.phase.value, episode.step, wording.repeated(episode))))
+        yield f"{name}: {where}: {episode.doing}"
     if episode.rung and (former is None or former.rung != episode.rung):
         yield f"{name}: step {episode.rung}{f', machine {episode.machine}' if episode.machine else ''}"
     if episode.preserved_until is not None and (former is None or former.preserved_until != episode.preserved_until):

@@ -173,8 +173,10 @@ def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text
     text = Sentence(wording.doing(episode, now))
     if rung := wording.rung(episode, now):
         text.append(f"\n{rung}", style="dim")
+    if said := wording.repeated(episode):
+        text.append(f"\n{said}", style="yellow")
     known = wording.proof_or_problem(episode)
-    if known:
+    if known and known not in episode.doing:
         text.append(f"\n{known}", style="red" if episode.problem else "green")
     if episode.held and episode.held not in episode.doing:
         text.append(f"\n{episode.held}", style="yellow")

@@ -66,6 +66,7 @@ _FILTERS: dict[str, Any] = {
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
     "phase": wording.phase,
+    "repeated": wording.repeated,
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
 }

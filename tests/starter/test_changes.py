@@ -78,6 +78,14 @@ def test_the_story_of_an_episode() -> None:
     assert end.startswith("episode node-7: recovered after 2m07s: the node is back Ready with a new boot id (off proven, read ")
 
 
+def test_a_further_try_is_told_with_what_it_does() -> None:
+    begun = replace(status(row("n")), episodes=(episode(tries=3, doing="commands power off"),))
+    fails = replace(begun, episodes=(replace(begun.episodes[0], doing="will try again: it says on", problem="it says on"),))
+    again = replace(begun, episodes=(replace(fails.episodes[0], doing="commands power off", try_number=2),))
+    assert changes(begun, fails)[0] == "episode node-7: running, power-management, try 1 of 3: will try again: it says on"
+    assert changes(fails, again) == ["episode node-7: running, power-management, try 2 of 3: commands power off"]
+
+
 def test_a_problem_is_said_once() -> None:
     parked = replace(status(row("n")), episodes=(episode(phase=Phase.NEEDS_HUMAN, doing="waits", problem="wrong password"),))
     assert "episode node-7: problem: wrong password" in changes(None, parked)

@@ -102,8 +102,8 @@ def test_what_is_held_off_is_said_once() -> None:
 
 def test_what_a_device_answers_is_said_while_it_is_tried_again() -> None:
     """What hides the BMC's failure until a person is asked costs him the minutes in which he could mend it."""
-    tried = episode(problem="no answer from the BMC within 4.0 s", doing="commands power off", try_number=2, permit=True)
-    trouble = "try 2; the last problem: no answer from the BMC within 4.0 s"
+    tried = episode(problem="no answer from the BMC within 4.0 s", doing="commands power off", try_number=2, tries=3, permit=True)
+    trouble = "try 2 of 3; the last problem: no answer from the BMC within 4.0 s"
     assert conclusion(explained(opened=tried)) == f"an episode is running: commands power off; {trouble}"
     assert f"it does: commands power off {trouble}" in page_of(explained(opened=tried))
 

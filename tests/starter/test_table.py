@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -176,6 +177,29 @@ def test_a_candidate_that_waits_says_for_what(because: AdmissionRefusal, message
     seen = report(row("node-1"), candidates=(waiting,))
     refused = (RefusedNode(node="node-5", reason=because.value, message=message),)
     assert shown in " ".join(" ".join(drawn(status(scanner=scanner(seen, refused=refused)))).split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ""),
+        ({"tries": 3, "problem": "the BMC says on"}, "try 1 of 3"),
+        ({"tries": 3, "try_number": 2}, "try 2 of 3"),
+        ({"tries": 3, "try_number": 3, "restarts": 1, "most_restarts": 2, "problem": "p"}, "try 3 of 3, restart 1 of 2"),
+        ({"try_number": 2, "problem": "p"}, ""),  # an older worker does not say of how many
+        ({"restarts": 1, "most_restarts": 1}, "restart 1 of 1"),
+        ({"phase": Phase.NEEDS_HUMAN, "tries": 3, "problem": "the Secret is missing"}, ""),  # no further try would help
+    ],
+)
+def test_how_often_a_step_is_tried_is_said_where_it_is_repeated(changes: dict[str, Any], said: str) -> None:
+    """Whoever is on call sees how near it is to asking him."""
+    lines = drawn(status(episodes=(episode(**changes),)))
+    assert [line.strip() for line in lines if "try " in line or "restart " in line] == ([said] if said else [])
+
+
+def test_what_it_does_and_what_is_wrong_are_not_the_same_sentence_twice() -> None:
+    again = episode(doing="will try again: ipmi://10.0.0.7:623 says on", problem="ipmi://10.0.0.7:623 says on")
+    assert "\n".join(drawn(status(episodes=(again,)))).count("says on") == 1
 
 
 @pytest.mark.parametrize("width", range(60, 150, 3))

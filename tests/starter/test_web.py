@@ -235,6 +235,18 @@ async def test_nodes_are_in_the_order_of_the_command_line(page: aiohttp.ClientSe
     assert re.findall(r'<tr data-key="(node-[0-9]+)">', body) == ["node-30", "node-2", "node-10"]
 
 
+async def test_how_often_a_step_is_tried_is_said_as_on_the_command_line(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    counts = {"try_number": 2, "tries": 3, "restarts": 1, "most_restarts": 1}
+    tried = episode("node-2", problem="the BMC says on", **counts)
+    parked = dataclasses.replace(tried, node="node-3", incident="inc-3", phase=Phase.NEEDS_HUMAN)
+    scripted.answer = dataclasses.replace(status(), episodes=(tried, parked))
+    assert (await text(page, f"/c/{CLUSTER}")).count("try 2 of 3, restart 1 of 1") == 2
+    scripted.episodes = NodeEpisodes(episode=tried)
+    assert "try 2 of 3, restart 1 of 1" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
+
+
 async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """A terminal marks a command by them; the page has a typeface for it."""
     mark = "`nodewarden resume` helps"

@@ -112,7 +112,7 @@ class Episode(EpisodeState):
             measuring.entered(self.cluster, self.kind, phase)
             self._tag()
         if step is not None and step.value != self.step:
-            self.step, self.try_number = step.value, 1
+            self.step, self.try_number, self.tries = step.value, 1, 0
         self.doing = doing
         self.until = until
         self._show()
@@ -164,7 +164,9 @@ class Episode(EpisodeState):
             started=self.started,
             zone=self.zone,
             try_number=self.try_number,
+            tries=self.tries,
             restarts=self.restarts,
+            most_restarts=self.most_restarts,
             problem=self.problem,
             off_proof=self.off_proof,
             restart_proof=self.restart_proof,

@@ -392,7 +392,10 @@ class EpisodeState:
     until: datetime | None = None
     problem: str = ""
     try_number: int = 0
+    tries: int = 0
+    """How often the step in hand is tried at most, 0 while none is."""
     restarts: int = 0
+    most_restarts: int = 0
     rung: str = ""
     """Which step of its ladder a remediation is at, for people; rung_until: when that has had its time."""
     rung_until: datetime | None = None

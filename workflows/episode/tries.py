@@ -40,7 +40,7 @@ class Tries:
         patience = Patience(self._episode, under)
         while True:
             number = under.failures + 1
-            self._episode.step, self._episode.try_number = step.value, number
+            self._episode.step, self._episode.try_number, self._episode.tries = step.value, number, tries
             try:
                 await act()
             except Unlicensed as interrupt:
@@ -60,5 +60,5 @@ class Tries:
                 if not (restores and abort is not None and abort.power_on):
                     await self._before_next()
             else:
-                self._episode.problem = ""
+                self._episode.problem, self._episode.tries = "", 0
                 return

@@ -483,7 +483,7 @@ class FencingStory:
         self.episode.enter(phase=Phase.ERROR, doing=reason)
         if self.episode.restarts >= self.case.plan.restarts:
             return await self._last_resort(reason)
-        self.episode.restarts += 1
+        self.episode.restarts, self.episode.most_restarts = self.episode.restarts + 1, self.case.plan.restarts
         self.episode.note("restart", "begins", f"{self.episode.restarts} of {self.case.plan.restarts}: {reason}")
         return None
 
