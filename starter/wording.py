@@ -109,6 +109,15 @@ def repeated(episode: EpisodeStatus) -> str:
     return ", ".join(filter(None, (tries, restarts)))
 
 
+def failing(episodes: Iterable[EpisodeStatus]) -> dict[str, str]:
+    """By node, what an open episode has tried in vain, and how often."""
+    return {
+        each.node: "; ".join(filter(None, (f"its open {each.kind.value.lower()}: {each.problem}", repeated(each))))
+        for each in episodes
+        if each.problem and (each.phase is Phase.NEEDS_HUMAN or each.try_number > 1 or each.restarts)
+    }
+
+
 def trouble(episode: EpisodeStatus) -> str:
     """What goes wrong at this moment and is tried again, and which try it is; "" where nothing does, or a person is asked."""
     if not episode.problem or episode.phase is Phase.NEEDS_HUMAN:

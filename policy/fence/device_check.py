@@ -372,5 +372,18 @@ def report_of(
     )
 
 
+def acted_on(report: DeviceReport, failing: Mapping[str, str]) -> DeviceReport:
+    """The same with what has come out since it was read. failing: by node, how acting by its devices fails: a device may answer
+    every reading, and do nothing that it is told."""
+    rows = [
+        replace(row, problem=failing[row.node][:LONGEST_PROBLEM])
+        if not row.problem and row.node in failing and row.endpoint in failing[row.node]
+        else row
+        for row in report.rows
+    ]
+    found = sum(1 for before, after in zip(report.rows, rows, strict=True) if before is not after)
+    return replace(report, rows=tuple(sorted(rows, key=_worst_first)), problems=report.problems + found)
+
+
 def _worst_first(row: DeviceRow) -> tuple[bool, bool, list[tuple[bool, int, str]], str]:
     return not row.problem, not row.warning, in_natural_order(row.node), row.endpoint

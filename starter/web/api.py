@@ -118,8 +118,8 @@ async def preserved(request: Request, cluster: str) -> object:
 
 @_reading(f"{OF_CLUSTER}/devices", DeviceReport)
 async def devices(request: Request, cluster: str) -> object:
-    """What the last check of all fence devices has found."""
-    report = await views_of(request).known(cluster).devices.get()
+    """What the last check of all fence devices has found, and open episodes since."""
+    report = await views_of(request).known(cluster).fence_devices()
     if report is None:
         raise MissingError(f"the fence devices of {cluster} have not been checked yet")
     return answer(report)

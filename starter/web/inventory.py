@@ -71,11 +71,11 @@ async def kept(request: Request, cluster: str) -> Response:
 
 @router.get("/c/{cluster}/devices", include_in_schema=False)
 async def devices(request: Request, cluster: str) -> Response:
-    """What the last check of all fence devices has found, the worst first."""
+    """What the last check of all fence devices has found, and episodes since, the worst first."""
     view = views_of(request).known(cluster)
     report, problem = None, f"The fence devices of {cluster} have not been checked yet: `nodewarden fence check` does it."
     try:
-        report = await view.devices.get() or None
+        report = await view.fence_devices()
     except RequestError as error:
         problem = str(error)
     rows = report.rows[:DEVICES_SHOWN] if report is not None else ()

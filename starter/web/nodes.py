@@ -74,7 +74,7 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
 
 async def _devices(views: Views, cluster: str, node: str) -> tuple[DeviceRow, ...] | None:
     try:
-        report = await views.known(cluster).devices.get()
+        report = await views.known(cluster).fence_devices()
     except RequestError:
         return None  # no check of devices runs, which the page of all devices says
     return tuple(each for each in report.rows if each.node == node) if report is not None else None

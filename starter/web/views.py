@@ -17,7 +17,7 @@ from fastapi import Request
 from activities.cluster.watch.offline import OfflineCluster
 from activities.contracts.pages import TemporalUi
 from policy.checks.fence_policies import PolicySource
-from policy.fence.device_check import DeviceReport
+from policy.fence.device_check import DeviceReport, acted_on
 from policy.scan.explanation import Explanation, explain
 from starter import wording
 from starter.client import Nodewarden
@@ -103,6 +103,11 @@ class WatchedCluster:
             body = to_json(make(status)).encode()
             known[part] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
         return known[part]
+
+    async def fence_devices(self) -> DeviceReport | None:
+        """As the last check has found them, and open episodes since; None before the first check. Raises RequestError."""
+        report, status = await asyncio.gather(self.devices.get(), self.status())
+        return acted_on(report, wording.failing(status.episodes)) if report is not None else None
 
     async def fleet(self, by: str) -> FleetAnswer:
         """All nodes, drawn up once for each reading. Raises SilentError, UnreadableError."""

@@ -13,14 +13,16 @@ import aiohttp
 import pytest
 
 from activities.cluster.watch.offline import OfflineCluster
-from policy.fence.device_check import DeviceReport
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from starter.errors import SilentError
 from starter.handles.preservations import PreservedNodes
+from starter.handles.status import NodeEpisodes
 from starter.web import views as views_module
 from starter.web.app import serving
 from starter.web.sharing import Shared
 from starter.web.views import Views
 from tests import report as told
+from tests.starter.builders import episode, status
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import conforms
@@ -200,6 +202,37 @@ async def test_devices_say_first_whether_all_nodes_could_be_fenced(
     assert "Not all: 2 lines below have a problem" in body
     assert "refuses the credentials of Secret/bmc-node-14" in body
     assert "… and 100 more, no worse than these" in body
+
+
+async def test_a_device_that_answers_and_does_not_obey_is_not_called_well(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: readings alone made it the last place where anybody saw that three power-offs had come to nothing."""
+    scripted.devices = devices(24)
+    strange = episode("node-12", problem="off is not proven within 60 s: ipmi://10.7.0.12:623 says on", try_number=3, tries=3)
+    first = episode("node-13", problem="ipmi://10.7.0.13:623 says on", tries=3)
+    another = episode("node-16", problem="the cluster Lease is another's", try_number=2, tries=3)
+    scripted.answer = dataclasses.replace(status(), episodes=(strange, first, another))
+    async with page.get(f"/api/v1/clusters/{CLUSTER}/devices") as answer:
+        found = await answer.json()
+    conforms("/api/v1/clusters/{cluster}/devices", found)
+    assert (found["problems"], [each["node"] for each in found["rows"] if each["problem"]]) == (
+        3,
+        ["node-9", "node-12", "node-14"],
+    )
+    body = await text(page, f"/c/{CLUSTER}/devices")
+    assert "Not all: 3 lines below have a problem" in body
+    (row_of_it,) = re.findall(r'<tr data-key="node-12 .*?</tr>', body, re.DOTALL)
+    assert '<span class="mark mark-red">answers, but</span>' in row_of_it
+    assert f"its open fencing: {strange.problem}; try 3 of 3" in row_of_it
+    scripted.episodes = NodeEpisodes(episode=strange)
+    assert "answers, but" in await text(page, f"/c/{CLUSTER}/nodes/node-12")
+
+
+async def test_a_device_that_could_not_be_read_is_not_green(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    row_of_it = DeviceRow(node="node-1", endpoint="ipmi://10.7.0.1:623", answer=Reachability.UNREAD)
+    scripted.devices = DeviceReport(cluster=CLUSTER, began=NOW, ended=NOW, rows=(row_of_it,))
+    assert '<span class="mark mark-yellow">unread</span>' in await text(page, f"/c/{CLUSTER}/devices")
 
 
 async def test_where_no_check_of_devices_runs_it_is_said(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
