@@ -188,6 +188,12 @@ async def test_a_node_without_an_episode_is_explained_by_the_checks_that_cover_i
     assert cluster.asked == 1  # three looks within seconds
 
 
+async def test_what_happened_last_is_read_first(page: aiohttp.ClientSession, happened: ScriptedWarden) -> None:
+    """As in every list of what has ended; the picture, which is for whoever tells the story, begins at its beginning."""
+    body = (await text(page, NODE)).split("What happened, the newest first")[1]
+    assert body.index("let me look") < body.index("off proven") < body.index("power off") < body.index("Remediation: terminated")
+
+
 async def test_its_devices_stand_beside_it(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     silent = DeviceRow(node="node-9", endpoint="ipmi://x:623", answer=Reachability.SILENT, problem="no answer in 10s")
     other = dataclasses.replace(silent, node="node-1", problem="another's")
