@@ -113,8 +113,12 @@ FENCED = _episode(
     off_proof=proof(),
     waiting_until=hence(minutes=9),
 )
+DISOBEYED = f"off is not proven within 20 s: {BMC.format(12)} says on"
 REBOOTED = _episode(
     *("node-12", Kind.REMEDIATION, Phase.RUNNING, "power-management", "waits until off is read back"),
+    problem=DISOBEYED,
+    try_number=2,
+    tries=3,
     reason=f"NodeHealthCheck/gpu: Ready is False since {clock(375)}",
     rung="1 of 3: reboot",
     rung_until=hence(minutes=6),
@@ -129,6 +133,10 @@ SILENT = _episode(
     ways=WAYS,
     started=ago(minutes=22, seconds=55),
     permit=False,
+    try_number=3,
+    tries=3,
+    restarts=1,
+    most_restarts=1,
 )
 QUEUED = _episode(
     *("node-15", Kind.REMEDIATION, Phase.QUEUED, "isolation", "waits for a permit"),
@@ -237,6 +245,8 @@ RECORDS = {
         (74, "isolation", "look", "ok", f"Ready is False since {clock(375)}; boot id 77ab…"),
         (73, "isolation", "mark", "ok", "annotated the node as ours"),
         (71, "isolation", "cordon", "ok", ""),
+        (45, "power-management", "power-off", "ok", BMC.format(12)),
+        (24, "power-management", "power-management", "failed", f"try 1 of 3: {DISOBEYED}"),
         (10, "power-management", "power-off", "ok", BMC.format(12)),
     ),
     "node-9": _record(
