@@ -15,6 +15,7 @@ from typing import Protocol
 
 from policy.checks.brakes import Closed
 from policy.checks.fence_policies import PowerMoment, quiet_left
+from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
@@ -183,7 +184,7 @@ def answer_request(
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
         return _refusal(quiet[1])
     counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
-    if full := _ScopeBudgets(report, counted).objection(groups):
+    if full := _limit_reached(limits_of(report, request), counted) or _ScopeBudgets(report, counted).objection(groups):
         return PermitAnswer(decision=PermitDecision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
@@ -237,6 +238,25 @@ def orphans(observations: Iterable[Observation], known_open: Collection[str]) ->
 def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
     """The groups of a node that was watched, none where it was not seen."""
     return next((seen.groups for seen in report.observations if seen.node == node), ())
+
+
+def limits_of(report: ScanReport, request: PermitRequest) -> tuple[tuple[str, int], ...]:
+    """The checks that would have something done about the node and limit how many of their targets are remediated at once, and
+    how many; none where it is no candidate, or is not to be remediated."""
+    if request.kind is Kind.PRESERVATION:
+        return ()
+    return next((candidate.in_flight for candidate in report.candidates if candidate.node == request.node), ())
+
+
+def _limit_reached(limits: Iterable[tuple[str, int]], counted: Iterable[Permit], taken: Iterable[Candidate] = ()) -> str:
+    """Which check's own limit has no room for one more, "" where all have (`nodewarden.io/max-in-flight`)."""
+    counted, taken = tuple(counted), tuple(taken)
+    for key, most in limits:
+        busy = [permit.node for permit in counted if permit.found or key in permit.checks]
+        busy += [each.node for each in taken if any(key == other for other, _ in each.in_flight)]
+        if len(busy) >= most:
+            return f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
+    return ""
 
 
 def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
@@ -323,13 +343,9 @@ class _Table:
 
     def _under_way(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
-        for key, most in candidate.in_flight:
-            held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
-            busy = [permit.node for permit in held if permit.found or key in permit.checks]
-            busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
-            if len(busy) >= most:
-                return AdmissionRefusal.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
-        return None
+        held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
+        full = _limit_reached(candidate.in_flight, held, self._taken)
+        return (AdmissionRefusal.IN_FLIGHT, full) if full else None
 
     def reserve(self, candidate: Candidate) -> None:
         """Count it from now on (S14)."""

@@ -394,6 +394,16 @@ def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_t
     assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
 
 
+def test_who_goes_on_after_a_persons_word_waits_for_a_checks_own_limit_as_well() -> None:
+    """S14: another node of the check was let in while this one was parked."""
+    report = a_report(a_remediation("a", in_flight=(("NodeHealthCheck/workers", 1),)))
+    under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
+    answer = answer_request(report, [under_way], a_request("a"), cap=9)
+    assert (answer.decision, answer.reason) == (QUEUED, "NodeHealthCheck/workers lets 1 be remediated at once: x")
+    parked = replace(under_way, holding=PermitState.PARKED)
+    assert answer_request(report, [parked], a_request("a"), cap=9).decision is GRANTED
+
+
 @pytest.mark.parametrize(
     ("fields", "waits"),
     [
