@@ -17,6 +17,7 @@ from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.report import ScanReport
 from workflows.kit.messages import Backoff, ScannerState
+from workflows.kit.options import TOLD_LATELY
 
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
@@ -28,8 +29,6 @@ CLOSING = timedelta(seconds=30)
 """How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
 asked before its end may be heard after it. It must not bring its line back until the next description, nor have marks cleaned up
 that it has removed itself."""
-TOLD_LATELY = timedelta(seconds=15)
-"""How old a report may be at most."""
 
 
 class HoldingOff:
