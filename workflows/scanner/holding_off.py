@@ -132,6 +132,8 @@ class HoldingOff:
         remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
         self._attempts = {node: each for node, each in self._attempts.items() if workflow.now() - each.at < remembered}
         now, seen = workflow.now(), {each.node: each for each in report.observations} if not report.view.stale else {}
+        for node in self.settling:
+            seen.pop(node, None)  # what it was before its episode's end
         self._held_off = {
             node: held
             for node, held in self._held_off.items()
