@@ -7,7 +7,8 @@ unhealthy, and under which brakes, has been judged before (`policy/scan/ledger.p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -166,7 +167,8 @@ def answer_request(
     if opened := next(filter(None, map(against_requests, report.checks)), ""):
         return _refusal(opened)
     groups = groups_of(report, request.node)
-    if braked := _braked(report, groups):
+    taking = _ReadyOnes(report, permits, but_for=request.node)
+    if braked := _braked(report, groups, taking.with_one(groups, ready=_ready_now(report, request))):
         return _refusal(braked[1])
     if request.control_plane:
         others = {permit.node for permit in permits if permit.control_plane is not False and permit.node != request.node}
@@ -290,6 +292,7 @@ class _Table:
             *replaced,
         ]
         self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
+        self._taking = _ReadyOnes(report, permits)
         self._unlicensed = _unlicensed(report) or ((AdmissionRefusal.PAUSED, str(pause)) if pause is not None else None)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
@@ -321,7 +324,7 @@ class _Table:
             self._unlicensed
             or self._put_off(candidate)
             or self._closed_brake(candidate)
-            or _braked(self._report, candidate.groups)
+            or _braked(self._report, candidate.groups, self._taking.with_one(candidate.groups, ready=candidate.ready))
             or self._guarded(candidate)
             or _quiet(self._report, candidate.node, self._power, self._now)
             or self._under_way(candidate)
@@ -352,6 +355,7 @@ class _Table:
         self._taken.append(candidate)
         self._counted.append(candidate.node)
         self._budgets.spend(candidate.node, candidate.groups)
+        self._taking.count(candidate.groups, ready=candidate.ready)
         if candidate.control_plane:
             self._members.add(candidate.node)
         self._spend(candidate)
@@ -436,14 +440,40 @@ class _ScopeBudgets:
         return ""
 
 
+class _ReadyOnes:
+    """Of each group how many nodes still say Ready that somebody may disrupt: a storm rule that counts those alone that are down
+    would let all of them go down together (S17)."""
+
+    def __init__(self, report: ScanReport, permits: Iterable[Permit], *, but_for: str = "") -> None:
+        self._ready: Counter[str] = Counter()
+        seen = {each.node: each for each in report.observations}
+        for permit in permits:
+            if permit.holding is not PermitState.PARKED and permit.node != but_for and permit.node in seen:
+                self.count({*permit.groups, *seen[permit.node].groups}, ready=seen[permit.node].ready)
+
+    def count(self, groups: Collection[str], *, ready: bool) -> None:
+        """A node of these groups that may be disrupted from now on."""
+        self._ready.update({CLUSTER, *groups} if ready else ())
+
+    def with_one(self, groups: Collection[str], *, ready: bool) -> Mapping[str, int]:
+        """The numbers if one more is."""
+        return self._ready + Counter({CLUSTER, *groups} if ready else ())
+
+
+def _ready_now(report: ScanReport, request: PermitRequest) -> bool:
+    """What was seen of the node; else what its episode says, which assumes the worse."""
+    return next((seen.ready for seen in report.observations if seen.node == request.node and seen.present), request.ready)
+
+
 def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
     """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
     them = {group for group in theirs if scope_of(group) == scope}
     return not mine or not them or bool(them.intersection(mine))
 
 
-def _braked(report: ScanReport, groups: Collection[str]) -> tuple[AdmissionRefusal, str] | None:
-    """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm."""
+def _braked(report: ScanReport, groups: Collection[str], taking: Mapping[str, int]) -> tuple[AdmissionRefusal, str] | None:
+    """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm. taking: of
+    each group how many are Ready and may be disrupted, with the one that is asked about."""
     policies, counts = report.policies, {count.group: count for count in report.groups}
     if off := policies.off_for(groups):
         return AdmissionRefusal.SWITCHED_OFF, off
@@ -455,8 +485,8 @@ def _braked(report: ScanReport, groups: Collection[str]) -> tuple[AdmissionRefus
         if not mine or any(group not in counts for group in mine):
             return AdmissionRefusal.SCOPE_STORM, f"the policy {rule.name} needs its {rule.scope}, which this scan has not counted"
         for group in mine:
-            if rule.closed(counts[group]):
-                return AdmissionRefusal.SCOPE_STORM, rule.said(counts[group])
+            if rule.closed(counts[group], taking.get(group, 0)):
+                return AdmissionRefusal.SCOPE_STORM, rule.said(counts[group], taking.get(group, 0))
     return None
 
 
