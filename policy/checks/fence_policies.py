@@ -52,14 +52,17 @@ class StormRule:
     percentage: int
     scope: str = CLUSTER
 
-    def closed(self, count: GroupCount) -> bool:
-        """Whether a group is so badly off. The node-fencing proposal says "more than", oVirt at or above: the stricter one."""
-        return count.percent >= self.percentage
+    def closed(self, count: GroupCount, taking: int = 0) -> bool:
+        """Whether a group is so badly off. The node-fencing proposal says "more than", oVirt at or above: the stricter one.
+        taking: so many more of it may go down by us."""
+        return count.and_more(taking).percent >= self.percentage
 
-    def said(self, count: GroupCount) -> str:
+    def said(self, count: GroupCount, taking: int = 0) -> str:
         """The numbers of a group, for people."""
-        share = f"{count.unresponsive} of {count.nodes} nodes, {count.percent}%"
-        return f"{called(count.group)}: {share}, are unresponsive; the policy {self.name} fences below {self.percentage}%"
+        then = count.and_more(taking)
+        share = f"{then.unresponsive} of {then.nodes} nodes, {then.percent}%"
+        how = "are unresponsive, or will be with this one" if then != count else "are unresponsive"
+        return f"{called(count.group)}: {share}, {how}; the policy {self.name} fences below {self.percentage}%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policy.objects.nodes import NodeView
 
@@ -77,6 +77,10 @@ class GroupCount:
     def percent(self) -> int:
         """The unresponsive share, truncated as oVirt does; 0 where there is nobody."""
         return percent(self.unresponsive, self.nodes)
+
+    def and_more(self, down: int) -> GroupCount:
+        """The same if so many more of them were."""
+        return replace(self, unresponsive=min(self.unresponsive + down, self.nodes))
 
 
 def percent(part: int, whole: int) -> int:

@@ -7,7 +7,8 @@ unhealthy, and under which brakes, has been judged before (`policy/scan/ledger.p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,6 +16,7 @@ from typing import Protocol
 
 from policy.checks.brakes import Closed
 from policy.checks.fence_policies import PowerMoment, quiet_left
+from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
@@ -165,7 +167,8 @@ def answer_request(
     if opened := next(filter(None, map(against_requests, report.checks)), ""):
         return _refusal(opened)
     groups = groups_of(report, request.node)
-    if braked := _braked(report, groups):
+    taking = _ReadyOnes(report, permits, but_for=request.node)
+    if braked := _braked(report, groups, taking.with_one(groups, ready=_ready_now(report, request))):
         return _refusal(braked[1])
     if request.control_plane:
         others = {permit.node for permit in permits if permit.control_plane is not False and permit.node != request.node}
@@ -183,7 +186,7 @@ def answer_request(
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
         return _refusal(quiet[1])
     counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
-    if full := _ScopeBudgets(report, counted).objection(groups):
+    if full := _limit_reached(limits_of(report, request), counted) or _ScopeBudgets(report, counted).objection(groups):
         return PermitAnswer(decision=PermitDecision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
@@ -239,6 +242,25 @@ def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
     return next((seen.groups for seen in report.observations if seen.node == node), ())
 
 
+def limits_of(report: ScanReport, request: PermitRequest) -> tuple[tuple[str, int], ...]:
+    """The checks that would have something done about the node and limit how many of their targets are remediated at once, and
+    how many; none where it is no candidate, or is not to be remediated."""
+    if request.kind is Kind.PRESERVATION:
+        return ()
+    return next((candidate.in_flight for candidate in report.candidates if candidate.node == request.node), ())
+
+
+def _limit_reached(limits: Iterable[tuple[str, int]], counted: Iterable[Permit], taken: Iterable[Candidate] = ()) -> str:
+    """Which check's own limit has no room for one more, "" where all have (`nodewarden.io/max-in-flight`)."""
+    counted, taken = tuple(counted), tuple(taken)
+    for key, most in limits:
+        busy = [permit.node for permit in counted if permit.found or key in permit.checks]
+        busy += [each.node for each in taken if any(key == other for other, _ in each.in_flight)]
+        if len(busy) >= most:
+            return f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
+    return ""
+
+
 def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
     """Whether the caps of all scopes leave room for an episode of the node that is found to be open."""
     others = [permit for permit in permits if permit.holding is not PermitState.PARKED and permit.node != node]
@@ -270,6 +292,7 @@ class _Table:
             *replaced,
         ]
         self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
+        self._taking = _ReadyOnes(report, permits)
         self._unlicensed = _unlicensed(report) or ((AdmissionRefusal.PAUSED, str(pause)) if pause is not None else None)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
@@ -301,7 +324,7 @@ class _Table:
             self._unlicensed
             or self._put_off(candidate)
             or self._closed_brake(candidate)
-            or _braked(self._report, candidate.groups)
+            or _braked(self._report, candidate.groups, self._taking.with_one(candidate.groups, ready=candidate.ready))
             or self._guarded(candidate)
             or _quiet(self._report, candidate.node, self._power, self._now)
             or self._under_way(candidate)
@@ -323,19 +346,16 @@ class _Table:
 
     def _under_way(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
-        for key, most in candidate.in_flight:
-            held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
-            busy = [permit.node for permit in held if permit.found or key in permit.checks]
-            busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
-            if len(busy) >= most:
-                return AdmissionRefusal.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
-        return None
+        held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
+        full = _limit_reached(candidate.in_flight, held, self._taken)
+        return (AdmissionRefusal.IN_FLIGHT, full) if full else None
 
     def reserve(self, candidate: Candidate) -> None:
         """Count it from now on (S14)."""
         self._taken.append(candidate)
         self._counted.append(candidate.node)
         self._budgets.spend(candidate.node, candidate.groups)
+        self._taking.count(candidate.groups, ready=candidate.ready)
         if candidate.control_plane:
             self._members.add(candidate.node)
         self._spend(candidate)
@@ -420,14 +440,40 @@ class _ScopeBudgets:
         return ""
 
 
+class _ReadyOnes:
+    """Of each group how many nodes still say Ready that somebody may disrupt: a storm rule that counts those alone that are down
+    would let all of them go down together (S17)."""
+
+    def __init__(self, report: ScanReport, permits: Iterable[Permit], *, but_for: str = "") -> None:
+        self._ready: Counter[str] = Counter()
+        seen = {each.node: each for each in report.observations}
+        for permit in permits:
+            if permit.holding is not PermitState.PARKED and permit.node != but_for and permit.node in seen:
+                self.count({*permit.groups, *seen[permit.node].groups}, ready=seen[permit.node].ready)
+
+    def count(self, groups: Collection[str], *, ready: bool) -> None:
+        """A node of these groups that may be disrupted from now on."""
+        self._ready.update({CLUSTER, *groups} if ready else ())
+
+    def with_one(self, groups: Collection[str], *, ready: bool) -> Mapping[str, int]:
+        """The numbers if one more is."""
+        return self._ready + Counter({CLUSTER, *groups} if ready else ())
+
+
+def _ready_now(report: ScanReport, request: PermitRequest) -> bool:
+    """What was seen of the node; else what its episode says, which assumes the worse."""
+    return next((seen.ready for seen in report.observations if seen.node == request.node and seen.present), request.ready)
+
+
 def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
     """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
     them = {group for group in theirs if scope_of(group) == scope}
     return not mine or not them or bool(them.intersection(mine))
 
 
-def _braked(report: ScanReport, groups: Collection[str]) -> tuple[AdmissionRefusal, str] | None:
-    """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm."""
+def _braked(report: ScanReport, groups: Collection[str], taking: Mapping[str, int]) -> tuple[AdmissionRefusal, str] | None:
+    """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm. taking: of
+    each group how many are Ready and may be disrupted, with the one that is asked about."""
     policies, counts = report.policies, {count.group: count for count in report.groups}
     if off := policies.off_for(groups):
         return AdmissionRefusal.SWITCHED_OFF, off
@@ -439,8 +485,8 @@ def _braked(report: ScanReport, groups: Collection[str]) -> tuple[AdmissionRefus
         if not mine or any(group not in counts for group in mine):
             return AdmissionRefusal.SCOPE_STORM, f"the policy {rule.name} needs its {rule.scope}, which this scan has not counted"
         for group in mine:
-            if rule.closed(counts[group]):
-                return AdmissionRefusal.SCOPE_STORM, rule.said(counts[group])
+            if rule.closed(counts[group], taking.get(group, 0)):
+                return AdmissionRefusal.SCOPE_STORM, rule.said(counts[group], taking.get(group, 0))
     return None
 
 

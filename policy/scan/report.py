@@ -242,5 +242,8 @@ class ScanReport(ReportParts):
     view: ViewState
     lease: ClusterLease
     cluster_uid: str = ""
+    answered_at: datetime | None = None
+    """When it went out, by the worker's own clock, which is compared with Temporal's; None from one that does not say. `at` is
+    the earlier one of this and the API server's."""
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +17,8 @@ from policy.scan.urgency import worth_telling
 from policy.values.durations import format_duration
 
 _DIGEST_LENGTH = 16
+
+_SIZES_KEPT = 10_000
 
 
 def view_fault(previous_size: int, size: int, *, shrunk_since: datetime | None, now: datetime, accept_after: timedelta) -> str:
@@ -33,6 +36,28 @@ def view_fault(previous_size: int, size: int, *, shrunk_since: datetime | None, 
         f"the inventory fell from {previous_size} nodes to {size}, which is taken for a fault of the view "
         f"until it has been so for {format_duration(accept_after)}"
     )
+
+
+class LargestLately:
+    """The largest inventory of the last while. One that shrinks object by object is told of change by change, each of which is
+    small."""
+
+    def __init__(self) -> None:
+        self._sizes: deque[tuple[timedelta, int]] = deque()
+        """Falling sizes, each with the last moment at which there were so many."""
+
+    def note(self, size: int, at: timedelta, *, within: timedelta) -> int:
+        """The largest size within that time, this one included. at: by a clock that only goes forward."""
+        while self._sizes and (self._sizes[-1][1] <= size or len(self._sizes) > _SIZES_KEPT):
+            self._sizes.pop()
+        self._sizes.append((at, size))
+        while self._sizes[0][0] < at - within:
+            self._sizes.popleft()
+        return self._sizes[0][1]
+
+    def forget(self) -> None:
+        """What is now is the truth."""
+        self._sizes.clear()
 
 
 def view_state(

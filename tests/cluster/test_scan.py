@@ -30,7 +30,7 @@ from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
-from tests.cluster.scans import OURS, Open, asked, fleet, observe, observe_until, with_policy
+from tests.cluster.scans import LIVE, OURS, Open, asked, fleet, observe, observe_until, with_policy
 from tests.cluster.skipping import now
 from tests.marks import mark_metadata
 
@@ -407,6 +407,38 @@ async def test_a_worker_with_a_wrong_clock_says_so_and_nothing_is_admitted_on_wh
         wrong_clock.reset(token)
     assert closed.view.stale == "the clock of worker 7@host is 10m ahead of Temporal's"
     assert (await observe_until(scan, closed, lambda report: not report.view.stale)).inventory == 4
+
+
+async def test_an_inventory_that_halves_node_by_node_is_as_doubtful_as_one_that_halves_at_once(
+    person: ApiClient, open_scan: Open
+) -> None:
+    """S18: a cloud's controller that takes its machines for gone deletes one Node after the other; each report of it has hardly
+    fewer than the one before."""
+    await fleet(person, 7)
+    scan = await open_scan(limits=replace(LIVE, shrunk=timedelta(seconds=20)))
+    report = await observe_until(scan, None, lambda report: report.inventory == 7)
+    for number in range(3):
+        assert report.view.stale == ""
+        await person.delete(f"{NODES}/node-{number}")
+        report = await observe_until(scan, report, lambda report, left=6 - number: report.inventory == left)
+    await person.delete(f"{NODES}/node-3")
+    report = await observe_until(scan, report, lambda report: report.inventory == 3 or report.view.stale)
+    assert "the inventory fell from 7 nodes to 3" in report.view.stale
+
+
+async def test_a_clock_that_jumps_makes_no_halved_inventory_the_truth(
+    person: ApiClient, open_scan: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S18: a worker that was suspended, or whose clock was set right, has not seen it for five minutes."""
+    await fleet(person, 4)
+    scan = await open_scan(limits=replace(LIVE, shrunk=timedelta(seconds=20)))
+    await observe_until(scan, None, lambda report: report.inventory == 4)
+    await asyncio.gather(*(person.delete(f"{NODES}/node-{number}") for number in range(3)))
+    await until(lambda: len(scan.view.ledger) == 1)
+    assert "fell from 4" in scan.view.doubt()
+    clock = scan.view._clock
+    monkeypatch.setattr(scan.view, "_clock", lambda: clock() + timedelta(hours=1))
+    assert "fell from 4" in scan.view.doubt()
 
 
 async def test_clocks_that_differ_are_told_of_where_people_look(

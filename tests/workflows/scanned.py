@@ -89,6 +89,10 @@ class ScriptedCluster:
     released: int = 0
     last_word: str = ""
     """Why nothing is begun, as the request that gives the Lease back says it."""
+    first: ScanReport | None = None
+    """What the first scan sees, where that is not the current report."""
+    underway: list[timedelta] = field(default_factory=list)
+    """How long the next answers are on their way, one after the other; those after them are there at once."""
     restless: int = 0
     """How many scans answer at once with a new digest."""
     fails: dict[str, int] = field(default_factory=dict)
@@ -129,7 +133,9 @@ class ScriptedCluster:
         lease = self.current.lease
         if not lease.held and request.work_in_hand and not lease.holder:
             self.current = replace(self.current, lease=ClusterLease(held=True), digest=uuid.uuid4().hex)
-        return self.current
+        underway = self.underway.pop(0) if self.underway else timedelta(0)
+        answer, self.first = self.first or self.current, None
+        return replace(answer, answered_at=activity.info().started_time - underway)
 
     def _lease_is(self, request: contract.ScanRequest) -> bool:
         return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand

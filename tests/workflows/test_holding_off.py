@@ -9,6 +9,7 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import Kind, Outcome
+from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release
 from tests.workflows.scanned import NOW, report
 from workflows.kit.messages import Backoff, ScannerState
@@ -33,3 +34,19 @@ def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch:
     permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
     holding.hear_release(Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"), permit)
     assert [each.until for each in holding.held_off] == [NOW + timedelta(hours=1)]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.FENCED_OFF, Outcome.RELEASED])
+def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S19, S43: a node that flaps was well for the last scan; since a person has ended its episode nobody has seen it so."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    holding = HoldingOff(ScannerState(started=NOW))
+    holding.hear_release(Release(node="n", incident="i", outcome=outcome, problem="aborted by ada"), None)
+    well = report(observations=(Observation(node="n", present=True, ready=True),))
+    holding.forget(well)
+    assert [each.node for each in holding.held_off] == ["n"]
+    holding.hear_report()
+    holding.forget(well)
+    assert holding.held_off == ()

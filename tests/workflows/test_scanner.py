@@ -21,7 +21,7 @@ from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, ViewState
-from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, report, scanning
+from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
@@ -122,6 +122,33 @@ async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment
         assert len(world.opened) == 1
         world.show(report("node-2"))
         await scan.has_opened(2)
+
+
+async def test_a_report_that_was_long_on_its_way_admits_nobody_and_another_is_asked_for_at_once(env: WorkflowEnvironment) -> None:
+    """S17, S18, S45: no worker was there for the workflow when the cluster's answered; a storm has begun since, which a last look
+    does not know of."""
+    storm = report("node-1", checks=(check(allowed=False, message="9 of 12 are unhealthy"),))
+    world = ScriptedCluster(storm, first=replace(report("node-1"), digest="calm"), underway=[timedelta(minutes=10)])
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.refused) or status.opened > 0)
+        assert ({each.reason for each in status.refused}, world.opened) == ({"CircuitBreakerOpen"}, [])
+        assert [each.known_digest for each in world.requests[:2]] == ["", ""]
+        await scan.until(lambda status: not status.problem)
+
+
+async def test_a_storm_that_begins_while_open_episodes_are_looked_for_is_seen_before_anybody_is_admitted(
+    env: WorkflowEnvironment,
+) -> None:
+    """S17, S18: the report from before that admits nobody."""
+    world = ScriptedCluster(report("node-1"))
+    world.may_list.clear()
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: world.listed == 1)
+        await let_pass(env, scan.handle, options.TOLD_LATELY + timedelta(seconds=1))
+        world.show(report("node-1", checks=(check(allowed=False, message="9 of 12 are unhealthy"),)))
+        world.may_list.set()
+        status = await scan.until(lambda status: bool(status.refused) or status.opened > 0)
+        assert ({each.reason for each in status.refused}, world.opened) == ({"CircuitBreakerOpen"}, [])
 
 
 @asynccontextmanager

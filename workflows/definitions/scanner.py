@@ -113,8 +113,10 @@ class HealthScanner:
             if await self._next_report() and (report := self._polling.report) is not None:
                 await self._granting.holders.rebuild(report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
-                await self._preserving.act(report, self._grantor.holder)
-                await self._act(report)
+                if self._polling.may_be_acted_on():
+                    await self._preserving.act(report, self._grantor.holder)
+                if self._polling.may_be_acted_on():
+                    await self._act(report)
                 self._tell.ask()
             await self._repeating.tell()
             self._beside.reap()

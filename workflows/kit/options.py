@@ -55,6 +55,9 @@ CHECK_PATIENCE = timedelta(seconds=30)
 SCAN_GRACE = timedelta(seconds=30)
 """What a long poll may take beyond its own wait."""
 
+TOLD_LATELY = timedelta(seconds=15)
+"""How old a report may be where somebody is let act by it and no other scan is under way (S18, S45)."""
+
 
 def scan(cluster: str, wait: timedelta) -> ActivityConfig:
     """The long poll: endless retries, a dead worker noticed by the missing heartbeat."""

@@ -17,6 +17,7 @@ from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.report import ScanReport
 from workflows.kit.messages import Backoff, ScannerState
+from workflows.kit.options import TOLD_LATELY
 
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
@@ -28,8 +29,6 @@ CLOSING = timedelta(seconds=30)
 """How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
 asked before its end may be heard after it. It must not bring its line back until the next description, nor have marks cleaned up
 that it has removed itself."""
-TOLD_LATELY = timedelta(seconds=15)
-"""How old a report may be at most."""
 
 
 class HoldingOff:
@@ -133,6 +132,8 @@ class HoldingOff:
         remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
         self._attempts = {node: each for node, each in self._attempts.items() if workflow.now() - each.at < remembered}
         now, seen = workflow.now(), {each.node: each for each in report.observations} if not report.view.stale else {}
+        for node in self.settling:
+            seen.pop(node, None)  # what it was before its episode's end
         self._held_off = {
             node: held
             for node, held in self._held_off.items()

@@ -15,6 +15,7 @@ from activities.contracts.scan import OpenEpisode, ScanActivities, ScanRequest
 from activities.errors import error_message
 from policy.objects.scopes import CLUSTER
 from policy.scan.report import ScanReport
+from policy.values.durations import format_duration
 from workflows.kit import options
 from workflows.kit.messages import ScannerState
 from workflows.scanner.granting import Granting
@@ -56,6 +57,7 @@ class Polling:
         self._poll: _Poll | None = None
         self._fresh = False
         self._heard_at: datetime | None = None
+        self._told_at: datetime | None = None
         self._asked_with = frozenset[str]()
         self._hasty = 0
         self.report: ScanReport | None = state.report
@@ -75,6 +77,17 @@ class Polling:
         """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
         oldest = self._wait + options.SCAN_GRACE
         return self._fresh and self._heard_at is not None and workflow.now() - self._heard_at < oldest
+
+    def may_be_acted_on(self) -> bool:
+        """Whether the last report is young enough, while no scan is under way that would tell of a storm (S17, S18, S45). Where
+        it was long on its way, or something else has taken its time since, the next scan answers at once with what is so then."""
+        late = workflow.now() - self._told_at if self._told_at is not None else timedelta(0)
+        if late <= options.TOLD_LATELY:
+            return True
+        self._fresh = False
+        seconds = timedelta(seconds=late // timedelta(seconds=1))
+        self.problem = f"the last report came when it was {format_duration(seconds)} old: another one is asked for"
+        return False
 
     @property
     def unanswered(self) -> bool:
@@ -129,6 +142,7 @@ class Polling:
         self._granting.table.reminded([each.incident for each in poll.request.remind], poll.began)
         await self._take_breath(poll.began)
         self._fresh, self._heard_at, self.problem = True, workflow.now(), ""
+        self._told_at = min(self.report.answered_at or self._heard_at, self._heard_at)
         self.scans += 1
         self._granting.holding_off.hear_report()
         return True

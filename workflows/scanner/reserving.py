@@ -12,7 +12,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.remediation.ladder import removes
-from policy.scan.admission import groups_of
+from policy.scan.admission import groups_of, limits_of
 from policy.scan.report import Candidate, LeftOver, ScanReport
 from workflows.scanner.permit_table import PermitTable
 
@@ -95,7 +95,10 @@ class Reserving:
         return replace(self._remediation(line, need, found), ladder=(found.step,), adopts=found.name)
 
     def for_request(self, request: PermitRequest, report: ScanReport) -> None:
-        """An open episode that has asked."""
+        """An open episode that has asked. What its line counted under it goes on counting under (S14)."""
+        before = self._table.of(request.node)
+        known = before if before is not None and before.incident == request.incident else None
+        checks = {key for key, _ in limits_of(report, request)} | set(known.checks if known is not None else ())
         self._put(
             Permit(
                 node=request.node,
@@ -110,6 +113,8 @@ class Reserving:
                 reason=request.reason,
                 node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
+                checks=tuple(sorted(checks)),
+                found=known is not None and known.found,
                 owner=request.owner,
                 removes=request.removes,
             )

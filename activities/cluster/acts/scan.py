@@ -9,6 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from types import TracebackType
@@ -98,6 +99,7 @@ class ClusterScan(ScanActivities):
         )
         self._policies = PolicyTelling(cluster, herald, on_change=view.poke) if herald is not None else None
         self._levels = Levels(cluster, meter)
+        self._clock = clock
         self._notify = notify
         self.publishing = Publishing(self.view, clock=clock)
         self._fences = fences
@@ -257,7 +259,7 @@ class ClusterScan(ScanActivities):
         self._told.move_to_end(report.digest)
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
-        return report
+        return replace(report, answered_at=self._clock())
 
     def _prepare_once(self) -> None:
         if self._prepare is not None and self.view.synced and PREPARING not in self._tasks:

@@ -30,7 +30,7 @@ from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
 from policy.scan.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
-from policy.scan.views import digest, view_fault, view_state
+from policy.scan.views import LargestLately, digest, view_fault, view_state
 from policy.values.object_refs import Dialect, ObjectRef
 
 SHORTEST_WAIT = 0.001
@@ -69,7 +69,8 @@ class ClusterView:
         self._waiting: set[asyncio.Event] = set()
         self._whole_since: float | None = None
         self._broken_since: float | None = None
-        self._shrunk: tuple[int, datetime] | None = None
+        self._shrunk_since: float | None = None
+        self._largest = LargestLately()
         self._believed = 0
         self._saw = False
         self._watches = Watches(
@@ -405,9 +406,16 @@ class ClusterView:
         return f"not being told of changes of {listed(each for each in self._watches.here() if not each.streaming)}"
 
     def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
-        since = self._shrunk[1] if self._shrunk is not None and self._shrunk[0] == known else None
-        fault = view_fault(known, size, shrunk_since=since, now=now, accept_after=self._limits.shrunk)
-        self._shrunk = (known, since or now) if fault else None
+        """known: the size that a scanner has believed last. By the loop's clock, which nobody sets: five minutes are not over
+        because a worker was suspended."""
+        elapsed = asyncio.get_running_loop().time()
+        largest = max(known, self._largest.note(size, timedelta(seconds=elapsed), within=self._limits.shrunk))
+        since = self._shrunk_since
+        lasting = now - timedelta(seconds=elapsed - since) if since is not None else None
+        fault = view_fault(largest, size, shrunk_since=lasting, now=now, accept_after=self._limits.shrunk)
+        if since is not None and not fault:
+            self._largest.forget()
+        self._shrunk_since = (elapsed if since is None else since) if fault else None
         return fault
 
     def _moments(self) -> list[float]:
@@ -424,8 +432,8 @@ class ClusterView:
             moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
         if (unlisted := self._watches.next_unlisted()) is not None:
             moments.append(unlisted)
-        if self._shrunk is not None:
-            moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
+        if self._shrunk_since is not None:
+            moments.append(self._shrunk_since + self._limits.shrunk.total_seconds() - elapsed)
         # Those that have passed are in the report already, but for the time it took to get here.
         moments = [moment for moment in moments if moment > -JUST_PASSED]
         if (preservation := self._book.next_due(self._clock())) is not None:

@@ -67,8 +67,11 @@ def listed(ended: Ended) -> Mapping[str, str] | None:
 
 
 def is_listed(plug: str, switch: str, plugs: Mapping[str, str]) -> bool:
-    """Whether a plug is among those listed, by either name; strips in a chain list it as `switch:plug`."""
-    return not {plug, f"{switch}:{plug}", plug.removeprefix("1:")}.isdisjoint({*plugs, *plugs.values()})
+    """Whether a plug is among those listed, by either name; strips in a chain list it as `switch:plug`. Where plugs have numbers,
+    a number is none of the other names: agents take it for the number."""
+    wanted = {plug, f"{switch}:{plug}", plug.removeprefix("1:")}
+    numbered = plug.rpartition(":")[2].isdecimal() and all(each.rpartition(":")[2].isdecimal() for each in plugs)
+    return not wanted.isdisjoint({*plugs} if numbered else {*plugs, *plugs.values()})
 
 
 def some_of(plugs: Mapping[str, str]) -> str:

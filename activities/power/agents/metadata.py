@@ -21,7 +21,8 @@ SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 """Where agents and the tools that they start are found, whatever the worker's own PATH is."""
 
 ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C", "PYTHONWARNINGS": "ignore"}
-"""All that an agent gets to see: nothing of ours, English texts, and no wish to say what is old-fashioned about itself."""
+"""All that an agent gets to see beside the mark of its run: nothing of ours, English texts,
+and no wish to say what is old-fashioned about itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,6 +213,7 @@ class GceDriver:
             found = await self._ask("read volume", deadline, lambda api, _: _get_disk(api, disk))
         except NotThereError:
             return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail="there is no such disk")
+        self._require_name("read volume", found.name, disk.disk)
         users = [user.rpartition("/")[2] for user in found.users]
         # Without users, but RESTORING, UNAVAILABLE or such: nothing is known of who may yet come to write (S3).
         free = VolumeState.AVAILABLE if found.status == "READY" else VolumeState.UNKNOWN
@@ -251,7 +252,15 @@ class GceDriver:
             raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {operation!r}: {told}") from refused
 
     async def _instance(self, operation: str, deadline: Deadline) -> compute_v1.Instance:
-        return await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
+        found = await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
+        here = found.zone.rpartition("/")[2] in {"", self.instance.zone}
+        self._require_name(operation, found.name if here else "", self.instance.instance)
+        return found
+
+    def _require_name(self, operation: str, told: str, asked: str) -> None:
+        """Whoever stands in between may give the answer to another question; the API's names what was asked for (S3, S39)."""
+        if told != asked:
+            raise PowerError(ErrorType.TRANSIENT, f"{self.endpoint}: {operation!r}: the answer does not name {asked}")
 
     async def _ask(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
         return await self._perform(CloudCall(self.endpoint, operation, deadline, command=False), ask)

@@ -8,7 +8,9 @@ input only: argv and environment of a process can be read by others (S12).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import secrets
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,12 @@ from activities.power.driver import Deadline
 from activities.power.errors import PowerError
 
 OUTPUT_LIMIT = 256 * 1024
+
+MARK = "NODEWARDEN_OPERATION"
+"""The variable by which all processes of one run are found, whatever session they are in."""
+
+KILLED_WITHIN, MOST_ROUNDS = 1.0, 5
+"""Seconds in which what was killed has let go of its output; rounds of killing what is found."""
 
 OURS_ALONE = ("NODEWARDEN_", "TEMPORAL_", "AWS_")
 """Variables that nothing we start gets: settings, credentials of devices (`env:`), the keys to Temporal and to a cloud."""
@@ -43,11 +51,14 @@ async def run(
     environment: Mapping[str, str] | None = None,
     files: Mapping[Path, int] = MappingProxyType({}),
 ) -> Ended:
-    """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind.
+    """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind: also none that has
+    begun a session of its own, as daemons and what a terminal is made for do. Those are found by our mark in what they inherit,
+    on Linux; one that has thrown that away is not waited for.
 
     environment: all of the child's; None: what it may inherit of ours. Never for secrets (S12).
     files: what the child holds open as well, and the paths by which it and what it starts open that; they lead into the child.
     """
+    mark = f"{MARK}={secrets.token_hex(8)}"
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -55,7 +66,7 @@ async def run(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env=inherited() if environment is None else environment,
+            env={**(inherited() if environment is None else environment), MARK: mark.partition("=")[2]},
             pass_fds=tuple(files.values()),
         )
     except OSError as error:
@@ -77,12 +88,16 @@ async def run(
             timed_out = True
     except BaseException:
         _kill_group(process.pid)
+        _kill_marked(mark)
         raise
     if timed_out:
         _kill_group(process.pid)
+    _kill_marked(mark)
+    if timed_out:
         # What it said in its last moments decides between "not sent" and "may have been carried out".
-        await collect(process.stdout, stdout)
-        await collect(process.stderr, stderr)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN):
+                await asyncio.gather(collect(process.stdout, stdout), collect(process.stderr, stderr))
     return Ended(stdout=bytes(stdout), stderr=bytes(stderr), returncode=await process.wait(), timed_out=timed_out)
 
 
@@ -109,6 +124,34 @@ async def collect(stream: asyncio.StreamReader, into: bytearray) -> None:
     """Read to the end, and keep no more than OUTPUT_LIMIT bytes of it."""
     while chunk := await stream.read(4096):
         into += chunk[: OUTPUT_LIMIT - len(into)]
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill what has that mark in its environment, until nothing has: it may have been about to start another."""
+    for _ in range(MOST_ROUNDS):
+        found = [pid for pid in _processes() if mark.encode() in _environment_of(pid).split(b"\0")]
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _processes() -> list[int]:
+    """All that there are; none where nobody tells, elsewhere than on Linux."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - a Path of each takes longer
+    except FileNotFoundError:
+        return []
+
+
+def _environment_of(pid: int) -> bytes:
+    """Nothing of a process that is dead, gone, or another user's."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:  # noqa: PTH123 - as above
+            return environment.read()
+    except OSError:
+        return b""
 
 
 def _kill_group(group: int) -> None:

@@ -92,6 +92,7 @@ class RedfishOperation:
         reset = system.actions and system.actions.reset
         if not reset:
             raise OperationError("NotSupported", f"{self._path} offers no reset")
+        self._refuse_reset_of_another(reset.target_uri)
         answer = self._service.post_once(reset.target_uri, {"ResetType": self._reset_type(system, reset)})
         status = answer.status_code
         if 200 <= status < 300:
@@ -111,6 +112,14 @@ class RedfishOperation:
         if status in {404, 410} or any(part in ids for part in UNSUPPORTED_MESSAGES):
             raise OperationError("NotSupported", self._service.told(answer, "the service does not know this command"))
         raise OperationError("Transient", self._service.told(answer, "the service refuses this in its present state"))
+
+    def _refuse_reset_of_another(self, target: Any) -> None:
+        """A service that mixes up its machines would have us switch off the wrong one (S9). Where else than beneath its system an
+        action may be is the service's affair."""
+        own, reset = plain(self._path) + "/", plain(str(target)) + "/"
+        if reset.startswith(own.rstrip("/").rpartition("/")[0] + "/") and not reset.startswith(own):
+            told = self._service.excerpt(target)
+            raise OperationError("InvalidConfig", f"{self._path} is not commanded: its reset is {told}, another system's")
 
     def _reset_type(self, system: Any, reset: Any) -> str:
         try:

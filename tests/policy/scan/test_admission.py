@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.inventory import ControlPlane
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import AdmissionRefusal, Refused, admit, answer_request, control_plane_guard, orphans
@@ -392,6 +394,35 @@ def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_t
     assert [(each.node, each.reason) for each in admission.refused] == [("b", AdmissionRefusal.IN_FLIGHT)]
     parked = a_permit("x", PermitState.PARKED, checks=("NodeHealthCheck/workers",))
     assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
+
+
+def test_who_is_still_ready_counts_as_down_from_its_permit_on() -> None:
+    """S17: several that are let in at one moment, or before the first of them is seen down, must not be the storm themselves."""
+    counts = (GroupCount(group=CLUSTER, nodes=10, unresponsive=2),)
+    limit: dict[str, Any] = {"policies": FencePolicies(storms=(StormRule(name="limit", percentage=40),)), "groups": counts}
+    candidates = [a_candidate(name, age=age, ready=True) for name, age in (("a", 90), ("b", 80), ("c", 70))]
+    admission = admit(a_report(*candidates, **limit), (), cap=9, now=NOW)
+    assert names(admission.admitted) == ["a"]
+    assert {each.reason for each in admission.refused} == {AdmissionRefusal.SCOPE_STORM}
+    assert admission.refused[0].message.startswith("the cluster: 4 of 10 nodes, 40%, are unresponsive, or will be with this one")
+    under_way = a_report(*candidates, observations=(seen(node="x", ready=True),), **limit)
+    assert names(admit(under_way, [a_permit("x")], cap=9, now=NOW).admitted) == []
+    assert answer_request(under_way, [a_permit("x")], a_request("a"), cap=9).decision is DENIED
+    parked = [a_permit("x", PermitState.PARKED)]
+    assert answer_request(under_way, parked, a_request("a"), cap=9).decision is GRANTED
+    down = a_report(*candidates, observations=(seen(node="x", ready=False), seen(node="a", ready=False)), **limit)
+    assert names(admit(down, [a_permit("x")], cap=9, now=NOW).admitted) == ["a"]
+    assert answer_request(down, [a_permit("x")], a_request("a"), cap=9).decision is GRANTED, "it is one of the two"
+
+
+def test_who_goes_on_after_a_persons_word_waits_for_a_checks_own_limit_as_well() -> None:
+    """S14: another node of the check was let in while this one was parked."""
+    report = a_report(a_remediation("a", in_flight=(("NodeHealthCheck/workers", 1),)))
+    under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
+    answer = answer_request(report, [under_way], a_request("a"), cap=9)
+    assert (answer.decision, answer.reason) == (QUEUED, "NodeHealthCheck/workers lets 1 be remediated at once: x")
+    parked = replace(under_way, holding=PermitState.PARKED)
+    assert answer_request(report, [parked], a_request("a"), cap=9).decision is GRANTED
 
 
 @pytest.mark.parametrize(

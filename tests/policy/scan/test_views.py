@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policy.scan.report import ClusterLease, ReportParts, ViewState
-from policy.scan.views import digest, view_fault, view_state
+from policy.scan.views import LargestLately, digest, view_fault, view_state
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 
 SETTLE = timedelta(minutes=5)
@@ -38,6 +38,16 @@ def test_an_empty_or_halved_inventory_is_a_fault_of_the_view(previous: int, size
     assert bool(found) is fault
     if fault:
         assert f"fell from {previous} nodes to {size}" in found
+
+
+def test_the_largest_inventory_of_the_last_while_is_what_others_are_compared_with() -> None:
+    """S18: whatever it fell by in between; and one of long ago is none of them."""
+    largest = LargestLately()
+    sizes = [(0, 12), (60, 11), (120, 9), (130, 10), (299, 8), (301, 8), (431, 7), (900, 3), (910, 5)]
+    found = [largest.note(size, timedelta(seconds=at), within=SETTLE) for at, size in sizes]
+    assert found == [12, 12, 12, 12, 12, 11, 8, 3, 5]
+    largest.forget()
+    assert largest.note(4, timedelta(seconds=911), within=SETTLE) == 4
 
 
 @pytest.mark.parametrize(("age", "fault"), [(0, True), (299.9, True), (300, False), (-60, True)])

@@ -186,7 +186,7 @@ async def test_the_seeds_eaton_strip_is_switched(chassis_in_process: Chassis) ->
 async def test_an_agent_sees_nothing_of_ours_and_its_secrets_by_its_input_only(
     agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S12."""
+    """S12. The mark by which its processes are found is a number of its own run."""
     monkeypatch.setenv("CANARY", "k3p-my-s3cret")
     agent.script(status=["on", "on", "off"])
     secret = ' "quoted" = \' #k3p '
@@ -199,6 +199,7 @@ async def test_an_agent_sees_nothing_of_ours_and_its_secrets_by_its_input_only(
     assert b"k3p" not in seen
     assert sorted(part.split(b"=")[0] for part in (agent.folder / "environment").read_bytes().split(b"\0") if b"=" in part) == [
         b"LC_ALL",
+        b"NODEWARDEN_OPERATION",
         b"PATH",
         b"PYTHONWARNINGS",
     ]

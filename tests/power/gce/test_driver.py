@@ -539,3 +539,30 @@ async def test_no_key_and_no_token_shows_in_any_failure(signed: GceStand) -> Non
             assert not any(secret in shown for secret in secrets_of(signed.key, *tokens))
     assert all(len(token) > 20 for token in tokens)
     assert len(tokens) == 2
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"name": "node-2", "status": "TERMINATED", "id": "2"},
+        {"status": "TERMINATED"},
+        {
+            "name": NAME,
+            "zone": f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/europe-west1-c",
+            "status": "TERMINATED",
+        },
+        {"kind": "compute#operation", "name": "operation-1", "status": "STOPPED"},
+    ],
+    ids=["another instance", "nobody's", "of another zone", "an operation"],
+)
+async def test_an_answer_that_is_about_something_else_is_no_state(found: dict[str, str]) -> None:
+    """S3, S39: whoever stands in between may mix up answers; only of GKE's Nodes it would be seen otherwise, by their number."""
+    async with raw_server(saying("200 OK", json.dumps(found).encode(), "Content-Type: application/json")) as server:
+        await fails(unsigned(server).read(within(5)), ErrorType.TRANSIENT, "the answer does not name node-1")
+
+
+@pytest.mark.parametrize("found", [{"name": "data-2", "status": "READY"}, {"status": "READY"}])
+async def test_an_answer_about_another_disk_sets_none_free(found: dict[str, str]) -> None:
+    """S3, S39."""
+    async with raw_server(saying("200 OK", json.dumps(found).encode(), "Content-Type: application/json")) as server:
+        await fails(unsigned(server).read_volume(f"{HANDLE}/data-1", within(5)), ErrorType.TRANSIENT, "does not name data-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
@@ -28,6 +29,24 @@ async def test_it_is_killed_at_the_deadline_and_its_last_words_are_kept() -> Non
 async def test_what_it_started_is_killed_too(script: str) -> None:
     """S34: also where the process itself has ended and left another that holds its output open."""
     ended = await run(["sh", "-c", script], b"", within(0.3))
+    await gone(int(ended.stdout))
+
+
+@pytest.mark.parametrize(
+    ("script", "seconds"),
+    [
+        ("setsid sh -c 'echo $$; exec sleep 60' & wait", 0.5),
+        ("setsid sh -c 'echo $$; exec sleep 60' & sleep 0.2", 0.5),
+        ("setsid sh -c 'echo $$; exec sleep 60 >&- 2>&-' & sleep 0.2", 10),
+    ],
+    ids=["with us to the deadline", "holding our output open", "behind an agent that ended well"],
+)
+async def test_what_has_left_its_session_is_killed_too_and_waited_for_no_longer_than_the_deadline(
+    script: str, seconds: float
+) -> None:
+    """S34: a tool in a session of its own would command later, and hold a power slot as long as it lived."""
+    async with asyncio.timeout(5):
+        ended = await run(["sh", "-c", script], b"", within(seconds))
     await gone(int(ended.stdout))
 
 

@@ -236,6 +236,16 @@ async def test_credentials_and_commands_go_to_no_other_host(service: ScriptedSer
         assert len(service.posted) == (through == "action info")
 
 
+@pytest.mark.parametrize("beneath", ["/redfish/v1/Systems/2", "/redfish/v1/Systems/11", "/redfish/v1/systems/2/"])
+async def test_a_system_whose_reset_is_another_systems_is_not_commanded(service: ScriptedService, beneath: str) -> None:
+    """S9, S39: of two machines in one chassis the wrong one would be switched off."""
+    reset = f"{beneath.rstrip('/')}/Actions/ComputerSystem.Reset"
+    service.reset_action["target"] = reset
+    service.replies["POST", reset] = ACCEPTED
+    await failure_of(service.driver().off(within(PATIENCE)), ErrorType.INVALID_CONFIG, f"its reset is {reset}")
+    assert service.posted == []
+
+
 async def test_a_service_that_answers_with_another_machine_is_refused(service: ScriptedService) -> None:
     """S9."""
     service.system["@odata.id"] = "/redfish/v1/Systems/2"
