@@ -211,7 +211,7 @@ class FencingStory:
     async def _last_resort(self, problem: str) -> End | None:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
         if self._is_a_step:
-            await self.case.freeing.pause()  # nor go on freeing while nobody reads the proof (S1)
+            await self.case.freeing.leave()
             raise Hopeless(problem)
         while True:
             if (ended := await self.parking.park(problem)) is not None:
@@ -309,6 +309,9 @@ class FencingStory:
         before = case.pinned_node.pinned
         if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
             return f"another machine has taken the name {before.node}"
+        if word and pin.pinned.boot_id not in {"", before.boot_id}:
+            case.power.end_proof()
+            return f"the word for off is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
         if word and set(before.endpoints) == set(pin.pinned.endpoints):
             self._seal_anew(pin)
             return ""
