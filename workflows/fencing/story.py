@@ -514,8 +514,16 @@ class FencingStory:
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for whoever has asked for it."""
         if not self.touched:
-            return "power has not been touched, what was added to the node is taken off again"
+            return f"power has not been touched, what was added to the node is taken off again{self._but_cut()}"
         return after_off(request, self.episode.node)
+
+    def _but_cut(self) -> str:
+        """What an abort leaves cut, in words to end a sentence with (S35)."""
+        if self._case is None or self.episode.restart_proof is not None:
+            return ""
+        stays, freed = self._case.isolation.cut_now, self._case.freed_something
+        stays = [each for each in stays if freed or each in self.episode.found_cut]
+        return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
 
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""
