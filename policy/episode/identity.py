@@ -45,18 +45,22 @@ def compare_identity(
     *,
     destructive: bool,
     endpoints: Collection[str] | None = None,
+    levels: Collection[Collection[str]] | None = None,
     machine_uids: Collection[str] | None = None,
 ) -> str:
     """ "" when it is the pinned target, else which field differs, with both values.
 
     Before a destructive act: uid, providerID and system UUID; a pinned value that has vanished is a difference. Before a
     restoring one only the providerID, where the node says one, so that a Node object deleted or re-created meanwhile strands
-    no machine that is off. endpoints: those that the configuration gives now; machine_uids: those of the Machines that belong to
-    the Node now. Either is compared where it is known. A value that was empty when it was pinned is never compared: what turns up
+    no machine that is off. endpoints: those that the configuration gives now; levels: those of them by whose OFF it has off
+    proven, level by level (S4), in whatever order; machine_uids: those of the Machines that belong to the Node now. Each is
+    compared where it is known. A value that was empty when it was pinned is never compared: what turns up
     later neither confirms nor denies it.
     """
     if endpoints is not None and set(endpoints) != set(pinned.endpoints):
         return f"fence endpoints: pinned {_listed(pinned.endpoints)}, now {_listed(endpoints)}"
+    if levels is not None and pinned.levels and {*map(frozenset, levels)} != {*map(frozenset, pinned.levels)}:
+        return f"power levels: pinned {_each(pinned.levels)}, now {_each(levels)}"
     if not observation.present:
         return f"the Node object is gone: pinned uid {pinned.uid}" if destructive and pinned.uid else ""
     if not destructive:
@@ -73,6 +77,10 @@ def compare_identity(
 
 def _difference(field: str, pinned: str, now: str) -> str:
     return "" if not pinned or pinned == now else f"{field}: pinned {pinned}, now {now or 'none'}"
+
+
+def _each(levels: Collection[Collection[str]]) -> str:
+    return "; ".join(" and ".join(level) for level in levels) or "none"
 
 
 def _listed(endpoints: Collection[str]) -> str:

@@ -234,6 +234,11 @@ class FencingPlan:
         return tuple(device for level in self.levels for device in level)
 
     @property
+    def endpoints_of_levels(self) -> tuple[tuple[str, ...], ...]:
+        """Those whose OFF, all of one level, is the proof (S4)."""
+        return tuple(tuple(device.endpoint for device in level) for level in self.levels)
+
+    @property
     def endpoints(self) -> tuple[str, ...]:
         """Every device that may be touched, pinned for the episode (S9): those of power and those of paths."""
         paths = (method.device for method in (*self.isolation, *self.recovery) if method.device is not None)

@@ -16,7 +16,7 @@ from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fenced, fencing, story, told
-from tests.workflows.surroundings import eventually
+from tests.workflows.surroundings import eventually, let_pass
 from tests.workflows.world import World, plan
 
 WRONG = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.8:623")
@@ -115,6 +115,27 @@ async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: Workflow
         assert not world.tainted
 
 
+@pytest.mark.parametrize("waits", ["a person", "a hold"])
+async def test_a_taint_that_could_not_be_removed_is_tried_again_while_a_person_is_waited_for(
+    env: WorkflowEnvironment, waits: str
+) -> None:
+    """S1, S32: the API was away when it should have gone. Nobody reads the proof, and who is waited for may switch it on."""
+    world = World(plan=plan(tries=1, restarts=0), pods_stay=True)
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 5000
+        if waits == "a hold":
+            await run.hold()
+            await run.until(lambda status: "the out-of-service taint can't be removed yet" in status.doing)
+        else:
+            world.silent = set(world.power)
+            await run.parked()
+        assert world.tainted
+        world.untaint_errors.clear()
+        await let_pass(env, run.handle, timedelta(minutes=5))
+        assert not world.tainted
+
+
 @pytest.mark.parametrize(
     ("look", "after", "command"), [("look", "event StepSucceeded", "off"), ("glance", "event WorkloadsFreed", "on")]
 )
@@ -156,6 +177,56 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: Work
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
         assert world.consequences == []
         assert "void" in {entry.outcome for entry in await run.record()}
+
+
+async def test_a_word_for_off_ends_with_the_boot_that_only_the_look_after_its_permit_sees(env: WorkflowEnvironment) -> None:
+    """S6, S8: no device was ever commanded, so that the boot is pinned anew then. The scanner's word may come later than the
+    permit, and the boot that nobody saw off writes to its volumes."""
+    world = World(plan=plan(tries=1, restarts=0))
+    world.silent = set(world.power)
+    async with fencing(env, world, parks=True) as run:
+        world.gates["ask-permit"] = asyncio.Event()
+        await run.acknowledge("pulled the plug")
+        await run.did("ask-permit")
+        world.boot_id = "boot-2"
+        world.gates["ask-permit"].set()
+        await eventually(env, lambda: world.count("event NeedsHuman") == 2)
+        status = await run.status()
+        assert "the word of ada, not verified is void: the node shows another boot" in status.problem
+        assert (world.consequences, status.permit) == ([], False)
+
+
+async def test_a_word_for_off_is_not_carried_over_to_a_boot_that_is_pinned_anew(env: WorkflowEnvironment) -> None:
+    """S6, S8: the configuration was mended meanwhile, so that the node is pinned anew once the word was taken."""
+    world = World(plan=plan(tries=1, restarts=0, levels=((WRONG,),)))
+    world.silent = set(world.power)
+    async with fencing(env, world, parks=True) as run:
+        _mend(world)
+        world.gates["pin"] = asyncio.Event()
+        await run.acknowledge("pulled the plug")
+        await eventually(env, lambda: world.count("pin") == 2)
+        world.boot_id = "boot-2"
+        world.gates["pin"].set()
+        await eventually(env, lambda: world.count("event NeedsHuman") == 2)
+        assert "the word for off is void: the node shows boot boot-2" in (await run.status()).problem
+        assert world.consequences == []
+
+
+@pytest.mark.parametrize("word", [True, False], ids=["a person's word", "what its devices say"])
+async def test_no_taint_goes_on_freeing_a_node_that_shows_another_boot(env: WorkflowEnvironment, *, word: bool) -> None:
+    """S6: whether or not it is Ready, and whatever its devices say: they may be those of another machine."""
+    world = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), ignores_off=word, pods_stay=True)
+    async with fencing(env, world, parks=word) as run:
+        if word:
+            world.power[RIGHT.endpoint] = PowerState.OFF
+            await run.acknowledge("pulled the plug")
+        await run.did("taint")
+        await (run.sees(boot_id="boot-2") if not word else eventually(env, lambda: world.count("read") > 3))
+        world.boot_id = "boot-2"
+        began = await env.get_current_time()
+        await eventually(env, lambda: not world.tainted)
+        assert await env.get_current_time() < began + timedelta(minutes=1)
+        assert "its boot id is boot-2" in str(await run.record())
 
 
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:

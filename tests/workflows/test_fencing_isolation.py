@@ -144,6 +144,16 @@ async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: Work
     assert world.commands == []
 
 
+async def test_whoever_aborts_is_told_that_a_path_stays_cut_whose_pods_were_freed(env: WorkflowEnvironment) -> None:
+    """S35, S44: he was told that what was added to the node is taken off again."""
+    async with fencing(env, World(plan=fabric_only())) as run:
+        await run.did("free-cut-pods")
+        told = await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert f"left cut: {PORT.endpoint}" in result.message
+    assert f"{PORT.endpoint} stays cut" in told
+
+
 async def test_a_path_that_others_open_before_its_pods_are_freed_is_cut_once_more(env: WorkflowEnvironment) -> None:
     """S2, S35: it was read as open for ever after, and no resume helped."""
     world = World(plan=fabric_only(tries=1, restarts=1))
@@ -228,8 +238,9 @@ async def test_where_a_worker_declines_a_quarantine_or_a_detachment_another_one_
     for world, did in ((isolated, "quarantine"), (volumes, "detach vol-1")):
         async with fencing(env, world) as run:
             await run.did(did)
-            await run.did("free-cut-pods" if world is volumes else "off")
-            await run.sees(ready=True, boot_id="boot-2")
+            if world is volumes:
+                await run.did("free-cut-pods")
+                await run.sees(ready=True, boot_id="boot-2")
             result = await run.result(Outcome.RECOVERED)
         assert [entry for entry in result.record if entry.outcome == "failed"] == []
 

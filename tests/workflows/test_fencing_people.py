@@ -109,6 +109,23 @@ async def test_the_words_that_it_hears_are_named_and_no_others(env: WorkflowEnvi
         await run.result(Outcome.ABORTED)
 
 
+@pytest.mark.parametrize("at", ["uncordon", "release-lease"], ids=["on its way out", "ended"])
+async def test_a_hold_that_an_abort_has_ended_is_not_ended_again(env: WorkflowEnvironment, at: str) -> None:
+    """S44: who resumes it then was told that it goes on, and it ends all the same."""
+    world = World()
+    async with fencing(env, world, at="cordon") as run:
+        world.gates[at] = asyncio.Event()
+        await run.hold()
+        await run.abort()
+        run.go_on()
+        await run.did(at)
+        assert Verb.RESUME not in [way.word for way in (await run.status()).ways]
+        with pytest.raises(WorkflowUpdateFailedError):
+            await run.resume()
+        world.gates[at].set()
+        await run.result(Outcome.ABORTED)
+
+
 async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:
     """S20, S44: nothing before it, and nobody has to remember it; it is said until when."""
     async with fencing(env, world := World(), at="cordon") as run:

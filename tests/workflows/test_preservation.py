@@ -288,6 +288,18 @@ async def test_a_name_that_nobody_has_is_missing_and_preserves_nothing(env: Work
     assert (result.missing, result.message) == (True, "the Machine is gone")
 
 
+async def test_an_abort_after_its_deletion_was_asked_for_is_told_that_it_goes_on(env: WorkflowEnvironment) -> None:
+    """S44: he was told that the episode ends, and it follows the deletion to its end, which nobody can take back."""
+    world = machine("false", fails=True)
+    world.lingers = 5
+    async with preserving(env, world) as run:
+        await run.until(lambda _: "delete" in world.acts)
+        told = await run.abort()
+        await run.timeout(Outcome.REPLACED)
+    assert "the deletion of its machine was asked for and goes on" in told
+    assert "the episode ends, and takes" not in told
+
+
 async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
     world = machine("now")
     world.errors = [failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3

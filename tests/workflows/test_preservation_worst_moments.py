@@ -15,14 +15,15 @@ from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
+from policy.episode.words import ActionName
 from policy.preservation.overriding import Override
-from tests.workflows import kept_machine
+from tests.workflows import contract, kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import handing_over, options
-from workflows.kit.messages import ExtendRequest
+from workflows.kit.messages import ExtendRequest, PersonRequest
 
 
 async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
@@ -238,3 +239,32 @@ async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_versio
     async with kept(env, world) as run:
         await run.says(Preservation.release)
         await eventually(env, lambda: world.held.expiry is None, within=5)
+
+
+@pytest.mark.parametrize("word", ["extend", "isolate"])
+async def test_what_is_said_while_the_machine_is_handed_over_is_refused(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """S27, S44: who speaks is being verified when its time is found to be over; the answer was "preserved until …", and then the
+    machine was deleted."""
+    monkeypatch.setattr(kept_machine, "IN_THE_CLUSTER", (*kept_machine.IN_THE_CLUSTER, contract.WordActivities))
+    world = machine(fails=True)
+    world.devices.speaker, verified = "ada@example.com", asyncio.Event()
+    world.devices.gates["verify"] = verified
+    action = ActionName(name="word-x7", uid="u-1")
+    said = {
+        "extend": (Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=100), action=action)),
+        "isolate": (Preservation.isolate, PersonRequest(who="ada", reason="cut it off", action=action)),
+    }
+    async with kept(env, world) as run:
+        says = asyncio.create_task(run.says(*said[word]))
+        await eventually(env, lambda: "verify" in world.devices.acts)
+        world.annotate("false")
+        await run.news()
+        await eventually(env, lambda: "terminate" in world.acts)
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        verified.set()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await says
+        assert "its machine is given up" in str(refused.value.cause)
+        await run.timeout(Outcome.REPLACED)

@@ -73,6 +73,19 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     assert "the machine may be off" in result.message
 
 
+def test_no_other_step_begins_while_our_taint_may_stand() -> None:
+    """S32: whoever is asked next may switch the machine on. It can't be removed while the API is away, and is tried again."""
+    node, tainted = World(plan=plan(tries=1, restarts=0), pods_stay=True), list[bool]()
+    world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
+    world.before["remediation.create-object"] = lambda: tainted.append(node.tainted)
+    with Play(world) as play:
+        play.did("taint")
+        node.silent = set(node.power)
+        node.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
+        play.did(f"create {OBJECT}")
+        assert tainted == [False]
+
+
 def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
     """S35: once, and with the reason."""
     world = stays_off(excused=False)

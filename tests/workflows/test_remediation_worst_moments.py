@@ -201,6 +201,18 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
     assert moment > 5
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["at that step", "at a later one"])
+def test_whoever_aborts_is_told_of_a_deletion_that_goes_on(*, later: bool) -> None:
+    """S44: nobody can take it back, and the episode's end is not the machine's."""
+    world = Remediated(ladder=(DELETE, SELF), goes_after=None)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}" if later else "give-up")
+        play.skip(MINUTE)
+        told = play.abort()
+        play.result(Outcome.ABORTED)
+    assert "the deletion of its machine was asked for and goes on" in told.answer
+
+
 def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
     """S20: what was asked for goes its way; nothing more is begun."""
     world = Remediated(ladder=(DELETE, FENCE), goes_after=None)

@@ -283,6 +283,8 @@ class World:
             raise failure(ErrorType.VETOED, f"Node/{NODE} is held by nobody, not by this episode")
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
+        if self.present and self.boot_id != request.target.pinned.boot_id:
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{NODE} has booted since it was pinned: boot id {self.boot_id}")
         word = request.proof.acknowledgement
         if word is None and not (self.is_off() and self.proof_read):
             self.broken.append(f"S1: {name} while {self.power}, read: {self.proof_read}")

@@ -36,7 +36,16 @@ class Remediation(EpisodeConversation):
         return await self.carry_out(self._story, request)
 
     def what_abort_means(self, request: AbortRequest) -> str:
-        """Of a step that switches power it is what it is of a fencing, and of the machine that an earlier one has left off."""
+        """Of a step that switches power it is what it is of a fencing, and of the machine that an earlier one has left off. A
+        deletion can't be taken back."""
+        if not self._story.deletes:
+            return self._what_it_means(request)
+        goes = "the deletion of its machine was asked for and goes on"
+        if isinstance(self._story, GivingUpStory):
+            return f"{goes}, and the episode ends once it is gone"
+        return f"{self._what_it_means(request)}; {goes}"
+
+    def _what_it_means(self, request: AbortRequest) -> str:
         at, off = (self._story.at, self._story.left_off) if isinstance(self._story, RemediationStory) else (None, None)
         if isinstance(at, FencingStep) and (at.touched or off is None):
             return at.what_abort_means(request)

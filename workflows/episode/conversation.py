@@ -173,12 +173,12 @@ class EpisodeConversation:
     def why_not(self, word: Verb) -> str:
         """Why this episode does not hear that word in its state, whatever it says besides; "" where it does."""
         episode = self.episode
+        if episode.phase is Phase.FINAL:
+            return f"{word.value}: this episode has ended: {episode.doing}"
         if word is Verb.RESUME:
             waits = episode.phase is Phase.NEEDS_HUMAN or episode.acknowledgement is not None
             expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
-            return "" if waits or episode.held is not None else expected
-        if episode.phase is Phase.FINAL:
-            return f"{word.value}: this episode has ended: {episode.doing}"
+            return "" if waits or episode.is_held else expected
         if word is Verb.HOLD and (abort := episode.abort_asked) is not None:
             return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
         return ""

@@ -291,6 +291,7 @@ class Episode(EpisodeState):
             self.unseen = self.unseen or unseen
             raise
         self.observation = result.observation
+        self._drop_a_word_about_another_boot(result.observation)
         return result
 
     # Waiting --------------------------------------------------------------------------------------------------------

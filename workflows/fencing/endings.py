@@ -66,7 +66,7 @@ class Endings:
         """
         case = self._case
         if case.isolation.left:
-            await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
+            await case.freeing.leave()  # giving paths back may take long
             if case.isolation.found_cut and not self._may_restore_path(found_cut=True):
                 await case.isolation.let_go_of_open_paths()
         return await case.isolation.undo(

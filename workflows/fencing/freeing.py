@@ -30,7 +30,7 @@ from policy.values.counting import counted
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing
-from workflows.episode.preflight import SLOW_LOOKS, Preflight
+from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE, SLOW_LOOKS, Preflight
 from workflows.episode.state import FreeingProgress
 from workflows.fencing.devices import longer
 from workflows.fencing.power import PowerSequence
@@ -38,6 +38,8 @@ from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, TooSlow, as_interrupt, interrupt_for, never_began, told_of
 
 POLL_INTERVAL = timedelta(seconds=1)
+
+CANT_UNTAINT = "the out-of-service taint can't be removed"
 
 
 class FreeingSequence:
@@ -186,14 +188,22 @@ class FreeingSequence:
         self._progress.done = True
 
     async def _require_still_off(self) -> None:
-        """The taint goes on taking effect: so must the proof. Where that is a person's word, a node that is back speaks against
-        it as a device would (S6)."""
-        proof, pinned = await self._power.read_again(), self._episode.target.pinned
-        if proof.acknowledgement is None or not await self._preflight.refresh():
+        """The taint goes on taking effect: so must the proof, which ends with another boot, whatever devices say, and whether or
+        not the node is Ready (S6). Where the proof is a person's word nothing else could speak against it, and it is looked for;
+        else the scanner tells of it."""
+        proof = await self._power.read_again()
+        if proof.acknowledgement is None and not self._another_boot():
             return
-        seen = self._episode.observation
-        if seen is not None and seen.present and seen.ready and seen.boot_id not in {"", pinned.boot_id}:
-            self._power.lose(f"{pinned.node} is back, although a person said off: its boot id is {seen.boot_id}")
+        if await self._preflight.refresh() and (boot := self._another_boot()):
+            who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
+            self._power.lose(f"{self._episode.node} is back, although {who}: its boot id is {boot}")
+
+    def _another_boot(self) -> str:
+        """The boot that the pinned Node shows where that is not the one that was fenced, else ""."""
+        seen, pinned = self._episode.observation, self._episode.target.pinned
+        if seen is None or not seen.present or seen.uid != pinned.uid or seen.boot_id == pinned.boot_id:
+            return ""
+        return seen.boot_id
 
     async def _delete_node(self) -> None:
         """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
@@ -214,14 +224,32 @@ class FreeingSequence:
             try:
                 await self.untaint()
             except ActivityError as error:
-                failed = told_of("the out-of-service taint can't be removed", error)
+                failed = told_of(CANT_UNTAINT, error)
                 self._episode.note("untaint-out-of-service", "failed", failed)
 
     async def wait_while_held(self) -> None:
-        """A hold is a person who is waited for."""
-        if self._episode.is_held:
+        """A hold is a person who is waited for. A taint that can't be removed then is tried again all the while."""
+        pause = FIRST_PAUSE
+        while (held := self._episode.held) is not None and self._episode.is_held:
             await self.pause()
+            if not self.may_be_tainted:
+                break
+            self._episode.enter(doing=f"{held}; {CANT_UNTAINT} yet", until=held.until)
+            await self._episode.rest(pause, "until the out-of-service taint is tried again")
+            pause = min(pause * 2, LONGEST_PAUSE)
         await self._episode.wait_while_held()
+
+    async def leave(self) -> None:
+        """Nobody of us reads the proof from here on, or before long, and others may switch the machine on: a taint that may stand
+        is removed first, however often that is tried (S1, S32)."""
+
+        async def remove() -> None:
+            with as_interrupt(CANT_UNTAINT):
+                await self.untaint()
+
+        if self.may_be_tainted:
+            pause = self._plan.retry_interval
+            await self._desk.insist("untaint-out-of-service", remove, failing=CANT_UNTAINT, pause=pause, abort_ends=True)
 
     async def untaint(self, look: LookRequest | None = None) -> ActResult:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we

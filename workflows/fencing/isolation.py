@@ -98,6 +98,11 @@ class IsolationSequence:
         """What is still cut, in words to end a sentence with."""
         return self._paths.left
 
+    @property
+    def cut_now(self) -> list[str]:
+        """The same by their names."""
+        return self._paths.cut_now
+
     def adopt(self, endpoints: tuple[str, ...]) -> None:
         """Paths that our mark says are cut."""
         self._paths.adopt(endpoints)

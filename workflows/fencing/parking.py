@@ -65,6 +65,8 @@ class Parking:
                 turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by} ({abort.reason}): {problem}")
                 self._progress.turn = turn
                 return partial(self._endings.aborted, turn.reason)
+            if case.freeing.may_be_tainted:
+                await case.freeing.pause()  # it could not be removed before, and nobody reads the proof
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
             word = episode.resumed or (episode.acknowledgement if case.lacks_proof else None)
@@ -72,21 +74,35 @@ class Parking:
                 if case.only_restoring_is_left:
                     break  # a brake holds up nothing that restores (S17)
                 refused = await episode.obtain_permit(case.permit_request())
-                if not refused:
+                if not refused and await self._stands(word.by, problem):
                     break
+                if not refused:
+                    continue
                 # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
                 # until it is obeyed, or taken back by a hold or an abort (S44).
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
                 episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
+            if wait is None and case.freeing.may_be_tainted:
+                wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
             if episode.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
-        if not (case.touched or case.freed_something):
-            await case.see_which_boot()
         episode.restarts, episode.problem, self._progress.resumed_at = 0, "", workflow.now()
         self._management.take_word()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
+
+    async def _stands(self, who: str, problem: str) -> bool:
+        """Whether there is a word still, now that there is a permit: another boot that is seen only by now ends one for off (S6,
+        S8), and whoever gave it is asked again."""
+        episode, case = self._episode, self._case
+        if not (case.touched or case.freed_something):
+            await case.see_which_boot()
+        if episode.resumed is not None or episode.acknowledgement is not None:
+            return True
+        void = f"the word of {who} is void: the node shows another boot than the one seen off"
+        await case.desk.ask_for_a_person(f"{problem}; {void}")
+        return False
 
     async def _ended_by_itself(self) -> Ending | None:
         """A parked node that came back, or was replaced, needs nobody any more. Believed only of what was read just now."""

@@ -69,10 +69,14 @@ class Paths:
         return any(self._is_found_cut(each) for each in self._cut)
 
     @property
+    def cut_now(self) -> list[str]:
+        """What is still cut, for all that is known. Another step of a ladder may have given it back."""
+        return [each for each in self._cut if each in self._episode.added.paths]
+
+    @property
     def left(self) -> str:
-        """What is still cut, in words to end a sentence with; "" for nothing. Another step of a ladder may have given it back."""
-        cut = [each for each in self._cut if each in self._episode.added.paths]
-        return f"; left cut: {', '.join(cut)}" if cut else ""
+        """The same in words to end a sentence with; "" for nothing."""
+        return f"; left cut: {', '.join(self.cut_now)}" if self.cut_now else ""
 
     def adopt(self, endpoints: tuple[str, ...]) -> None:
         """Paths that our mark says are cut: by a predecessor, an earlier history or an earlier step."""

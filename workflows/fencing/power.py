@@ -197,9 +197,13 @@ class PowerSequence:
         asked = min((reading.at for reading in proof.readings), default=workflow.now())
         return asked + max(options.ACT_WINDOW, self._plan.act_deadline + 2 * options.IN_FLIGHT_MARGIN)
 
-    def lose(self, reason: str) -> NoReturn:
+    def end_proof(self) -> None:
         """The proof is over (S6)."""
         self._progress.proof = self._episode.off_proof = None
+
+    def lose(self, reason: str) -> NoReturn:
+        """The same, for whoever is about to act on it."""
+        self.end_proof()
         raise ProofLost(reason)
 
     def remember_what_is_said(self) -> None:

@@ -211,7 +211,7 @@ class FencingStory:
     async def _last_resort(self, problem: str) -> End | None:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
         if self._is_a_step:
-            await self.case.freeing.pause()  # nor go on freeing while nobody reads the proof (S1)
+            await self.case.freeing.leave()
             raise Hopeless(problem)
         while True:
             if (ended := await self.parking.park(problem)) is not None:
@@ -309,6 +309,9 @@ class FencingStory:
         before = case.pinned_node.pinned
         if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
             return f"another machine has taken the name {before.node}"
+        if word and pin.pinned.boot_id not in {"", before.boot_id}:
+            case.power.end_proof()
+            return f"the word for off is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
         if word and set(before.endpoints) == set(pin.pinned.endpoints):
             self._seal_anew(pin)
             return ""
@@ -511,8 +514,16 @@ class FencingStory:
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for whoever has asked for it."""
         if not self.touched:
-            return "power has not been touched, what was added to the node is taken off again"
+            return f"power has not been touched, what was added to the node is taken off again{self._but_cut()}"
         return after_off(request, self.episode.node)
+
+    def _but_cut(self) -> str:
+        """What an abort leaves cut, in words to end a sentence with (S35)."""
+        if self._case is None or self.episode.restart_proof is not None:
+            return ""
+        stays, freed = self._case.isolation.cut_now, self._case.freed_something
+        stays = [each for each in stays if freed or each in self.episode.found_cut]
+        return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
 
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""

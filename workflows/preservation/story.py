@@ -454,8 +454,11 @@ class PreservationStory:
 
     @property
     def ending(self) -> str:
-        """Why it ends whatever is said from now on, "" while it may go on: what was cut off may take days to be given back."""
+        """Why it ends whatever is said from now on, "" while it may go on: what was cut off may take days to be given back, and
+        the next history, which gives the machine up, begins once everybody has his answer."""
         abort, end = self.episode.abort_asked, self._progress.end
+        if self.episode.kind is not Kind.PRESERVATION:
+            return f"its machine is given up: {self.episode.reason}"
         if end is not None:
             return f"{end.outcome.value}: {end.message}"
         return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")

@@ -51,6 +51,11 @@ class GivingUpStory:
         if request.machine is not None:
             episode.machine = f"{request.machine.namespace}/{request.machine.name}"
 
+    @property
+    def deletes(self) -> bool:
+        """Whether the deletion was asked for."""
+        return self._progress.asked
+
     async def run(self) -> EpisodeResult:
         """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days. Raises
         NewHistory, also where the machine is kept after all."""

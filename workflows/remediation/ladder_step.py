@@ -34,6 +34,11 @@ class LadderStep(ABC):
         """How far it has come."""
         return self._state
 
+    @property
+    def deletes(self) -> bool:
+        """Whether it has asked for the deletion of the Machine, which nobody can take back."""
+        return False
+
     @abstractmethod
     async def carry_out(self) -> End:
         """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""

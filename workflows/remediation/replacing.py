@@ -178,6 +178,11 @@ class DeleteMachine(ReplacingStep):
             return
         self._episode.note("delete-machine", "found", "its deletion was asked for before")
 
+    @property
+    def deletes(self) -> bool:
+        """From the request on."""
+        return self._state.asked is not None
+
     async def take_back(self) -> str:
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
         if self._state.asked is not None or self._target.pin.machine is None:

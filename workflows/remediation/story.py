@@ -428,6 +428,11 @@ class RemediationStory:
         return self._steps[at] if at is not None else None
 
     @property
+    def deletes(self) -> bool:
+        """Whether a step has asked for the deletion of the Machine."""
+        return self.episode.ladder is not None and any(step.deletes for step in self._steps)
+
+    @property
     def left_off(self) -> FencingStep | None:
         """The last step that switched power, where it has left the machine off, for all that is known."""
         if self.episode.ladder is None:

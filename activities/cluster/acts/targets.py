@@ -117,7 +117,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         pinned = replace(
             pinned_of(node),
             endpoints=plan.endpoints,
-            levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
+            levels=plan.endpoints_of_levels,
             machine_uids=tuple(each.uid for each in subject.machines_of(view)),
         )
         at_once = bool(request.marks_as) and not adopted

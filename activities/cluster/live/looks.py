@@ -47,6 +47,7 @@ from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.words import Verb
+from policy.fence.plan import FencingPlan
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.node_events import NodeEvent
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
@@ -96,8 +97,8 @@ class _Sight:
     """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where somebody else
-    holds it. endpoints: of the devices that are configured for it now, None where nobody asks, or where `unplanned` says why
-    that is not known.
+    holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
+    nobody asks, or where `unplanned` says why that is not known.
     """
 
     node: LiveNode | None
@@ -112,6 +113,7 @@ class _Sight:
     events: tuple[NodeEvent, ...]
     renewed: datetime | None
     endpoints: tuple[str, ...] | None
+    levels: tuple[tuple[str, ...], ...] | None
     unplanned: _Doubt | None
     doubts: tuple[_Doubt, ...]
 
@@ -224,7 +226,7 @@ class LastLook:
         (
             (node, contested, asking, subject),
             (lease, lease_problem, permit),
-            ((policies, events), renewed, endpoints, claimed),
+            ((policies, events), renewed, plan, claimed),
         ) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", _node(once, name), None, blind),
@@ -240,7 +242,7 @@ class LastLook:
             asyncio.gather(
                 self._policies(request, doubts),
                 _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
-                _read("its fence configuration", self._endpoints(once, request), None, unplanned),
+                _read("its fence configuration", self._configured(once, request), None, unplanned),
                 _read("whose devices they are", self._claimed(once, request), "", doubts),
             ),
         )
@@ -257,7 +259,8 @@ class LastLook:
             policies=policies,
             events=events,
             renewed=renewed,
-            endpoints=endpoints,
+            endpoints=plan.endpoints if plan is not None else None,
+            levels=plan.endpoints_of_levels if plan is not None else None,
             unplanned=unplanned[0] if unplanned else None,
             doubts=(*blind, *doubts),
         )
@@ -313,15 +316,15 @@ class LastLook:
             return None
         return await lease_renewed(self._connection, request.target.pinned.node)
 
-    async def _endpoints(self, once: Readers, request: LookRequest) -> tuple[str, ...] | None:
-        """Every device that is configured for the node now. Without devices at the pin none is touched."""
+    async def _configured(self, once: Readers, request: LookRequest) -> FencingPlan | None:
+        """By which devices the node is to be fenced now. Without devices at the pin none is touched."""
         if request.configured is None or not request.target.pinned.endpoints:
             return None
         node = await _node(once, request.target.pinned.node)
         if node is None:
             return None
         template = request.configured.template
-        return (await plan_for(once, node.view, template, request.need, source=self._source)).endpoints
+        return await plan_for(once, node.view, template, request.need, source=self._source)
 
     async def _subject(self, once: Readers, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
         node = request.target.pinned.node
@@ -400,9 +403,10 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
     """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
     identity (S9). Before power-on each is judged for itself by whoever asks, who knows which of them he has switched off."""
     observation, pinned, destructive = _observation(request, sight), request.target.pinned, request.destructive
-    early = None if destructive or request.restores else sight.endpoints
+    devices: dict[str, Any] = {"endpoints": sight.endpoints, "levels": sight.levels}
+    early = {} if destructive or request.restores else devices
     # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
-    late = {"endpoints": sight.endpoints, "machine_uids": sight.machine_uids} if destructive else {}
+    late = {**devices, "machine_uids": sight.machine_uids} if destructive else {}
     node, (held, why) = sight.node.view if sight.node is not None else None, sight.permit
     mark, problem = _mark(sight)
     ours = mark is not None and is_ours(mark, request.target)
@@ -410,7 +414,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         node=node,
         machines=tuple(sight.subject.machines_of(node)),
         doubts=tuple(map(str, sight.doubts)),
-        identity=compare_identity(pinned, observation, destructive=destructive, endpoints=early),
+        identity=compare_identity(pinned, observation, destructive=destructive, **early),
         devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),
         contested=sight.contested,

@@ -467,6 +467,30 @@ async def test_a_device_that_is_configured_anew_is_another_target(pinned: str, c
     assert case.words in result.reason
 
 
+@pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.WAIT], ids=["before an act", "before anything is freed"])
+@pytest.mark.parametrize(
+    ("pinned", "verdict"),
+    [([["a"], ["b"]], CHANGED), ([["a", "b"]], GO), ([["b", "a"]], GO)],
+    ids=["one instead of the other", "both, as now", "the same in another order"],
+)
+async def test_the_same_devices_that_prove_off_otherwise_are_another_target(
+    operation: Operation, pinned: list[list[str]], verdict: LookVerdict, licensed: World
+) -> None:
+    """S4, S9: the operator has found out that the second supply is no other way, but the other half, and has written it so."""
+    both = [
+        {"driver": "ipmi", "nodeParameters": {NODE: {"ip": f"10.0.0.{last}"}}, "secretRef": {"name": "bmc-credentials"}}
+        for last in (7, 8)
+    ]
+    await licensed.add_template(power=both)
+    endpoints = {"a": "ipmi://10.0.0.7:623", "b": "ipmi://10.0.0.8:623"}
+    levels = tuple(tuple(endpoints[each] for each in level) for level in pinned)
+    target = await licensed.pinned()
+    target = replace(target, pinned=replace(target.pinned, endpoints=tuple(endpoints.values()), levels=levels))
+    result = await look(licensed, target=target, configured=Configured(), operation=operation)
+    assert result.verdict is verdict, result.reason
+    assert ("power levels: pinned" in result.reason) is (verdict is CHANGED)
+
+
 @pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.REMOVE])
 async def test_a_go_licenses_the_act_that_it_was_made_for(operation: Operation, licensed: World) -> None:
     """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_licensing.py)."""

@@ -59,7 +59,7 @@ SILENT = a_node("node-1", "Unknown", age=30)
 
 SITUATIONS: dict[str, list[Seen]] = {
     "another machine than was pinned": [replace(FREE, identity="uid")],
-    "other devices, or other Machines, than were pinned": [replace(FREE, devices="fence endpoints")],
+    "other devices or power levels, or other Machines, than were pinned": [replace(FREE, devices="fence endpoints")],
     "the devices can't be told": [replace(FREE, devices_unread="no answer")],
     "another Node has the same providerID, system UUID, boot id or fence device": [
         replace(FREE, contested="Node/b has the same boot id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,17 @@ def test_other_fence_endpoints_are_a_difference_for_every_act(destructive: bool)
     found = compare_identity(pinned(), seen(), destructive=destructive, endpoints=["ipmi://10.0.0.2:623"])
     assert found == "fence endpoints: pinned ipmi://10.0.0.1:623, now ipmi://10.0.0.2:623"
     assert compare_identity(pinned(), seen(), destructive=destructive, endpoints=["ipmi://10.0.0.1:623"]) == ""
+
+
+@pytest.mark.parametrize("destructive", [True, False])
+def test_other_power_levels_of_the_same_devices_are_a_difference(destructive: bool) -> None:
+    """S4, S9: one supply instead of the other proves what both together would have to; a pin that tells of no levels compares
+    none, and their order proves nothing else."""
+    alone = pinned(endpoints=("a", "b"), levels=(("a",), ("b",)))
+    words = "power levels: pinned a; b, now a and b"
+    assert compare_identity(alone, seen(), destructive=destructive, levels=[("a", "b")]) == words
+    assert compare_identity(alone, seen(), destructive=destructive, levels=[("b",), ("a",)]) == ""
+    assert compare_identity(replace(alone, levels=()), seen(), destructive=destructive, levels=[("a", "b")]) == ""
 
 
 NAMED = st.sampled_from(["", "one", "other"])
