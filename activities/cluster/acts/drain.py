@@ -22,7 +22,7 @@ from activities.attempt import in_time
 from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
-from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.leave import require_leave
@@ -162,11 +162,7 @@ class Drainer:
         ]
 
     async def _exists(self, namespace: str, daemon_set: str) -> bool:
-        try:
-            await self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))
-        except ObjectNotFound:
-            return False
-        return True
+        return await unless_gone(self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))) is not None
 
     async def _held_by_volumes(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
         """Those with a single-writer volume attached to the node, or with one of which that is not known."""
@@ -181,10 +177,10 @@ class Drainer:
         if "" in attached and any(INLINE_DISKS & volume.keys() for volume in pod.spec.volumes or ()):
             return True
         for claim in pod.claims:
-            try:
-                spec = (await self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace))).get("spec") or {}
-            except ObjectNotFound:
+            found = await unless_gone(self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace)))
+            if found is None:
                 return True
+            spec = found.get("spec") or {}
             modes = set(spec.get("accessModes") or ())
             if str(spec.get("volumeName") or "") in attached and not (modes and modes <= SHARED_MODES):
                 return True

@@ -17,7 +17,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.livenode import GKE_INSTANCE_ANNOTATION
@@ -41,7 +41,6 @@ from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToChe
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, no_such_target
-from policy.values.object_refs import ObjectRef
 
 PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
 """What says nothing of a node's configuration: the whole request is tried again."""
@@ -107,10 +106,10 @@ class ClusterFenceDevices(FenceDeviceActivities):
             await self._recorder.tell(_happening(notice), quiet=REPEATED)
 
     async def _find(self, connections: Readers, name: str) -> NodeToCheck:
-        try:
-            view = decode_node(await connections.nodes.get_bytes(NODES.path(name)))
-        except ObjectNotFound:
+        body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))
+        if body is None:
             return NodeToCheck(node=name, problem=no_such_target(name))
+        view = decode_node(body)
         try:
             return await self._resolved(connections, view)
         except PolicyError as error:
@@ -160,7 +159,7 @@ def _held(view: NodeView) -> str:
 
 def _happening(notice: DeviceNotice) -> Happening:
     return Happening(
-        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=notice.node),
+        about=NODES.ref(notice.node),
         uid=notice.node_uid,
         reason=notice.reason,
         message=notice.message,

@@ -93,7 +93,7 @@ class EpisodeTeller:
 
     async def tell(self, node: str, uid: str, event: ToldEvent) -> None:
         """An Event on the Node and on its NodeFence; what can't be written is logged."""
-        abouts = [(ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=node), uid)]
+        abouts = [(NODES.ref(node), uid)]
         fence = await self._fences.reference(node) if self._fences is not None else None
         both = [*abouts, *([fence] if fence is not None else [])]
         await asyncio.gather(*(self._record(self._connection, about, its_uid, event) for about, its_uid in both))

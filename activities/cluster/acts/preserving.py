@@ -23,7 +23,7 @@ from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of
-from activities.cluster.api.paths import NODES
+from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
@@ -146,7 +146,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         held, machine = sight.held, sight.machine
         if held is None or held.failed:
             return sight
-        view = read_machine(machine, api_of(_ref(machine))) if machine is not None else None
+        view = read_machine(machine, api_of(ref_of(machine))) if machine is not None else None
         called = await called_unhealthy(self._connections, held, view, self._now())
         return sight.called(called) if called else sight
 
@@ -234,7 +234,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
 
     async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
         assert sight.machine is not None
-        ref = _ref(sight.machine)
+        ref = ref_of(sight.machine)
         operations = [*unchanged_since_read(sight.machine), *set_annotations(sight.machine, values)]
         answer = await self._keeping.connection_of(ref).patch_json(self._keeping.path_of(ref), operations)
         sight.machine["metadata"] = answer["metadata"]
@@ -247,7 +247,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             assert sight.node is not None
             await self._patch_node(sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
             return told
-        ref = _ref(sight.machine)
+        ref = ref_of(sight.machine)
         if machine_api(ref.api_version) is not MCM:
             await self._annotate_machine(sight, {EXPIRY_ANNOTATION: value})
             return told
@@ -426,14 +426,7 @@ def _told(sight: Sight, decision: PreservationDecision, found: Effects, *, now: 
 
 
 def _machine_ref(sight: Sight) -> ObjectRef | None:
-    return _ref(sight.machine) if sight.machine is not None else None
-
-
-def _ref(document: JsonObject) -> ObjectRef:
-    metadata = document["metadata"]
-    return ObjectRef(
-        api_version=document["apiVersion"], kind=document["kind"], name=metadata["name"], namespace=metadata["namespace"]
-    )
+    return ref_of(sight.machine) if sight.machine is not None else None
 
 
 def _taint_operations(node: LiveNode, wanted: bool | None) -> Operations:

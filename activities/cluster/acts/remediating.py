@@ -21,7 +21,7 @@ from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import covers, readable_checks
@@ -372,9 +372,9 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
 
     async def _siblings(self, request: FollowRequest) -> list[MachineView]:
         resource, decoding = resource_of(request.machine), machine_decoding(api_of(request.machine))
+        connection = self._connection_of(request.machine.api_version)
+        pages = connection.list_pages(resource.path(namespace=request.machine.namespace))
         try:
-            connection = self._connection_of(request.machine.api_version)
-            pages = connection.list_pages(resource.path(namespace=request.machine.namespace))
             listed = [item.value async for page in pages for item in decoding.items(page.body)]
         except ObjectNotFound:
             return []
@@ -419,10 +419,9 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         if found is None:
             return ""
         resource, name = found
-        try:
-            connection = self._connection_of(request.machine.api_version)
-            owner = await connection.get(resource.path(name, namespace=request.machine.namespace))
-        except ObjectNotFound:
+        connection = self._connection_of(request.machine.api_version)
+        owner = await unless_gone(connection.get(resource.path(name, namespace=request.machine.namespace)))
+        if owner is None:
             return f"its owner {request.owner} is gone, too"
         wanted, there = int((owner.get("spec") or {}).get("replicas", 1)), len(await self._siblings(request))
         return f"its owner {request.owner} wants no more than the {wanted} that there are" if there >= wanted else ""

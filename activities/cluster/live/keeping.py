@@ -15,7 +15,7 @@ import msgspec
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
 from activities.cluster.api.paths import PRESERVATION_POLICIES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.livenode import LiveNode, find_node
 from activities.cluster.objects.machine_reading import LiveMachine, find_machine, machine_of
 from activities.cluster.objects.machine_sets import deployment_of, overridden
@@ -148,14 +148,10 @@ class Keeping:
     async def _pools(self) -> tuple[list[Pool], str]:
         """All that can be used, in the order of their names, and what is wrong with the others."""
         pools, problem = {pool.name: pool for pool in self._given}, ""
-        try:
-            documents = await self._nodes.list_objects(PRESERVATION_POLICIES.path())
-        except ObjectNotFound:
-            documents = []  # the kind is not installed
-        for document in documents:
-            head = {"apiVersion": PRESERVATION_POLICIES.api_version, "kind": PRESERVATION_POLICIES.kind}
+        documents = await unless_gone(self._nodes.list_objects(PRESERVATION_POLICIES.path()))
+        for document in documents or ():  # None where the kind is not installed
             try:
-                pool = read_policy({**head, **document})
+                pool = read_policy(PRESERVATION_POLICIES.whole(document))
             except PolicyError as error:
                 problem = problem or str(error)
                 pools.pop(str(document["metadata"]["name"]), None)

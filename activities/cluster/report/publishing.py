@@ -155,7 +155,7 @@ class Publishing(Attending):
                 failed.append(refused)
             if uid := uids.get(refusal.node):
                 message = f"not fenced for {refusal.check.key}: {refusal.message or refusal.reason}"
-                about = ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=refusal.node)
+                about = NODES.ref(refusal.node)
                 skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
                 failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
         return Published(written=written, failed=tuple(failed), unseen=unseen)
