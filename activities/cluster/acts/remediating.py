@@ -15,7 +15,6 @@ from functools import partial
 from temporalio import activity
 
 from activities.attempt import in_time
-from activities.clocks import utc_now
 from activities.cluster.acts.beginning import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -407,12 +406,8 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             target.cluster = await cluster_of(self._connections, check) if check.dialect is Dialect.CLUSTER_API else None
         if target.node is None and target.machine is None:
             return ""
-        verdict = rules_of(check).judge(target, self._judging_clock())
+        verdict = rules_of(check).judge(target, self._served.judged_at())
         return verdict.message or verdict.reason if verdict.health is Health.UNHEALTHY else ""
-
-    def _judging_clock(self) -> datetime:
-        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
-        return self._connection.now() if self._clock is utc_now else self._clock()
 
     async def _scaled_down(self, request: FollowRequest) -> str:
         found = set_of(request.machine, request.owner)

@@ -76,7 +76,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
 
     @cached_property
     def _kinds(self) -> dict[ClusterConnection, Kinds]:
-        return {each: Kinds(each) for each in (self._connection, self._machines)}
+        return {each: Kinds(each) for each in (self._connections.nodes, self._connections.machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
@@ -184,7 +184,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         if machine is None and request.check is not None and request.check.kind == OF_MACHINES:
             raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected the Machine that it is about, with its uid")
         of_capi = machine is not None and in_management_cluster(machine.api_version)
-        if of_capi and self._connection_for(request) is not self._machines:
+        if of_capi and self._connection_for(request) is not self._connections.machines:
             machine = None  # it lives in another cluster than the object, and can't own it
         pinned = request.target.pinned
         return WantedObject(

@@ -65,13 +65,11 @@ class Sight:
 class Keeping:
     """Reads machines of one cluster."""
 
-    def __init__(
-        self, connection: ClusterConnection, *, machines: ClusterConnection | None = None, pools: Iterable[Pool] = ()
-    ) -> None:
+    def __init__(self, connections: Connections[ClusterConnection], *, pools: Iterable[Pool] = ()) -> None:
         """pools: those of the settings, each of which holds as long as no object of its name does."""
         self._given = tuple(pools)
-        self._nodes = connection
-        self._connections = Connections(nodes=connection, machines=machines or connection)
+        self._nodes = connections.nodes
+        self._connections = connections
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Where a Machine of that group is read and written."""
