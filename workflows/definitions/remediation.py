@@ -38,6 +38,6 @@ class Remediation(EpisodeConversation):
     def what_abort_means(self, request: AbortRequest) -> str:
         """Of a step that switches power it is what it is of a fencing, and of the machine that an earlier one has left off."""
         at, off = (self._story.at, self._story.left_off) if isinstance(self._story, RemediationStory) else (None, None)
-        if isinstance(at, FencingStep) and (at.touched or off is None):
-            return at.what_abort_means(request)
+        if isinstance(at, FencingStep) and (at.story.touched or off is None):
+            return at.story.what_abort_means(request)
         return super().what_abort_means(request) if off is None else after_off(request, self.episode.node)

@@ -38,7 +38,7 @@ class Endings:
 
     def replaced(self) -> End:
         """Another machine stands under the name: nothing of ours is on it."""
-        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.left}"
+        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.paths.left}"
         return End(outcome=Outcome.REPLACED, message=message)
 
     async def restored(self, outcome: Outcome, message: str) -> End:
@@ -65,9 +65,9 @@ class Endings:
         patient: however long it takes.
         """
         case = self._case
-        if case.isolation.left:
+        if case.isolation.paths.left:
             await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
-            if case.isolation.found_cut and not self._may_restore_path(found_cut=True):
+            if case.isolation.paths.found_cut and not self._may_restore_path(found_cut=True):
                 await case.isolation.let_go_of_open_paths()
         return await case.isolation.undo(
             may_restore=lambda found_cut: self._may_restore_path(found_cut=found_cut), patient=patient

@@ -134,10 +134,10 @@ class FencingStory:
         """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
         sentence with."""
         case = self._case
-        if case is None or not case.isolation.left:
+        if case is None or not case.isolation.paths.left:
             return ""
         if await case.preflight.refresh() and case.pinned_node.is_replaced():
-            return case.isolation.left
+            return case.isolation.paths.left
         return await self.endings.give_back_paths(patient=False)
 
     @property
@@ -285,7 +285,7 @@ class FencingStory:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
-            return not_begun(self.episode, f"{interrupt.reason}{case.isolation.left}")
+            return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
         await case.adoption.settle()
         case.progress.begun = True
         return None
@@ -296,7 +296,7 @@ class FencingStory:
         His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.freeing.done
-        begun = begun or bool(case.isolation.left) or case.isolation.has_detached
+        begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         if begun and not self._is_hopeless:
             return ""
         try:
@@ -357,7 +357,7 @@ class FencingStory:
             case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
             return True
         case.pinned_node.adopt_node()
-        if not case.touched and not case.isolation.left:
+        if not case.touched and not case.isolation.paths.left:
             case.pinned_node.follow_boot()
         case.isolation.begin_anew()
         self.episode.added = replace(self.episode.added, cordoned=False, taints=())  # of the Node that is gone
@@ -404,7 +404,7 @@ class FencingStory:
         self._open(progress)
         if pin.adopted_incident != episode.incident or not episode.goes_on:  # else it is the mark of our earlier histories
             self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
-        self.case.isolation.adopt(pin.adopted_paths)
+        self.case.isolation.paths.adopt(pin.adopted_paths)
         self.case.power.come_after(self._left_before)
 
     def _open(self, progress: FencingProgress) -> None:
@@ -492,11 +492,6 @@ class FencingStory:
         if self.touched:
             return "can't be finished"
         return "given up" if self._is_a_step else "given up before power-off"
-
-    @property
-    def pinned(self) -> bool:
-        """Whether the target is pinned, and known since."""
-        return self._case is not None
 
     @property
     def touched(self) -> bool:

@@ -85,7 +85,7 @@ class KeepingApart:
         """What is still cut, in words to end a sentence with."""
         if self._known.pin is None:
             return ""
-        return self._made(self._known.pin)[1].left
+        return self._made(self._known.pin)[1].paths.left
 
     def next_try(self, hold: Hold) -> datetime | None:
         """When it is due again, None where nothing of it is left to be done."""
@@ -141,7 +141,7 @@ class KeepingApart:
             plan = isolation_plan(pin.plan)
             self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
             if pin.adopted_paths:
-                self._made(pin)[1].adopt(pin.adopted_paths)
+                self._made(pin)[1].paths.adopt(pin.adopted_paths)
                 cut_unseen(self._episode, pin.adopted_paths)
         self._episode.pinned = pin.pinned
         return self._made(pin)[1]
@@ -247,10 +247,10 @@ class KeepingApart:
                 # All of it or nothing: in quarantine, too, it has no peer that does not know of what was freed elsewhere.
                 if self._may_restore():
                     await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
-                if not (left := sequence.left):
+                if not (left := sequence.paths.left):
                     await self._leave()
                     return ""
-                freed = "a path may have been cut before this episode" if sequence.found_cut else "pods were freed"
+                freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"
                 problem = f"{freed}, and no restart is proven; resume gives it back{left}"
             if self._episode.abort_asked is not None:
                 return self.left
