@@ -55,7 +55,7 @@ class Endings:
         with self._episode.undertaking("the end", by_itself=True):
             left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
             keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
-            tainted = case.freeing.may_be_tainted
+            tainted = case.progress.freeing.may_be_tainted
             await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
         return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
 
@@ -92,7 +92,7 @@ class Endings:
                 await self._management.wait_for_return()
             except Interrupt as interrupt:
                 but += f"; power on: {interrupt.reason}"
-        elif self._case.power.powered_on_at is None:
+        elif self._case.progress.power.powered_on_at is None:
             but = "; the power state is not known, it may be off"
         return await self.restored(Outcome.ABORTED, f"{reason}{but}")
 

@@ -69,21 +69,6 @@ class IsolationSequence:
         self._pacing = Pacing(episode, FenceStep.ISOLATION, progress.pacing)
 
     @property
-    def freed(self) -> bool:
-        """Whether pods may have been freed behind a cut."""
-        return self._progress.freed
-
-    @property
-    def freed_pods(self) -> int:
-        """How many."""
-        return self._progress.freed_pods
-
-    @property
-    def pods_left(self) -> int:
-        """How many still stood behind the cut when the time for freeing them was over."""
-        return self._progress.pods_left
-
-    @property
     def began(self) -> bool:
         """Whether any method has been carried out, or a path touched."""
         return bool(self._progress.done) or self.paths.touched
@@ -223,7 +208,7 @@ class IsolationSequence:
         if left is None:
             return
         self._progress.pods_left = left.pods
-        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        detail = f"{self._progress.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
 
     async def _free_until(

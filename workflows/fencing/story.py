@@ -113,10 +113,10 @@ class FencingStory:
             self.episode,
             end,
             case.desk,
-            powered_on_at=case.power.powered_on_at,
+            powered_on_at=case.progress.power.powered_on_at,
             powered_off_at=case.power.off_commanded_at,
             left_off=case.leaves_off,
-            freed_pods=case.freeing.freed_pods + case.isolation.freed_pods,
+            freed_pods=case.freeing.freed_pods + case.progress.isolation.freed_pods,
         )
 
     async def as_a_step(self) -> End:
@@ -225,7 +225,7 @@ class FencingStory:
         case, act = self.case, self.power_management
         if not case.plan.levels and case.power.proof is None:
             return await self._fence_by_paths()
-        if not case.freeing.done:
+        if not case.progress.freeing.done:
             if case.power.proof is None and not await act.was_switched_off():
                 await self._isolate()
                 await self.crash_dump.free_at_once()
@@ -237,9 +237,9 @@ class FencingStory:
             return await self.endings.left_off()
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
-            message = f"off is proven, and the machine is given up for good ({case.power.given_up})"
+            message = f"off is proven, and the machine is given up for good ({case.progress.power.given_up_said})"
             return await self.endings.restored(Outcome.FENCED_OFF, message)
-        if not case.plan.power_on and not case.power.kept:
+        if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
                 raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
             await act.say_finished("off is proven, and the machine is left off")
@@ -295,7 +295,7 @@ class FencingStory:
         looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
         His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
-        begun = not case.power.untouched or case.freed_something or case.freeing.done
+        begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         if begun and not self._is_hopeless:
             return ""
@@ -348,11 +348,11 @@ class FencingStory:
             return False
         if case.power.proof is not None:
             why = "the Node was made anew since the machine was switched off"
-            if not case.freeing.done:
+            if not case.progress.freeing.done:
                 case.freeing.drop(why)
                 case.desk.tell(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
                 return True
-            if case.power.kept or not case.power.keep():
+            if case.progress.power.kept or not case.power.keep():
                 return False
             case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
             return True
