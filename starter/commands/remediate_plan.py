@@ -10,7 +10,7 @@ from policy.checks.overlaps import Overlap
 from starter.commands import completing
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, Session, run, session_of, show
+from starter.commands.session import Exit, Output, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -38,7 +38,8 @@ StepsOption = Annotated[
 ]
 
 
-def plan(
+@working
+async def plan(
     context: typer.Context,
     node: PatientArgument,
     *,
@@ -47,29 +48,25 @@ def plan(
     now: NowOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Show by which steps NODE would be remediated if a person asked for it now, and which are not possible and why; then how
     the scanner would go about it, which remembers what has failed. Nothing is done.
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: nothing could be done; 4: there is no such node.
     """
+    from starter.errors import NoSuchNodeError
+    from starter.plans.remediation_plans import as_model, as_table, planned
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from starter.errors import NoSuchNodeError
-        from starter.plans.remediation_plans import as_model, as_table, planned
-
-        named = named_steps(steps)
-        if filename:
-            found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
-        else:
-            found = await _live(session, node, named)
-        if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
-            raise NoSuchNodeError(node)
-        show(session, lambda: as_model(found), lambda: as_table(found))
-        return _code(found)
-
-    run(session, work)
+    named = named_steps(steps)
+    if filename:
+        found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
+    else:
+        found = await _live(session, node, named)
+    if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
+        raise NoSuchNodeError(node)
+    show(session, lambda: as_model(found), lambda: as_table(found))
+    return _code(found)
 
 
 def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, Session, run, session_of
+from starter.commands.session import Exit, Output, Session, session_of, working
 from starter.commands.ui import PAGE_PORT, page_beside
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 
 
-def up(
+@working
+async def up(
     context: typer.Context,
     *,
     cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
@@ -36,17 +37,13 @@ def up(
     ] = PAGE_PORT,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit | None:
     """Watch over the cluster of the current kubeconfig context until Ctrl-C. With no health check in it, nothing is changed.
 
     Without TEMPORAL_ADDRESS a Temporal server is run here; its history is kept and found again on the next start.
     """
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        return await _up(session, cap, page_port=ui_port if ui else None)
-
-    run(session, work)
+    return await _up(session, cap, page_port=ui_port if ui else None)
 
 
 async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
