@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, Session, session_of, working
+from starter.commands.session import Exit, Output, session_of, working
 from starter.commands.ui import PAGE_PORT, page_beside
 
 if TYPE_CHECKING:
@@ -37,16 +37,11 @@ async def up(
     ] = PAGE_PORT,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> Exit | None:
+) -> Exit:
     """Watch over the cluster of the current kubeconfig context until Ctrl-C. With no health check in it, nothing is changed.
 
     Without TEMPORAL_ADDRESS a Temporal server is run here; its history is kept and found again on the next start.
     """
-    session = session_of(context, cluster=cluster, output=output)
-    return await _up(session, cap, page_port=ui_port if ui else None)
-
-
-async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     from starter.client import Nodewarden
     from starter.output.display import display_for
     from workers import process
@@ -55,6 +50,7 @@ async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     from workers.together import alongside
     from workers.worker import stop_on_signals
 
+    session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()
     clusters = session.clusters(settings)
     live = session.output is not Output.JSON and sys.stdout.isatty()
@@ -63,7 +59,7 @@ async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     async with (
         stop_on_signals() as stop,
         process.temporal(settings, embed=True, stop=stop) as running,
-        page_beside(session, settings, running.client, tuple(clusters), port=page_port) as page,
+        page_beside(session, settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,
     ):
         warden = Nodewarden(running.client)
         where = f"{_where(running, settings)}{page}"

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from temporalio.client import (
     Client,
+    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
@@ -24,6 +25,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, R
 from policy.episode.words import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.speaking import Speaker, attested
+from starter.handles.status import SilentEpisode
 from starter.handles.stuck import task_failure
 from workflows.kit import options
 from workflows.kit.ids import episode_id
@@ -69,6 +71,15 @@ class EpisodeHandle:
         return await ask(
             self._client, self.workflow_id, "status", EpisodeStatus, what=self._what, run_id=self.run_id, only_open=True
         )
+
+    async def seen(self) -> EpisodeStatus | SilentEpisode | None:
+        """The same for whoever shows many of them: why it does not answer, None where it has ended since it was listed."""
+        try:
+            return await self.status()
+        except MissingError:
+            return None
+        except RequestError as error:
+            return SilentEpisode(node=self.node, workflow_id=self.workflow_id, problem=str(error))
 
     async def record(self) -> tuple[RecordEntry, ...]:
         """The decision record, also of an episode that has ended."""
@@ -225,6 +236,16 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
         return SilentError(f"{what}: Temporal is not available: {error.message}")
     return RequestError(f"{what}: {error.message}")
+
+
+async def remembered(handle: WorkflowHandle[Any, Any], *, what: str) -> WorkflowExecutionDescription | None:
+    """The last run of a workflow, None where Temporal remembers none. Raises SilentError where Temporal does not answer."""
+    try:
+        return await handle.describe(rpc_timeout=ANSWER_WITHIN)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise unanswered(error, what=what) from error
 
 
 async def why_silent(client: Client, workflow_id: str, what: str) -> str:
