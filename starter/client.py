@@ -339,7 +339,7 @@ class Nodewarden:
         listed = [run.id.removeprefix(episode_id(cluster, "")) for run in open_runs]
         nodes = list(dict.fromkeys([*held, *listed]))
         shown = sorted(nodes[:SHOWN_OPEN], key=in_natural_order)
-        answers = await asyncio.gather(*(self._episode_status(cluster, node) for node in shown))
+        answers = await asyncio.gather(*(self.episode(cluster, node).seen() for node in shown))
         return ClusterStatus(
             cluster=cluster,
             at=datetime.now(UTC),
@@ -382,22 +382,13 @@ class Nodewarden:
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         """The node's open episode, if there is one, and how its last ones ended."""
         open_one, ended = await asyncio.gather(
-            self._episode_status(cluster, node), self.history.completed(cluster, node=node, limit=SHOWN_ENDED)
+            self.episode(cluster, node).seen(), self.history.completed(cluster, node=node, limit=SHOWN_ENDED)
         )
         return NodeEpisodes(
             episode=open_one if isinstance(open_one, EpisodeStatus) else None,
             silent=open_one if isinstance(open_one, SilentEpisode) else None,
             ended=ended,
         )
-
-    async def _episode_status(self, cluster: str, node: str) -> EpisodeStatus | SilentEpisode | None:
-        handle = self.episode(cluster, node)
-        try:
-            return await handle.status()
-        except MissingError:
-            return None  # ended since it was listed
-        except RequestError as error:
-            return SilentEpisode(node=node, workflow_id=handle.workflow_id, problem=str(error))
 
 
 def _embedded_address(settings: Settings) -> str:

@@ -131,6 +131,7 @@ async def _cluster_serving(
     from activities.cluster.acts.scan import ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.acts.words import ClusterWords
+    from activities.cluster.api.served_cluster import ServedCluster
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.report.noticing import knowing
@@ -140,6 +141,8 @@ async def _cluster_serving(
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
 
+    source = settings.policy_source()
+    served = ServedCluster(name, connection, machines=machines, own_node=settings.node_name, source=source)
     permits = ScannerPermits(client)
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
     view = ClusterView(
@@ -149,19 +152,12 @@ async def _cluster_serving(
         overlap=settings.scan.overlap,
         takeover=settings.scan.takeover,
         at_risk=at_risk,
-        source=settings.policy_source(),
+        source=source,
         pools=settings.preservation.known_pools(),
         retries=settings.remediation.retries(),
     )
     notify = knowing(view.ledger, notify)
-    devices = ClusterFenceDevices(
-        name,
-        connection,
-        licences,
-        machines=machines,
-        source=settings.policy_source(),
-        looked_after=lambda: bool(view.check_objects),
-    )
+    devices = ClusterFenceDevices(served, licences, looked_after=lambda: bool(view.check_objects))
     scan = await stack.enter_async_context(
         ClusterScan(
             name,
@@ -176,13 +172,10 @@ async def _cluster_serving(
     identities = Identities(connection, scan.view)
     verified = settings.worker.words == "verified"
     target = ClusterTarget(
-        name,
-        connection,
+        served,
         permits,
         licences,
-        machines=machines,
         fences=fences,
-        source=settings.policy_source(),
         takeover=settings.scan.takeover,
         identities=identities,
         checked=CheckedClaims(client),
@@ -194,50 +187,16 @@ async def _cluster_serving(
         activities=activities_of(
             scan,
             target,
-            ClusterRepetitions(name, connection, fences=fences, notify=notify),
-            ClusterWords(name, connection, licences, required=verified),
+            ClusterRepetitions(served, fences=fences, notify=notify),
+            ClusterWords(served, licences, required=verified),
             devices,
-            ClusterIsolation(
-                name,
-                connection,
-                target.last_look,
-                permits,
-                machines=machines,
-                own_node=settings.node_name,
-                source=settings.policy_source(),
-                fences=fences,
-                notify=notify,
-            ),
-            ClusterFreeing(
-                name,
-                connection,
-                target.last_look,
-                licences,
-                own_node=settings.node_name,
-                source=settings.policy_source(),
-                identities=identities,
-                verified_words=verified,
-            ),
-            ClusterRemediation(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
-            ClusterPreservation(
-                name,
-                connection,
-                target.last_look,
-                machines=machines,
-                own_node=settings.node_name,
-                source=settings.policy_source(),
-                pools=settings.preservation.known_pools(),
-            ),
-            ClusterFailedVolumes(name, connection, machines=machines),
-            ClusterRemediationObjects(name, connection, target.last_look, machines=machines, own_node=settings.node_name),
-            ClusterEvidence(
-                name,
-                connection,
-                evidence_directory(settings),
-                licences,
-                machines=machines,
-                source=settings.policy_source(),
-            ),
+            ClusterIsolation(served, target.last_look, permits, fences=fences, notify=notify),
+            ClusterFreeing(served, target.last_look, licences, identities=identities, verified_words=verified),
+            ClusterRemediation(served, target.last_look),
+            ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
+            ClusterFailedVolumes(served),
+            ClusterRemediationObjects(served, target.last_look),
+            ClusterEvidence(served, evidence_directory(settings), licences),
         ),
     )
 

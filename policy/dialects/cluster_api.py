@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypedDict
 
 from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition, UnhealthyRange
 from policy.dialects.head import Head, not_too_many, one_of, read_head, threshold
@@ -54,29 +54,20 @@ def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
         uid=head.uid,
         generation=head.generation,
         selector=selector,
-        conditions=parts.conditions,
-        machine_conditions=parts.machine_conditions,
-        max_unhealthy=parts.max_unhealthy or DEFAULT_MAX_UNHEALTHY,
-        unhealthy_range=parts.unhealthy_range,
-        rungs=parts.rungs,
         paused=head.paused,
-        escalation=remediating.escalation,
-        retry=remediating.retry,
-        max_in_flight=remediating.max_in_flight,
-        autoscaler_patience=remediating.autoscaler_patience,
-        startup_timeout=parts.startup_timeout,
+        **parts,
+        **remediating,
         cluster_name=cluster,
         warnings=tuple(head.warnings),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What the versions spell differently."""
+class _Parts(TypedDict):
+    """What the versions spell differently, as the fields of a `HealthCheck`."""
 
     conditions: tuple[UnhealthyCondition, ...]
     machine_conditions: tuple[UnhealthyCondition, ...]
-    max_unhealthy: Threshold | None
+    max_unhealthy: Threshold
     unhealthy_range: UnhealthyRange | None
     startup_timeout: timedelta | None
     rungs: tuple[Rung, ...]
@@ -99,7 +90,7 @@ def _old(head: Head) -> _Parts:
     return _Parts(
         conditions=timed_conditions(spec, "unhealthyConditions"),
         machine_conditions=machine_conditions,
-        max_unhealthy=threshold(spec, "maxUnhealthy", plain_text=False, negative=True),
+        max_unhealthy=threshold(spec, "maxUnhealthy", plain_text=False, negative=True) or DEFAULT_MAX_UNHEALTHY,
         unhealthy_range=_range(spec, "unhealthyRange"),
         startup_timeout=startup_timeout(spec, DEFAULT_STARTUP_TIMEOUT, shortest=SHORTEST_STARTUP_TIMEOUT),
         rungs=template_rung(spec, "remediationTemplate", head),
@@ -119,7 +110,7 @@ def _new(head: Head) -> _Parts:
     return _Parts(
         conditions=_second_conditions(checks, "unhealthyNodeConditions"),
         machine_conditions=machine_conditions,
-        max_unhealthy=threshold(trigger, "unhealthyLessThanOrEqualTo", plain_text=False, negative=True),
+        max_unhealthy=threshold(trigger, "unhealthyLessThanOrEqualTo", plain_text=False, negative=True) or DEFAULT_MAX_UNHEALTHY,
         unhealthy_range=_range(trigger, "unhealthyInRange"),
         startup_timeout=_startup_seconds(checks),
         rungs=template_rung(remediation, "templateRef", head),

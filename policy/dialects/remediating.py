@@ -6,8 +6,9 @@ lost on the way into a cluster; annotations are not. What they mean is `policy/r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
+from typing import TypedDict
 
 from policy.checks.retries import (
     AUTOSCALER_PATIENCE,
@@ -42,8 +43,7 @@ _RETRIES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remediating:
+class Remediating(TypedDict):
     """As the fields of a `HealthCheck`."""
 
     escalation: str

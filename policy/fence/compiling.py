@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from policy.fence.config import INSTANCE, FenceConfig, FenceSettings, FenceStep, Method, MethodAction
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.kdump import KdumpRule
 from policy.fence.own import YES
 from policy.fence.plan import Act, FencingPlan, Freeing, PlannedMethod, PowerDevice
@@ -47,34 +47,23 @@ def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_he
     if freeing is Freeing.OUT_OF_SERVICE_TAINT and not taint_honoured:
         problem = "this cluster's controllers do not act on the out-of-service taint; expected free-pods"
         raise PolicyError(config.subject, FenceStep.POWER_MANAGEMENT.value, problem)
-    default = FencingPlan(source=config.subject, levels=())
-    plan = FencingPlan(
+    levels = _levels(config.power_management)
+    return replace(
+        settings,
         source=config.subject,
-        levels=_levels(config.power_management),
+        levels=levels,
         isolation=tuple(_planned(method) for method in config.isolation if method.action is not MethodAction.KDUMP),
         recovery=_recovery(config),
-        wait_before_isolation=timedelta(0) if after_health_check else _or(settings.grace, default.wait_before_isolation),
-        wait_before_power=_or(settings.wait_before_power, default.wait_before_power),
-        tries=settings.tries if settings.tries is not None else default.tries,
-        restarts=settings.restarts if settings.restarts is not None else default.restarts,
-        retry_interval=_or(settings.retry_interval, default.retry_interval),
-        act_deadline=_or(settings.act_deadline, default.act_deadline),
-        off_timeout=_or(settings.off_timeout, default.off_timeout),
-        free_timeout=_free_timeout(config, settings, default.free_timeout),
-        boot_timeout=_or(settings.boot_timeout, default.boot_timeout),
+        wait_before_isolation=timedelta(0) if after_health_check else settings.wait_before_isolation,
+        free_timeout=_free_timeout(config),
         freeing=freeing,
         taint_honoured=taint_honoured,
-        power_on=any(method.device is not None and method.action.has_on for method in config.power_management),
+        power_on=not levels or any(method.device is not None and method.action.has_on for method in config.power_management),
         delete_node=_has(config, MethodAction.DELETE_NODE),
         terminate_instance=_has(config, MethodAction.TERMINATE),
         kdump=_kdump(config),
         warnings=config.warnings,
     )
-    return plan if plan.levels else replace(plan, power_on=default.power_on)
-
-
-def _or(value: timedelta | None, default: timedelta) -> timedelta:
-    return value if value is not None else default
 
 
 def _has(config: FenceConfig, action: MethodAction) -> bool:
@@ -120,7 +109,7 @@ def _recovery(config: FenceConfig) -> tuple[PlannedMethod, ...]:
 
 def _freeing(config: FenceConfig) -> Freeing:
     """What is listed; where nothing is, what the cluster does best (the proposal frees everything after power management)."""
-    if config.settings.freeing is not None:
+    if config.settings.freeing is not Freeing.AUTOMATIC:
         return config.settings.freeing
     taint = _has(config, MethodAction.OUT_OF_SERVICE_TAINT)
     deletion = _has(config, MethodAction.FREE_PODS) or _has(config, MethodAction.RELEASE_VOLUMES)
@@ -129,10 +118,10 @@ def _freeing(config: FenceConfig) -> Freeing:
     return Freeing.DELETION if deletion and not taint else Freeing.AUTOMATIC
 
 
-def _free_timeout(config: FenceConfig, settings: FenceSettings, default: timedelta) -> timedelta:
+def _free_timeout(config: FenceConfig) -> timedelta:
     freeing = {MethodAction.FREE_PODS, MethodAction.OUT_OF_SERVICE_TAINT, MethodAction.RELEASE_VOLUMES}
     timeouts = [each.timeout for each in config.power_management if each.action in freeing and each.timeout is not None]
-    return max(timeouts, default=_or(settings.free_timeout, default))
+    return max(timeouts, default=config.settings.free_timeout)
 
 
 def _kdump(config: FenceConfig) -> KdumpRule | None:

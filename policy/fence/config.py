@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from policy.fence.plan import CutStorage, Freeing, PowerDevice
+from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
 
 CLUSTER = "cluster"
 """The driver of what is done to objects of the cluster."""
@@ -19,6 +19,9 @@ CLUSTER = "cluster"
 
 INSTANCE = "instance"
 """The driver of an instance that is not known: nothing says which one, or in which cloud it is."""
+
+DEFAULTS = FencingPlan(source="", levels=())
+"""The settings where nothing is said."""
 
 
 class FenceStep(StrEnum):
@@ -94,29 +97,12 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FenceSettings:
-    """What holds for the whole flow; None: the default of a plan.
-
-    grace: how long a node stays `new` before isolation where no health check has waited already.
-    """
-
-    grace: timedelta | None = None
-    wait_before_power: timedelta | None = None
-    tries: int | None = None
-    restarts: int | None = None
-    retry_interval: timedelta | None = None
-    act_deadline: timedelta | None = None
-    off_timeout: timedelta | None = None
-    free_timeout: timedelta | None = None
-    boot_timeout: timedelta | None = None
-    freeing: Freeing | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FenceConfig:
     """How a node is fenced. name: of the winning object, "default" for what holds without any. subject: the same with its kind.
 
-    warnings and errors are sentences that name object and field and never a value that may be secret.
+    settings: what holds for the whole flow, as a plan without any device; its wait_before_isolation is how long a node stays
+    `new` where no health check has waited already. warnings and errors are sentences that name object and field and never a value
+    that may be secret.
     """
 
     node: str
@@ -126,7 +112,7 @@ class FenceConfig:
     isolation: tuple[Method, ...] = ()
     power_management: tuple[Method, ...] = ()
     recovery: tuple[Method, ...] = ()
-    settings: FenceSettings = field(default_factory=FenceSettings)
+    settings: FencingPlan = DEFAULTS
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 

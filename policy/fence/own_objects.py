@@ -12,7 +12,6 @@ from enum import IntEnum
 
 from policy.fence.config import FenceConfig
 from policy.fence.specs import GROUP, SPEC_FIELDS, VERSION, read_spec
-from policy.fence.validation import judge
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
@@ -68,10 +67,9 @@ def read_fence_config(obj: Mapping[str, object], node: NodeView) -> FenceConfig:
         fields.must_be(f"{GROUP}/{VERSION}", KIND)
         spec = fields.within("spec")
         spec.only(*WHOM_FIELDS, *SPEC_FIELDS)
-        read = read_spec(spec, node=node, namespace="", cordon=False)
+        return read_spec(spec, node=node, name=name, kind=KIND, subject=subject, namespace="", cordon=False)
     except PolicyError as error:
         return FenceConfig(node=node.name, name=name, source=KIND, subject=subject, errors=(str(error),))
-    return judge(read.as_config(node, name=name, kind=KIND, subject=subject))
 
 
 def _head(obj: Mapping[str, object]) -> tuple[str, str]:

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from policy.fence.compiling import KDUMP_TIMES
-from policy.fence.config import FenceConfig, FenceSettings, FenceStep, Method, MethodAction
+from policy.fence.config import DEFAULTS, FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.limits import (
     LONGEST_ACT,
     LONGEST_BOOT,
@@ -27,6 +27,7 @@ from policy.fence.limits import (
 from policy.fence.own import OWN_METHODS, OwnMethod
 from policy.fence.plan import CutStorage, FencingPlan, Freeing, PowerDevice
 from policy.fence.power_devices import DEVICE_FIELDS, DeviceReader
+from policy.fence.validation import judge
 from policy.objects.nodes import NodeView
 from policy.values.errors import shown
 from policy.values.fields import Fields
@@ -64,62 +65,42 @@ _LONGEST_WINDOW = timedelta(hours=1)
 _FREED_BY = {Freeing.DELETION: MethodAction.FREE_PODS, Freeing.OUT_OF_SERVICE_TAINT: MethodAction.OUT_OF_SERVICE_TAINT}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """What is common to our kinds, read for one node."""
-
-    isolation: tuple[Method, ...]
-    power_management: tuple[Method, ...]
-    recovery: tuple[Method, ...]
-    settings: FenceSettings
-    warnings: tuple[str, ...] = ()
-
-    def as_config(self, node: NodeView, *, name: str, kind: str, subject: str) -> FenceConfig:
-        """The configuration of that node, from the object of that kind and name."""
-        return FenceConfig(
-            node=node.name,
-            name=name,
-            source=kind,
-            subject=subject,
-            isolation=self.isolation,
-            power_management=self.power_management,
-            recovery=self.recovery,
-            settings=self.settings,
-            warnings=self.warnings,
-        )
-
-
-def read_spec(spec: Fields, *, node: NodeView, namespace: str, cordon: bool) -> Spec:
-    """The whole of it. namespace: where Secrets live unless they say otherwise, "" where they must say. cordon: whether isolation
-    and recovery that are left out are a cordon and its end, or nothing. Raises PolicyError for the first thing that is wrong."""
+def read_spec(spec: Fields, *, node: NodeView, name: str, kind: str, subject: str, namespace: str, cordon: bool) -> FenceConfig:
+    """The configuration of that node, from the object of that kind and name. namespace: where Secrets live unless they say
+    otherwise, "" where they must say. cordon: whether isolation and recovery that are left out are a cordon and its end, or
+    nothing. Raises PolicyError for the first thing that is wrong."""
     devices = DeviceReader(node=node, namespace=namespace)
-    freeing = _freeing(spec)
-    settings = _settings(spec, freeing)
+    settings = _settings(spec)
     kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
     cordoned = (Method(name=MethodAction.CORDON.value, action=MethodAction.CORDON),) if cordon else ()
     uncordoned = (Method(name=MethodAction.UNCORDON.value, action=MethodAction.UNCORDON),) if cordon else ()
-    return Spec(
+    config = FenceConfig(
+        node=node.name,
+        name=name,
+        source=kind,
+        subject=subject,
         isolation=_methods(spec, "isolation", FenceStep.ISOLATION, devices, cordoned),
-        power_management=(*kdump, *_power(spec, devices, freeing)),
+        power_management=(*kdump, *_power(spec, devices, settings.freeing)),
         recovery=_methods(spec, "recovery", FenceStep.RECOVERY, devices, uncordoned),
         settings=settings,
-        warnings=("freeing is none: what ran on the node stays bound to it",) if freeing is Freeing.NONE else (),
+        warnings=("freeing is none: what ran on the node stays bound to it",) if settings.freeing is Freeing.NONE else (),
     )
+    return judge(config)
 
 
-def _settings(spec: Fields, freeing: Freeing) -> FenceSettings:
-    default = FencingPlan(source="", levels=())
-    return FenceSettings(
-        grace=spec.duration("waitBeforeIsolation", default.wait_before_isolation, maximum=LONGEST_WAIT),
-        wait_before_power=spec.duration("waitBeforePower", default.wait_before_power, maximum=LONGEST_WAIT),
-        tries=spec.whole("tries", default.tries, minimum=1, maximum=MOST_TRIES),
-        restarts=spec.whole("restarts", default.restarts, minimum=0, maximum=MOST_RESTARTS),
-        retry_interval=spec.duration("retryInterval", default.retry_interval, maximum=LONGEST_RETRY_INTERVAL),
-        act_deadline=spec.duration("actDeadline", default.act_deadline, minimum=_SECOND, maximum=LONGEST_ACT),
-        off_timeout=spec.duration("offTimeout", default.off_timeout, minimum=_SECOND, maximum=LONGEST_OFF),
-        free_timeout=spec.duration("freeTimeout", default.free_timeout, minimum=_SECOND, maximum=LONGEST_FREEING),
-        boot_timeout=spec.duration("bootTimeout", default.boot_timeout, minimum=_SECOND, maximum=LONGEST_BOOT),
-        freeing=freeing,
+def _settings(spec: Fields) -> FencingPlan:
+    return replace(
+        DEFAULTS,
+        freeing=_freeing(spec),
+        wait_before_isolation=spec.duration("waitBeforeIsolation", DEFAULTS.wait_before_isolation, maximum=LONGEST_WAIT),
+        wait_before_power=spec.duration("waitBeforePower", DEFAULTS.wait_before_power, maximum=LONGEST_WAIT),
+        tries=spec.whole("tries", DEFAULTS.tries, minimum=1, maximum=MOST_TRIES),
+        restarts=spec.whole("restarts", DEFAULTS.restarts, minimum=0, maximum=MOST_RESTARTS),
+        retry_interval=spec.duration("retryInterval", DEFAULTS.retry_interval, maximum=LONGEST_RETRY_INTERVAL),
+        act_deadline=spec.duration("actDeadline", DEFAULTS.act_deadline, minimum=_SECOND, maximum=LONGEST_ACT),
+        off_timeout=spec.duration("offTimeout", DEFAULTS.off_timeout, minimum=_SECOND, maximum=LONGEST_OFF),
+        free_timeout=spec.duration("freeTimeout", DEFAULTS.free_timeout, minimum=_SECOND, maximum=LONGEST_FREEING),
+        boot_timeout=spec.duration("bootTimeout", DEFAULTS.boot_timeout, minimum=_SECOND, maximum=LONGEST_BOOT),
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 
 from policy.fence.config import FenceConfig
 from policy.fence.specs import GROUP, SPEC_FIELDS, VERSION, read_spec
-from policy.fence.validation import judge
 from policy.objects.nodes import NodeView
 from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef
@@ -53,5 +52,4 @@ def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceCon
     fields.must_be(f"{GROUP}/{VERSION}", KIND)
     spec = fields.within("spec").within("template").within("spec")
     spec.only(*PLAN_FIELDS)
-    read = read_spec(spec, node=node, namespace=namespace, cordon=True)
-    return judge(read.as_config(node, name=name, kind=KIND, subject=subject))
+    return read_spec(spec, node=node, name=name, kind=KIND, subject=subject, namespace=namespace, cordon=True)

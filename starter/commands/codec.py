@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import Exit, Session, run, say, session_of
+from starter.commands.session import Exit, Session, say, session_of, working
 
 if TYPE_CHECKING:
     import ssl
@@ -27,7 +27,8 @@ def codec() -> None:
 
 
 @app.command("serve")
-def serve(
+@working
+async def serve(
     context: typer.Context,
     *,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = PORT,
@@ -43,27 +44,23 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="A token that every request must bear.")] = None,
-) -> None:
+) -> Exit | None:
     """Decrypt payloads for Temporal's web UI and the `temporal` command, until Ctrl-C. Whoever reaches it can read all histories.
 
     temporal workflow show -w episode/prod/node-7 --codec-endpoint http://127.0.0.1:8234
     """
+    from starter.commands.tls import tls_of
+    from workers.configuration.setting_sources import SettingsError
+    from workers.configuration.setting_types import is_loopback
+
     session = session_of(context)
-
-    async def work() -> Exit | None:
-        from starter.commands.tls import tls_of
-        from workers.configuration.setting_sources import SettingsError
-        from workers.configuration.setting_types import is_loopback
-
-        if not is_loopback(host) and not (tls_cert and tls_key and token_file):
-            raise SettingsError(
-                f"--host: expected the loopback, or --tls-cert, --tls-key and --token-file besides: "
-                f"whoever reaches it can read all histories; got {host}"
-            )
-        door = _Door(host=host, port=port, tls=tls_of(tls_cert, tls_key), token=_token(token_file))
-        return await _serve(session, door, ui_origin)
-
-    run(session, work)
+    if not is_loopback(host) and not (tls_cert and tls_key and token_file):
+        raise SettingsError(
+            f"--host: expected the loopback, or --tls-cert, --tls-key and --token-file besides: "
+            f"whoever reaches it can read all histories; got {host}"
+        )
+    door = _Door(host=host, port=port, tls=tls_of(tls_cert, tls_key), token=_token(token_file))
+    return await _serve(session, door, ui_origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands.session import Exit, run, session_of
+from starter.commands.session import working
 from starter.deploy.features import ALL, MEANINGS, Process, features_of, processes_of
 
 if TYPE_CHECKING:
@@ -39,25 +39,22 @@ def rbac(
     ] = "",
 ) -> None:
     """Print the rights of nodewarden's ServiceAccounts: exactly what these features need, with the reason for each."""
+    from starter.deploy.rbac import rbac as printed
 
-    def objects() -> Iterable[dict[str, Any]]:
-        from starter.deploy.rbac import rbac as printed
-
-        return printed(features=features_of(_listed(features)), processes=processes_of(_listed(roles)), secrets=_listed(secrets))
-
-    _print(context, objects)
+    _print(
+        context,
+        lambda: printed(
+            features=features_of(_listed(features)), processes=processes_of(_listed(roles)), secrets=_listed(secrets)
+        ),
+    )
 
 
 @app.command()
 def leases(context: typer.Context) -> None:
     """Print the namespace of the node leases: to be applied first, and never deleted while medik8s' operators share it."""
+    from starter.deploy.rbac import leases as printed
 
-    def objects() -> Iterable[dict[str, Any]]:
-        from starter.deploy.rbac import leases as printed
-
-        return printed()
-
-    _print(context, objects)
+    _print(context, printed)
 
 
 @app.command()
@@ -69,13 +66,9 @@ def admission(
     ] = "",
 ) -> None:
     """Print the policies by which the API server holds nodewarden's own patches of Nodes to nodewarden's own fields."""
+    from starter.deploy.admission import admission as printed
 
-    def objects() -> Iterable[dict[str, Any]]:
-        from starter.deploy.admission import admission as printed
-
-        return printed(taints=_listed(taints))
-
-    _print(context, objects)
+    _print(context, lambda: printed(taints=_listed(taints)))
 
 
 @app.command()
@@ -97,49 +90,44 @@ def network(
     cloud: Annotated[bool, typer.Option("--cloud", help="Machines are switched by EC2 or Compute Engine.")] = False,
 ) -> None:
     """Print a NetworkPolicy for the workers' pods: nobody gets in, and they get to these places only."""
+    from starter.deploy.network import network as printed
 
-    def objects() -> Iterable[dict[str, Any]]:
-        from starter.deploy.network import network as printed
-
-        return printed(bmc=_listed(bmc), api=_listed(api), temporal=temporal, metrics_from=_listed(metrics_from), cloud=cloud)
-
-    _print(context, objects)
+    _print(
+        context,
+        lambda: printed(bmc=_listed(bmc), api=_listed(api), temporal=temporal, metrics_from=_listed(metrics_from), cloud=cloud),
+    )
 
 
 @app.command()
 def crds(context: typer.Context) -> None:
     """Print the definitions of our kinds, such as FencingTemplate and NodeAction."""
-    from starter.deploy.shipped import crds as shipped
-    from starter.deploy.shipped import printed
+    from starter.deploy import shipped
 
-    _echo(context, lambda: printed(*shipped()))
+    _echo(context, lambda: shipped.printed(*shipped.crds()))
 
 
 @app.command()
 def people(context: typer.Context) -> None:
     """Print who may say what to nodewarden, by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
-    from starter.deploy.shipped import people as shipped
-    from starter.deploy.shipped import printed
+    from starter.deploy import shipped
 
-    _echo(context, lambda: printed(shipped()))
+    _echo(context, lambda: shipped.printed(shipped.people()))
 
 
 @app.command()
 def alerts(context: typer.Context) -> None:
     """Print rules for Prometheus: a file for rule_files, or the spec of a PrometheusRule."""
-    from starter.deploy.shipped import alerts as shipped
-    from starter.deploy.shipped import printed
+    from starter.deploy import shipped
 
-    _echo(context, lambda: printed(shipped()))
+    _echo(context, lambda: shipped.printed(shipped.alerts()))
 
 
 @app.command()
 def dashboard(context: typer.Context) -> None:
     """Print the dashboard for Grafana, as JSON to import."""
-    from starter.deploy.shipped import dashboard as shipped
-    from starter.deploy.shipped import printed
+    from starter.deploy import shipped
 
-    _echo(context, lambda: printed(shipped()))
+    _echo(context, lambda: shipped.printed(shipped.dashboard()))
 
 
 @app.command()
@@ -173,7 +161,8 @@ def _print(context: typer.Context, objects: Callable[[], Iterable[dict[str, Any]
 def _echo(context: typer.Context, text: Callable[[], str]) -> None:
     """What cannot be used is the caller's mistake, exit code 2."""
 
-    async def work() -> Exit:
+    @working
+    async def work(_: typer.Context) -> None:
         from policy.values.errors import PolicyError
         from workers.configuration.setting_sources import SettingsError
 
@@ -181,6 +170,5 @@ def _echo(context: typer.Context, text: Callable[[], str]) -> None:
             typer.echo(text(), nl=False)
         except PolicyError as error:
             raise SettingsError(str(error)) from error
-        return Exit.OK
 
-    run(session_of(context), work)
+    work(context)

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, run, session_of, show
+from starter.commands.session import Exit, session_of, show, working
 
 
-def doctor(
+@working
+async def doctor(
     context: typer.Context,
     *,
     fix: Annotated[
@@ -22,21 +23,17 @@ def doctor(
     ] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Look at Temporal, workers, scanner, rights, definitions, health checks, Secrets, devices, clocks, and who else is at work.
 
     Each line says what to do. Nothing is changed without --fix. Exit code 1: there are problems.
     """
+    from starter.doctor.examination import examine, has_problems
+    from starter.doctor.printing import as_model, as_table
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from starter.doctor.examination import examine, has_problems
-        from starter.doctor.printing import as_model, as_table
-
-        settings = session.settings()
-        name = session.one_cluster(settings)
-        found = await examine(settings, name, fix=fix)
-        show(session, lambda: as_model(name, found), lambda: as_table(found))
-        return Exit.FAILED if has_problems(found) else Exit.OK
-
-    run(session, work)
+    settings = session.settings()
+    name = session.one_cluster(settings)
+    found = await examine(settings, name, fix=fix)
+    show(session, lambda: as_model(name, found), lambda: as_table(found))
+    return Exit.FAILED if has_problems(found) else Exit.OK

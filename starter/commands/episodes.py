@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, ForOption, OpenArgument, OutputOption, ReasonOption, UntilOption, WhoOption
-from starter.commands.session import Exit, Session, ending, given, run, say_answer, session_of
+from starter.commands.session import Session, ending, given, say_answer, session_of, working
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
     from starter.handles.episodes import EpisodeHandle
 
 
-def abort(
+@working
+async def abort(
     context: typer.Context,
     node: OpenArgument,
     *,
@@ -28,14 +29,12 @@ def abort(
     output: OutputOption = None,
 ) -> None:
     """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
-
-    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
-        return await episode.abort(who=who, reason=given("--reason", reason), power_on=power_on)
-
-    told(session_of(context, cluster=cluster, output=output), node, tell)
+    session = session_of(context, cluster=cluster, output=output)
+    await told(session, node, lambda _, episode: episode.abort(who=who, reason=given("--reason", reason), power_on=power_on))
 
 
-def ack_off(
+@working
+async def ack_off(
     context: typer.Context,
     node: OpenArgument,
     *,
@@ -45,14 +44,12 @@ def ack_off(
     output: OutputOption = None,
 ) -> None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted."""
-
-    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
-        return await episode.ack_off(who=given("--who", who), reason=given("--reason", reason))
-
-    told(session_of(context, cluster=cluster, output=output), node, tell)
+    session = session_of(context, cluster=cluster, output=output)
+    await told(session, node, lambda _, episode: episode.ack_off(who=given("--who", who), reason=given("--reason", reason)))
 
 
-def hold(
+@working
+async def hold(
     context: typer.Context,
     node: OpenArgument,
     *,
@@ -64,14 +61,14 @@ def hold(
     output: OutputOption = None,
 ) -> None:
     """Let the episode of NODE do nothing destructive until `resume`, or for a while."""
+    session = session_of(context, cluster=cluster, output=output)
+    await told(
+        session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
+    )
 
-    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
-        return await episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
 
-    told(session_of(context, cluster=cluster, output=output), node, tell)
-
-
-def resume(
+@working
+async def resume(
     context: typer.Context,
     node: OpenArgument,
     *,
@@ -90,23 +87,18 @@ def resume(
         answer = await episode.resume(who=who, reason=why)
         return "; ".join(filter(None, (answer, in_its_way)))
 
-    told(session_of(context, cluster=cluster, output=output), node, tell)
+    await told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
-def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:
+async def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:
     """Tell the episode of a node something, print what it answers, and exit."""
+    from starter.errors import MissingError
 
-    async def work() -> Exit | None:
-        from starter.errors import MissingError
-
-        async with session.connected() as (warden, settings, name):
-            episode = warden.episode(name, node)
-            try:
-                answer = await tell(warden, episode)
-            except MissingError:
-                await session.expect_node(settings, name, node)
-                raise
-        say_answer(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id)
-        return None
-
-    run(session, work)
+    async with session.connected() as (warden, settings, name):
+        episode = warden.episode(name, node)
+        try:
+            answer = await tell(warden, episode)
+        except MissingError:
+            await session.expect_node(settings, name, node)
+            raise
+    say_answer(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id)

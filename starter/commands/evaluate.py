@@ -9,7 +9,7 @@ import typer
 from policy.checks.overlaps import Overlap
 from starter.commands.arguments import OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, run, session_of, show
+from starter.commands.session import Exit, session_of, show, working
 
 OverlapOption = Annotated[
     Overlap,
@@ -20,29 +20,26 @@ OverlapOption = Annotated[
 ]
 
 
-def evaluate(
+@working
+async def evaluate(
     context: typer.Context,
     *,
     filename: FilesOption = None,
     now: NowOption = "",
     overlap: OverlapOption = Overlap.STRICTEST,
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Judge objects from files by the health checks among them: each verdict, each circuit breaker, and what would be done.
 
     The files hold what kubectl get -o yaml prints, a must-gather, or manifests that were never applied. Exit code 1: some object
     could not be used; everything else was evaluated all the same.
     """
+    from policy.scan.evaluation import evaluate as evaluate_checks
+    from starter.output.evaluation import as_model, as_table
+
     session = session_of(context, output=output)
-
-    async def work() -> Exit:
-        from policy.scan.evaluation import evaluate as evaluate_checks
-        from starter.output.evaluation import as_model, as_table
-
-        at = moment_of(now)
-        cluster = read_cluster(filename, at, overlap=overlap)
-        checks = evaluate_checks(cluster.ledger.known(at))
-        show(session, lambda: as_model(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
-        return Exit.FAILED if cluster.mistakes else Exit.OK
-
-    run(session, work)
+    at = moment_of(now)
+    cluster = read_cluster(filename, at, overlap=overlap)
+    checks = evaluate_checks(cluster.ledger.known(at))
+    show(session, lambda: as_model(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
+    return Exit.FAILED if cluster.mistakes else Exit.OK

@@ -16,7 +16,7 @@ from starter.commands import completing
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.evaluate import OverlapOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, Session, run, session_of, show
+from starter.commands.session import Exit, Output, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -29,7 +29,8 @@ NodeArgument = Annotated[
 ]
 
 
-def explain(
+@working
+async def explain(
     context: typer.Context,
     node: NodeArgument,
     *,
@@ -38,27 +39,23 @@ def explain(
     overlap: OverlapOption = Overlap.STRICTEST,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Say what each health check thinks of NODE, what holds it back, what would unblock it, and what its episodes did.
 
     Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: nobody knows the node;
     5: the cluster's API can't be read, so that nobody can say; 1: an object can't be used.
     """
+    from starter.errors import NoSuchNodeError
+    from starter.output.explanation_output import as_model, as_text
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from starter.errors import NoSuchNodeError
-        from starter.output.explanation_output import as_model, as_text
-
-        answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
-        if session.output is not Output.JSON and not answer.known and not answer.mistakes and not answer.unread:
-            raise NoSuchNodeError(node)
-        show(session, lambda: as_model(answer), lambda: as_text(answer))
-        if not answer.known:
-            return Exit.UNREACHABLE if answer.unread else Exit.MISSING
-        return Exit.FAILED if filename and answer.mistakes else Exit.OK
-
-    run(session, work)
+    answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
+    if session.output is not Output.JSON and not answer.known and not answer.mistakes and not answer.unread:
+        raise NoSuchNodeError(node)
+    show(session, lambda: as_model(answer), lambda: as_text(answer))
+    if not answer.known:
+        return Exit.UNREACHABLE if answer.unread else Exit.MISSING
+    return Exit.FAILED if filename and answer.mistakes else Exit.OK
 
 
 def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:

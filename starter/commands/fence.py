@@ -14,7 +14,7 @@ from starter.commands import fence_check, fence_plan
 from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption, ReasonOption, WhoOption
 from starter.commands.beginning import FENCING, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.session import Exit, complain, given, run, session_of
+from starter.commands.session import Exit, complain, given, session_of, working
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -25,7 +25,8 @@ app.command("check")(fence_check.check)
 
 
 @app.command(BEGIN)
-def begin(
+@working
+async def begin(
     context: typer.Context,
     node: NodeArgument,
     *,
@@ -39,30 +40,26 @@ def begin(
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit | None:
     """Power-cycle NODE, free its pods once it is proven off, and bring it back. Needs a reason, and a permit from the cluster's
     scanner.
     """
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        named = fence_plan.template_of(template)
-        if dry_run:
-            return await fence_plan.show_plan(session, node, named)
-        why = given("--reason", reason)
-        if not yes and not on_a_terminal():
-            complain(f"--yes: expected it where there is no terminal to ask on: it switches {node} off and deletes its pods")
-            return Exit.USAGE
-        if not yes and not typer.confirm(f"Switch {node} off and on again, and delete its pods?", err=True):
-            complain(f"{node} is not fenced: you did not say yes")
-            return Exit.FAILED
-        async with session.connected() as (warden, _, name):
-            episode = await warden.fence(name, node, reason=why, requester=who, template=named)
-            if wait:
-                return await see_through(session, episode, FENCING)
-            return await tell_the_decision(session, episode, FENCING)
-
-    run(session, work)
+    named = fence_plan.template_of(template)
+    if dry_run:
+        return await fence_plan.show_plan(session, node, named)
+    why = given("--reason", reason)
+    if not yes and not on_a_terminal():
+        complain(f"--yes: expected it where there is no terminal to ask on: it switches {node} off and deletes its pods")
+        return Exit.USAGE
+    if not yes and not typer.confirm(f"Switch {node} off and on again, and delete its pods?", err=True):
+        complain(f"{node} is not fenced: you did not say yes")
+        return Exit.FAILED
+    async with session.connected() as (warden, _, name):
+        episode = await warden.fence(name, node, reason=why, requester=who, template=named)
+        if wait:
+            return await see_through(session, episode, FENCING)
+        return await tell_the_decision(session, episode, FENCING)
 
 
 def on_a_terminal() -> bool:

@@ -7,31 +7,28 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, run, session_of, show
+from starter.commands.session import Exit, session_of, show, working
 from starter.output import PIPE_WIDTH
 
 
-def check(
+@working
+async def check(
     context: typer.Context,
     *,
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's devices.")] = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Read the state of every configured fence device, and show how fast it answered and when it last did. Never acts.
 
     Exit code 1: some device did not answer, or some node has no usable fence configuration.
     """
+    from starter.output.device_table import as_table
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from starter.output.device_table import as_table
-
-        async with session.connected() as (warden, settings, name):
-            if node:
-                await session.expect_node(settings, name, node)
-            report = await warden.check_devices(name, node)
-        show(session, lambda: report, lambda: as_table(report), width=PIPE_WIDTH)
-        return Exit.FAILED if report.problems else Exit.OK
-
-    run(session, work)
+    async with session.connected() as (warden, settings, name):
+        if node:
+            await session.expect_node(settings, name, node)
+        report = await warden.check_devices(name, node)
+    show(session, lambda: report, lambda: as_table(report), width=PIPE_WIDTH)
+    return Exit.FAILED if report.problems else Exit.OK

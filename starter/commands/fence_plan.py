@@ -9,7 +9,7 @@ import typer
 
 from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption
 from starter.commands.offline import FilesOption
-from starter.commands.session import Exit, Session, run, session_of, show
+from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from policy.values.object_refs import ObjectRef
@@ -21,7 +21,8 @@ TemplateOption = Annotated[
 ]
 
 
-def plan(
+@working
+async def plan(
     context: typer.Context,
     node: NodeArgument,
     *,
@@ -29,18 +30,14 @@ def plan(
     template: TemplateOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Show which fence configuration holds for NODE and what each step of it would do. Nothing is done, and no secret is shown.
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused;
     4: there is no such node.
     """
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        return await show_plan(session, node, template_of(template), files=filename or ())
-
-    run(session, work)
+    return await show_plan(session, node, template_of(template), files=filename or ())
 
 
 async def show_plan(session: Session, node: str, template: ObjectRef | None, *, files: Sequence[str] = ()) -> Exit:

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, duration_of, run, session_of, show
+from starter.commands.session import Exit, duration_of, session_of, show, working
 
 SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
 
 
-def history(
+@working
+async def history(
     context: typer.Context,
     *,
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's.")] = "",
@@ -23,57 +24,50 @@ def history(
     everything: Annotated[bool, typer.Option("--all", help="Also requests that were refused, which never began.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them the pauses of the
     cluster: by whom, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from policy.episode.messages import Outcome
+    from policy.scan import pauses as pauses_of
+    from starter.handles.history import OUTCOMES
+    from starter.output.history_table import as_model, as_table
+    from workers.configuration.setting_sources import SettingsError
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from dataclasses import replace
-        from datetime import UTC, datetime
-
-        from policy.episode.messages import Outcome
-        from policy.scan import pauses as pauses_of
-        from starter.handles.history import OUTCOMES
-        from starter.output.history_table import as_model, as_table
-        from workers.configuration.setting_sources import SettingsError
-
-        wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
-        if unknown := wanted - set(OUTCOMES):
-            raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
-        ago = duration_of("--since", since)
-        async with session.connected() as (warden, _, name):
-            now = datetime.now(UTC)
-            found = await warden.history.ended(name, node=node, since=now - ago)
-            heard = await warden.scanner(name).pauses() if not node and not outcome else ()
-        found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
-        pauses = pauses_of.since(heard, now - ago, now)
-        show(session, lambda: as_model(found, pauses, now), lambda: as_table(found, pauses, now))
-        return Exit.OK
-
-    run(session, work)
+    wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
+    if unknown := wanted - set(OUTCOMES):
+        raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+    ago = duration_of("--since", since)
+    async with session.connected() as (warden, _, name):
+        now = datetime.now(UTC)
+        found = await warden.history.ended(name, node=node, since=now - ago)
+        heard = await warden.scanner(name).pauses() if not node and not outcome else ()
+    found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
+    pauses = pauses_of.since(heard, now - ago, now)
+    show(session, lambda: as_model(found, pauses, now), lambda: as_table(found, pauses, now))
+    return Exit.OK
 
 
-def record(
+@working
+async def record(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NODE|INCIDENT", help="A node, or the incident of an episode.")],
     *,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Show what one episode saw, decided and did, and which moments proved that the machine was off.
 
     Of a node it is the open episode, else the last one.
     """
+    from starter.output.record_table import as_model, as_table
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from starter.output.record_table import as_model, as_table
-
-        async with session.connected() as (warden, _, known):
-            found = await warden.history.record(known, name)
-        show(session, lambda: as_model(found), lambda: as_table(found))
-        return Exit.OK
-
-    run(session, work)
+    async with session.connected() as (warden, _, known):
+        found = await warden.history.record(known, name)
+    show(session, lambda: as_model(found), lambda: as_table(found))
+    return Exit.OK

@@ -13,7 +13,7 @@ from starter.commands import preserve_plan
 from starter.commands.arguments import ClusterOption, NodeArgument, OpenArgument, OutputOption, ReasonOption, WhoOption
 from starter.commands.episodes import told
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, run, say_begun, session_of, show
+from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, say_begun, session_of, show, working
 from starter.output import PIPE_WIDTH
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ app.command("plan")(preserve_plan.plan)
 
 
 @app.command(BEGIN)
-def begin(
+@working
+async def begin(
     context: typer.Context,
     node: NodeArgument,
     *,
@@ -45,25 +46,22 @@ def begin(
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit | None:
     """Keep the machine of NODE as it is, powered, until its time is over or somebody releases it. It is drained if it fails.
 
     A node that is preserved already stays preserved until the same moment (see `preserve extend`); --isolate is added to that.
     """
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        wanted = duration_of("--for", hold) if hold else None
-        async with session.connected() as (warden, _, name):
-            why = given("--reason", reason)
-            episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
-            return await _tell_how_it_stands(session, episode)
-
-    run(session, work)
+    wanted = duration_of("--for", hold) if hold else None
+    async with session.connected() as (warden, _, name):
+        why = given("--reason", reason)
+        episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
+        return await _tell_how_it_stands(session, episode)
 
 
 @app.command("extend")
-def extend(
+@working
+async def extend(
     context: typer.Context,
     node: OpenArgument,
     *,
@@ -90,10 +88,11 @@ def extend(
             shorten=shorten,
         )
 
-    told(session_of(context, cluster=cluster, output=output), node, tell)
+    await told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
-def release(
+@working
+async def release(
     context: typer.Context,
     node: OpenArgument,
     *,
@@ -105,26 +104,20 @@ def release(
     """End the preservation of NODE now. A machine that has failed is then deleted, for its owner to replace it; a node that no
     Machine belongs to is fenced where a health check asks for that.
     """
-
-    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
-        return await episode.release(who=who, reason=given("--reason", reason))
-
-    told(session_of(context, cluster=cluster, output=output), node, tell)
-
-
-def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: OutputOption = None) -> None:
-    """List the nodes that are preserved: who asked, why, since when, until when, and for how many hours they have been held."""
     session = session_of(context, cluster=cluster, output=output)
+    await told(session, node, lambda _, episode: episode.release(who=who, reason=given("--reason", reason)))
 
-    async def work() -> Exit:
-        from starter.output.preserved_table import as_table
 
-        async with session.connected() as (warden, _, name):
-            found = await warden.preserved(name)
-        show(session, lambda: found, lambda: as_table(found), width=PIPE_WIDTH)
-        return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
+@working
+async def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: OutputOption = None) -> Exit:
+    """List the nodes that are preserved: who asked, why, since when, until when, and for how many hours they have been held."""
+    from starter.output.preserved_table import as_table
 
-    run(session, work)
+    session = session_of(context, cluster=cluster, output=output)
+    async with session.connected() as (warden, _, name):
+        found = await warden.preserved(name)
+    show(session, lambda: found, lambda: as_table(found), width=PIPE_WIDTH)
+    return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
 
 
 async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:

@@ -14,7 +14,7 @@ from starter.commands.arguments import ClusterOption, OutputOption, ReasonOption
 from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
-from starter.commands.session import Exit, given, run, session_of
+from starter.commands.session import Exit, given, session_of, working
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -24,7 +24,8 @@ app.command("plan")(remediate_plan.plan)
 
 
 @app.command(BEGIN)
-def begin(
+@working
+async def begin(
     context: typer.Context,
     node: PatientArgument,
     *,
@@ -37,23 +38,19 @@ def begin(
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit | None:
     """Remediate NODE step by step until it is well or replaced. Needs a permit from the cluster's scanner.
 
     What has failed before is tried again: a person's wish begins with the first step, and waits for no back-off.
     """
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        named_steps(steps)
-        strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
-        async with session.connected() as (warden, _, name):
-            why = given("--reason", reason)
-            episode = await warden.remediate(
-                name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible
-            )
-            if wait:
-                return await see_through(session, episode, REMEDIATION)
-            return await tell_the_decision(session, episode, REMEDIATION)
-
-    run(session, work)
+    named_steps(steps)
+    strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
+    async with session.connected() as (warden, _, name):
+        why = given("--reason", reason)
+        episode = await warden.remediate(
+            name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible
+        )
+        if wait:
+            return await see_through(session, episode, REMEDIATION)
+        return await tell_the_decision(session, episode, REMEDIATION)

@@ -10,14 +10,11 @@ from policy.checks.overlaps import Overlap
 from starter.commands import completing
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, Session, run, session_of, show
+from starter.commands.session import Exit, Output, session_of, show, working
 
 if TYPE_CHECKING:
-    from activities.cluster.watch.offline import OfflineCluster
     from policy.remediation.escalation import EscalationStep
-    from policy.remediation.ladder import Body
     from starter.plans.remediation_plans import RemediationPlan
-    from workers.configuration.settings import Settings
 
 PatientArgument = Annotated[
     str,
@@ -38,7 +35,8 @@ StepsOption = Annotated[
 ]
 
 
-def plan(
+@working
+async def plan(
     context: typer.Context,
     node: PatientArgument,
     *,
@@ -47,29 +45,30 @@ def plan(
     now: NowOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Show by which steps NODE would be remediated if a person asked for it now, and which are not possible and why; then how
     the scanner would go about it, which remembers what has failed. Nothing is done.
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: nothing could be done; 4: there is no such node.
     """
+    from activities.cluster.acts.bodies import body_of
+    from starter.errors import NoSuchNodeError
+    from starter.plans.live import read_live
+    from starter.plans.remediation_plans import as_model, as_table, planned
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit:
-        from starter.errors import NoSuchNodeError
-        from starter.plans.remediation_plans import as_model, as_table, planned
-
-        named = named_steps(steps)
-        if filename:
-            found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
-        else:
-            found = await _live(session, node, named)
-        if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
-            raise NoSuchNodeError(node)
-        show(session, lambda: as_model(found), lambda: as_table(found))
-        return _code(found)
-
-    run(session, work)
+    named = named_steps(steps)
+    if filename:
+        found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
+    else:
+        settings = session.settings()
+        async with session.reading(settings) as (_, connection, machines):
+            seen, body = await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
+        found = planned(seen, node, named, body)
+    if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
+        raise NoSuchNodeError(node)
+    show(session, lambda: as_model(found), lambda: as_table(found))
+    return _code(found)
 
 
 def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:
@@ -90,19 +89,3 @@ def _code(found: RemediationPlan) -> Exit:
     if found.by_hand is None:
         return Exit.MISSING
     return Exit.FAILED if found.by_hand.problem or found.mistakes else Exit.OK
-
-
-async def _live(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
-    from starter.plans.remediation_plans import planned
-
-    settings = session.settings()
-    cluster, body = await _read(session, settings, node)
-    return planned(cluster, node, named, body)
-
-
-async def _read(session: Session, settings: Settings, node: str) -> tuple[OfflineCluster, Body | None]:
-    from activities.cluster.acts.bodies import body_of
-    from starter.plans.live import read_live
-
-    async with session.reading(settings) as (_, connection, machines):
-        return await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)

@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, ForOption, OutputOption, ReasonOption, UntilOption, WhoOption
-from starter.commands.session import Exit, ending, given, run, say, say_answer, session_of, show
+from starter.commands.session import ending, given, say, say_answer, session_of, show, working
 from starter.output import PIPE_WIDTH
 
 app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)
 
 
 @app.command("start")
-def start(
+@working
+async def start(
     context: typer.Context,
     *,
     cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
@@ -22,30 +23,26 @@ def start(
     output: OutputOption = None,
 ) -> None:
     """Start the scanner, so that the cluster's health checks are acted upon. One that runs already is left as it is."""
+    from starter import wording
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        from starter import wording
-
-        async with session.connected() as (warden, settings, name):
-            started = await warden.start_scanner(
-                name,
-                cap=cap or settings.scan.cap,
-                wait=settings.scan.wait,
-                repeat_alarm=settings.repeat_alarm.alarm(),
-                check_every=settings.fence_check.interval(),
-            )
-            seen = await warden.scanner(name).first_look() if started.started else None
-        text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
-        text += f": {wording.view(seen)}" if seen is not None else ""
-        say(session, text, lambda: started)
-        return None
-
-    run(session, work)
+    async with session.connected() as (warden, settings, name):
+        started = await warden.start_scanner(
+            name,
+            cap=cap or settings.scan.cap,
+            wait=settings.scan.wait,
+            repeat_alarm=settings.repeat_alarm.alarm(),
+            check_every=settings.fence_check.interval(),
+        )
+        seen = await warden.scanner(name).first_look() if started.started else None
+    text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
+    text += f": {wording.view(seen)}" if seen is not None else ""
+    say(session, text, lambda: started)
 
 
 @app.command("stop")
-def stop(
+@working
+async def stop(
     context: typer.Context,
     *,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the record.")] = "no reason given",
@@ -55,17 +52,13 @@ def stop(
 ) -> None:
     """Stop the scanner and give the cluster's Lease back. Open episodes pause before their next destructive act."""
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        async with session.connected() as (warden, _, name):
-            answer = await warden.stop_scanner(name, who=who, reason=given("--reason", reason))
-        say_answer(session, answer, cluster=name)
-        return None
-
-    run(session, work)
+    async with session.connected() as (warden, _, name):
+        answer = await warden.stop_scanner(name, who=who, reason=given("--reason", reason))
+    say_answer(session, answer, cluster=name)
 
 
-def pause(
+@working
+async def pause(
     context: typer.Context,
     *,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who wonders.")],
@@ -80,18 +73,14 @@ def pause(
     Machines that are off already are still freed and switched on again. Of two pauses the later one counts.
     """
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        ends = ending(hold, until)
-        async with session.connected() as (warden, _, name):
-            answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
-        say_answer(session, answer, cluster=name)
-        return None
-
-    run(session, work)
+    ends = ending(hold, until)
+    async with session.connected() as (warden, _, name):
+        answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
+    say_answer(session, answer, cluster=name)
 
 
-def unpause(
+@working
+async def unpause(
     context: typer.Context,
     *,
     reason: ReasonOption = "no reason given",
@@ -101,32 +90,23 @@ def unpause(
 ) -> None:
     """End a pause: whoever waits is served."""
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        async with session.connected() as (warden, _, name):
-            answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason))
-        say_answer(session, answer, cluster=name)
-        return None
-
-    run(session, work)
+    async with session.connected() as (warden, _, name):
+        answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason))
+    say_answer(session, answer, cluster=name)
 
 
 @app.command("status")
-def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOption = None) -> None:
+@working
+async def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOption = None) -> None:
     """Show what the scanner sees, whom it lets act, and why others may not."""
+    from datetime import UTC, datetime
+
+    from starter.handles.status import ClusterStatus
+    from starter.output.table import render
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        from datetime import UTC, datetime
-
-        from starter.handles.status import ClusterStatus
-        from starter.output.table import render
-
-        async with session.connected() as (warden, _, name):
-            scanner = await warden.scanner_status(name)
-        now = datetime.now(UTC)
-        seen = ClusterStatus(cluster=name, at=now, scanner=scanner)
-        show(session, lambda: scanner, lambda: render(seen, now=now), width=PIPE_WIDTH)
-        return None
-
-    run(session, work)
+    async with session.connected() as (warden, _, name):
+        scanner = await warden.scanner_status(name)
+    now = datetime.now(UTC)
+    seen = ClusterStatus(cluster=name, at=now, scanner=scanner)
+    show(session, lambda: scanner, lambda: render(seen, now=now), width=PIPE_WIDTH)

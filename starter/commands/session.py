@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 import typer
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from starter.handles.episodes import EpisodeHandle
     from workers.configuration.clusters import ClusterSettings
     from workers.configuration.settings import Settings
+
+Options = ParamSpec("Options")
 
 
 class Exit(IntEnum):
@@ -239,11 +241,21 @@ def session_of(context: typer.Context, *, cluster: str = "", output: Output | No
     return replace(root, cluster=cluster or root.cluster, output=output or root.output)
 
 
-def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) -> NoReturn:
-    """Run a command's work and exit: with its code, or with one line on stderr and the code of what went wrong."""
+def working(
+    work: Callable[Concatenate[typer.Context, Options], Coroutine[Any, Any, Exit | None]],
+) -> Callable[Concatenate[typer.Context, Options], None]:
+    """A command that does this and exits: with its code, or with one line on stderr and the code of what went wrong."""
 
+    @wraps(work)
+    def command(context: typer.Context, *given: Options.args, **options: Options.kwargs) -> None:
+        _run(session_of(context), work(context, *given, **options))
+
+    return command
+
+
+def _run(session: Session, work: Coroutine[Any, Any, Exit | None]) -> NoReturn:
     try:
-        code = asyncio.run(work())
+        code = asyncio.run(work)
     except KeyboardInterrupt:
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:

@@ -8,46 +8,43 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, run, session_of
+from starter.commands.session import Exit, Output, session_of, working
 
 if TYPE_CHECKING:
     from starter.handles.status import ClusterStatus
     from workers.configuration.settings import Settings
 
 
-def status(
+@working
+async def status(
     context: typer.Context,
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep looking until Ctrl-C.")] = False,
     everywhere: Annotated[bool, typer.Option("--all", help="All clusters of the settings, a line each.")] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit | None:
     """Show nodes with their verdicts, checks with their circuit breakers, and episodes with their current step."""
+    from starter.output import clusters_table
+    from starter.output.console import fitting_console
+    from starter.output.display import display_for
+    from starter.output.display import watch as keep_watching
+    from starter.output.watching import look
+
     session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        from starter.output import clusters_table
-        from starter.output.console import fitting_console
-        from starter.output.display import display_for
-        from starter.output.display import watch as keep_watching
-        from starter.output.watching import look
-
-        as_json, where = session.output is Output.JSON, ""
-        async with session.looking(everywhere=everywhere) as (warden, names):
-            if not everywhere:
-                where = _where(session.settings(), names[0])
-            if watch:
-                await keep_watching(warden, names, display_for(as_json, live=True, where=where))
-                return Exit.OK
-            found = await asyncio.gather(*(look(warden, name) for name in names))
-        if everywhere and not as_json:
-            fitting_console().print(clusters_table.as_table(found))
-        else:
-            display_for(as_json, live=False, where=where).show(found)
-        return max(_code(each) for each in found)
-
-    run(session, work)
+    as_json, where = session.output is Output.JSON, ""
+    async with session.looking(everywhere=everywhere) as (warden, names):
+        if not everywhere:
+            where = _where(session.settings(), names[0])
+        if watch:
+            await keep_watching(warden, names, display_for(as_json, live=True, where=where))
+            return Exit.OK
+        found = await asyncio.gather(*(look(warden, name) for name in names))
+    if everywhere and not as_json:
+        fitting_console().print(clusters_table.as_table(found))
+    else:
+        display_for(as_json, live=False, where=where).show(found)
+    return max(_code(each) for each in found)
 
 
 def _where(settings: Settings, cluster: str) -> str:

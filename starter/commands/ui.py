@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption
-from starter.commands.session import Exit, Session, me, run, session_of
+from starter.commands.session import Exit, Session, me, session_of, working
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -28,7 +28,8 @@ PAGE_PORT = 8090
 log = logging.getLogger(__name__)
 
 
-def ui(
+@working
+async def ui(
     context: typer.Context,
     *,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any that is free.")] = PAGE_PORT,
@@ -50,46 +51,42 @@ def ui(
         ),
     ] = None,
     cluster: ClusterOption = "",
-) -> None:
+) -> Exit:
     """Serve the page that says whether the cluster is safe, who is needed, and why nothing happens, until Ctrl-C.
 
     On the loopback whoever asks is you. Elsewhere, and behind a proxy, each request needs a bearer token that the cluster knows
     and that may `get` `nodes.nodewarden.io`; what is said is made with that token. It asks Temporal and the scanners while
     somebody looks.
     """
+    from starter.commands.tls import tls_of
+    from starter.plans.live import read_named
+    from workers.configuration.setting_sources import SettingsError
+    from workers.configuration.setting_types import is_loopback
+    from workers.keeping_secrets import keep_memory_private
+    from workers.worker import stop_on_signals
+
     session = session_of(context, cluster=cluster)
-
-    async def work() -> Exit:
-        from starter.commands.tls import tls_of
-        from starter.plans.live import read_named
-        from workers.configuration.setting_sources import SettingsError
-        from workers.configuration.setting_types import is_loopback
-        from workers.keeping_secrets import keep_memory_private
-        from workers.worker import stop_on_signals
-
+    try:
+        from starter.web.app import serving
+        from starter.web.views import Views
+    except ModuleNotFoundError as missing:
+        raise SettingsError(f"the page needs {missing.name}: pip install 'nodewarden[ui]'") from None
+    tls = tls_of(tls_cert, tls_key)
+    if not is_loopback(host) and tls is None and not behind_proxy:
+        raise SettingsError(f"--host: expected the loopback, or --tls-cert and --tls-key, or --behind-proxy; got {host}")
+    keep_memory_private()
+    sessions = _sessions(session_keys)
+    async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
+        keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
+        reading, temporal = partial(read_named, settings), _temporal_ui(settings)
+        views = Views(warden, names, source=settings.policy_source(), reading=reading, temporal=temporal)
         try:
-            from starter.web.app import serving
-            from starter.web.views import Views
-        except ModuleNotFoundError as missing:
-            raise SettingsError(f"the page needs {missing.name}: pip install 'nodewarden[ui]'") from None
-        tls = tls_of(tls_cert, tls_key)
-        if not is_loopback(host) and tls is None and not behind_proxy:
-            raise SettingsError(f"--host: expected the loopback, or --tls-cert and --tls-key, or --behind-proxy; got {host}")
-        keep_memory_private()
-        sessions = _sessions(session_keys)
-        async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
-            keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
-            reading, temporal = partial(read_named, settings), _temporal_ui(settings)
-            views = Views(warden, names, source=settings.policy_source(), reading=reading, temporal=temporal)
-            try:
-                async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
-                    typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
-                    await stop.wait()
-            except OSError as error:
-                raise SettingsError(f"--port: {host}:{port} can't be listened on: {error.strerror or error}") from error
-        return Exit.OK
-
-    run(session, work)
+            async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
+                typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
+                await stop.wait()
+        except OSError as error:
+            raise SettingsError(f"--port: {host}:{port} can't be listened on: {error.strerror or error}") from error
+    return Exit.OK
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, Session, run, session_of
+from starter.commands.session import Exit, Output, session_of, working
 from starter.commands.ui import PAGE_PORT, page_beside
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 
 
-def up(
+@working
+async def up(
     context: typer.Context,
     *,
     cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
@@ -36,20 +37,11 @@ def up(
     ] = PAGE_PORT,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
+) -> Exit:
     """Watch over the cluster of the current kubeconfig context until Ctrl-C. With no health check in it, nothing is changed.
 
     Without TEMPORAL_ADDRESS a Temporal server is run here; its history is kept and found again on the next start.
     """
-    session = session_of(context, cluster=cluster, output=output)
-
-    async def work() -> Exit | None:
-        return await _up(session, cap, page_port=ui_port if ui else None)
-
-    run(session, work)
-
-
-async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     from starter.client import Nodewarden
     from starter.output.display import display_for
     from workers import process
@@ -58,6 +50,7 @@ async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     from workers.together import alongside
     from workers.worker import stop_on_signals
 
+    session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()
     clusters = session.clusters(settings)
     live = session.output is not Output.JSON and sys.stdout.isatty()
@@ -66,7 +59,7 @@ async def _up(session: Session, cap: int, *, page_port: int | None) -> Exit:
     async with (
         stop_on_signals() as stop,
         process.temporal(settings, embed=True, stop=stop) as running,
-        page_beside(session, settings, running.client, tuple(clusters), port=page_port) as page,
+        page_beside(session, settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,
     ):
         warden = Nodewarden(running.client)
         where = f"{_where(running, settings)}{page}"

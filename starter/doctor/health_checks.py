@@ -19,7 +19,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.reading import read_views
-from activities.cluster.objects.reading_once import ReadOnce
+from activities.cluster.objects.reading_once import reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
@@ -105,8 +105,7 @@ async def credentials(connection: ClusterConnection, machines: ClusterConnection
 async def _named(
     connection: ClusterConnection, machines: ClusterConnection | None, nodes: list[NodeView], source: PolicySource
 ) -> _Named:
-    reader = ReadOnce(connection)
-    readers = Connections(nodes=reader, machines=ReadOnce(machines) if machines is not None else reader)
+    readers = reading_once(Connections(nodes=connection, machines=machines or connection))
     gate, named = asyncio.Semaphore(AT_ONCE), _Named()
 
     async def one(node: NodeView) -> None:

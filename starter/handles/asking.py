@@ -15,6 +15,7 @@ from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     Client,
+    WorkflowExecutionDescription,
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
@@ -84,6 +85,16 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
         return SilentError(f"{what}: Temporal is not available: {error.message}")
     return RequestError(f"{what}: {error.message}")
+
+
+async def remembered(handle: WorkflowHandle[Any, Any], *, what: str) -> WorkflowExecutionDescription | None:
+    """The last run of a workflow, None where Temporal remembers none. Raises SilentError where Temporal does not answer."""
+    try:
+        return await handle.describe(rpc_timeout=ANSWER_WITHIN)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise unanswered(error, what=what) from error
 
 
 async def why_silent(client: Client, workflow_id: str, what: str) -> str:

@@ -20,6 +20,7 @@ from policy.episode.words import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
 from starter.handles.speaking import Speaker, attested
+from starter.handles.status import SilentEpisode
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, Word
 
@@ -55,6 +56,15 @@ class EpisodeHandle:
         return await ask(
             self._client, self.workflow_id, "status", EpisodeStatus, what=self._what, run_id=self.run_id, only_open=True
         )
+
+    async def seen(self) -> EpisodeStatus | SilentEpisode | None:
+        """The same for whoever shows many of them: why it does not answer, None where it has ended since it was listed."""
+        try:
+            return await self.status()
+        except MissingError:
+            return None
+        except RequestError as error:
+            return SilentEpisode(node=self.node, workflow_id=self.workflow_id, problem=str(error))
 
     async def record(self) -> tuple[RecordEntry, ...]:
         """The decision record, also of an episode that has ended."""

@@ -14,7 +14,6 @@ from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.values.moments import LATEST
-from starter.errors import MissingError, RequestError
 from starter.handles.asking import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.status import SilentEpisode
@@ -64,14 +63,8 @@ async def open_preservations(client: Client, cluster: str) -> PreservedNodes:
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def asked(workflow_id: str) -> EpisodeStatus | SilentEpisode | None:
-        node = workflow_id.removeprefix(episode_id(cluster, ""))
         async with at_once:
-            try:
-                return await EpisodeHandle(client, cluster=cluster, node=node).status()
-            except MissingError:
-                return None  # ended since it was listed
-            except RequestError as error:
-                return SilentEpisode(node=node, workflow_id=workflow_id, problem=str(error))
+            return await EpisodeHandle(client, cluster=cluster, node=workflow_id.removeprefix(episode_id(cluster, ""))).seen()
 
     answers = await asyncio.gather(*(asked(workflow_id) for workflow_id in listed))
     now = datetime.now(UTC)

@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.episode.words import Spoken, Verb
@@ -18,7 +18,7 @@ from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.moments import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, task_failure, tell, unanswered
+from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, task_failure, tell, unanswered
 from starter.handles.speaking import Speaker, attested
 from workers.identity import holder
 from workflows.kit import options
@@ -97,12 +97,8 @@ class ScannerHandle:
     async def pauses(self) -> Pauses:
         """The last ones that this scanner or, where none runs, the last one has heard of; needs no worker. () where Temporal
         remembers no scanner. Raises SilentError where Temporal does not answer."""
-        try:
-            last = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return ()
-            raise unanswered(error, what=self._what) from error
+        if (last := await remembered(self._handle, what=self._what)) is None:
+            return ()
         heard: Pauses = await last.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
         return heard
 
@@ -115,12 +111,8 @@ class ScannerHandle:
 
     async def last_run(self) -> str:
         """The run of the scanner, or of the last one; "" where there was none, as far as Temporal remembers."""
-        try:
-            return (await self._handle.describe(rpc_timeout=ANSWER_WITHIN)).run_id or ""
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return ""
-            raise unanswered(error, what=self._what) from error
+        last = await remembered(self._handle, what=self._what)
+        return (last.run_id or "") if last is not None else ""
 
     async def first_look(self) -> ScannerStatus | None:
         """What it knows once it has scanned; None: it has not within that time."""

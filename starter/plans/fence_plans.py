@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.file_objects import FileObjects
@@ -54,7 +54,8 @@ async def planned(
     Errors: those of reading the API, and NoSuchNodeError; all others are in the answer.
     """
     connections = Connections(nodes=reader, machines=machines or reader)
-    known = await _node(reader, node)
+    body = await unless_gone(reader.get_bytes(NODES.path(node)))
+    known = decode_node(body) if body is not None else None
     if known is None and live:
         raise NoSuchNodeError(node)
     try:
@@ -100,13 +101,6 @@ def as_table(config: FenceConfig) -> RenderableType:
     lines += [Text(f"error: {error}", style="red") for error in config.errors]
     lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]
     return Group(*lines)
-
-
-async def _node(reader: ApiReader, name: str) -> NodeView | None:
-    try:
-        return decode_node(await reader.get_bytes(NODES.path(name)))
-    except ObjectNotFound:
-        return None
 
 
 def _compiled(config: FenceConfig) -> FenceConfig:

@@ -15,7 +15,7 @@ from activities.cluster.api.leases import (
 )
 from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
 from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, Resource
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from policy.episode.attesting import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
@@ -118,10 +118,7 @@ async def machines(connection: ClusterConnection, management: ClusterConnection 
 
 async def node_fences(connection: ClusterConnection) -> list[Leftover]:
     """The objects that show fencings, if their kind is there."""
-    try:
-        fences = await connection.list_objects(NODE_FENCES.path())
-    except ObjectNotFound:
-        return []
+    fences = await unless_gone(connection.list_objects(NODE_FENCES.path()))
     return [Leftover(what=counted(len(fences), "NodeFence"), remove="kubectl delete nodefences --all")] if fences else []
 
 
@@ -195,11 +192,7 @@ async def _printed(connection: ClusterConnection, documents: Iterable[Mapping[st
 
 
 async def _exists(connection: ClusterConnection, path: str) -> bool:
-    try:
-        await connection.get(path)
-    except ObjectNotFound:
-        return False
-    return True
+    return await unless_gone(connection.get(path)) is not None
 
 
 def _annotated(target: str, what: str, keys: list[str]) -> Leftover:

@@ -18,6 +18,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.bundle import MANIFEST, EvidenceDirectory, Limits
 from activities.cluster.acts.evidence import ClusterEvidence
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.evidence import BundleName, Collected, CollectRequest, EvidenceFile, NotFetched, Sealed, SealRequest
 from activities.errors import ErrorType
 from policy.fence.plan import CredentialKind
@@ -63,7 +64,9 @@ class Surroundings:
         await self.person.create("/api/v1/namespaces/shoot/events", event(4, "Machine", "w-7", "shoot"))
 
     def evidence(self, limits: Limits = LIMITS, *, kept: bool = True) -> ClusterEvidence:
-        return ClusterEvidence("prod", self.connection, EvidenceDirectory(self.directory, limits) if kept else None, LICENCES)
+        return ClusterEvidence(
+            ServedCluster("prod", self.connection), EvidenceDirectory(self.directory, limits) if kept else None, LICENCES
+        )
 
     def folder(self) -> Path:
         return self.directory / "prod" / "node-7" / "incident-1"

@@ -100,4 +100,4 @@ async def test_what_we_have_made_for_another_controller_asks_nothing_of_us(perso
     ours = {"metadata": {"annotations": {INCIDENT_ANNOTATION: "incident-1"}}}
     await person.patch(f"{REMEDIATIONS}/{REF.name}", ours)
     await observe_until(scan, report, lambda seen: seen.candidates == ())
-    assert scan.view.requests == {}
+    assert scan.view.watches.requests.objects == {}

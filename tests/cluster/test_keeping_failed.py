@@ -13,6 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
@@ -47,7 +48,9 @@ async def fail_two(person: ApiClient) -> None:
 
 async def held(connection: ClusterConnection, need: PreservationNeed, **changes: Any) -> Hold:
     """What the episode's first look writes."""
-    activities = ClusterPreservation("prod", connection, LastLook(connection, Permits()).look)
+    activities = ClusterPreservation(
+        ServedCluster("prod", connection), LastLook(ServedCluster("prod", connection), Permits()).look
+    )
     wish = Wish(automatic=need.automatic)
     request = {"cluster": "prod", "node": need.victim, "machine": need.machine, "wish": wish, "unhealthy": need.unhealthy}
     found = await ActivityEnvironment().run(activities.hold, HoldRequest(**(request | changes)))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookResult, LookVerdict
 from policy.episode.gate import Operation
 from policy.episode.needs import Need, NeedKind
@@ -258,7 +259,9 @@ class TestClusterApi:
     async def test_it_is_asked_in_the_management_cluster(self, world: World) -> None:
         async with management_cluster() as (_, manager, machines):
             await self.owned(world, "True", "True", api=manager)
-            target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, machines=machines, clock=world.clock)
+            target = ClusterTarget(
+                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock), world.permits, LICENCES
+            )
             request = await world.look(need=PERSON)
             assert (await target.last_look(request)).verdict is GO
             await self.conditions(manager, "member-2", dict.fromkeys(WELL, "False"))

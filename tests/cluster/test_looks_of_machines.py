@@ -15,6 +15,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
 from policy.episode.gate import Operation
@@ -329,7 +330,7 @@ class TestUncordon:
             await world.add_node(annotations=system.ties(NODE), unschedulable=True)
             await world.mark_as_ours(cordoned=True)
             isolation = ClusterIsolation(
-                CLUSTER, world.connection, world.looks, world.permits, machines=machines, clock=world.clock
+                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock), world.looks, world.permits
             )
             await isolation.mark_schedulable(await world.restore())
             assert (await world.node())["spec"]["unschedulable"] is True
@@ -408,7 +409,9 @@ async def test_the_check_and_the_machine_are_read_in_the_management_cluster(worl
         await manager.create(system.path("machinehealthchecks"), system.check(timeout=60))
         await world.add_node(annotations=system.ties(NODE))
         await world.hold_cluster_lease()
-        target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, machines=machines, clock=world.clock)
+        target = ClusterTarget(
+            ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock), world.permits, LICENCES
+        )
         request = await world.look(need=need_of(system))
         assert (await target.last_look(request)).verdict is GO
         await system.annotate(manager, "machines", MACHINE, {SKIP: ""})

@@ -357,7 +357,8 @@ class TestStatus:
         await turn(person, "node-1", "False", since=now() - HOUR)
         looks, writes = await open_scan(), await open_scan()
         report = await reported(looks, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 1)
-        await until(lambda: writes.view.synced and [each.unhealthy for each in writes.view.parts().checks] == [1])
+        ledger = writes.view.ledger
+        await until(lambda: writes.view.synced and [each.unhealthy for each in ledger.report_parts(now(), ()).checks] == [1])
         said = {"type": "ConflictingController", "status": "True", "reason": "ConflictingController", "message": "it acts"}
         path = CLUSTER_API.path("machinehealthchecks", "workers", subresource="status")
         await person.patch(path, {"status": {"conditions": [said | {"lastTransitionTime": stamp(now())}]}})

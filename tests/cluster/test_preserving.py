@@ -16,6 +16,7 @@ from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, RememberRequest
@@ -114,8 +115,8 @@ class Surroundings:
         self.connection = connection
         self.now = NOW
         self.permits = Permits()
-        self.look = LastLook(connection, self.permits, clock=lambda: self.now).look
-        self.activities = ClusterPreservation("prod", connection, self.look, clock=lambda: self.now)
+        self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now), self.permits).look
+        self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
         for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
@@ -239,7 +240,9 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
 ) -> None:
     await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
     settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
-    world.activities = ClusterPreservation("prod", world.connection, world.look, clock=lambda: world.now, pools=[settled])
+    world.activities = ClusterPreservation(
+        ServedCluster("prod", world.connection, clock=lambda: world.now), world.look, pools=[settled]
+    )
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).expiry == NOW + timedelta(hours=2)
     await world.hold(wish=Wish(release="released by ada: enough"))
@@ -546,7 +549,7 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
     async def look(_request: LookRequest) -> LookResult:
         return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
 
-    world.activities = ClusterPreservation("prod", world.connection, look, clock=lambda: world.now)
+    world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look)
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")
     return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", operation=Operation.REMOVE))
 

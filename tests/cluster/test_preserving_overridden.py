@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
@@ -240,7 +241,9 @@ SET = "workers-zone-a"
 async def kept(cluster: SimulatedCluster, name: str, **changes: Any) -> Hold:
     """By a person; or looked at again."""
     async with ClusterConnection.to(cluster.address.url, token=cluster.address.token) as connection:
-        activities = ClusterPreservation("sim", connection, LastLook(connection, Permits()).look)
+        activities = ClusterPreservation(
+            ServedCluster("sim", connection), LastLook(ServedCluster("prod", connection), Permits()).look
+        )
         request = HoldRequest(cluster="sim", **({"node": cluster.machines.node_of(name), "wish": Wish(keep=True)} | changes))
         found = await ActivityEnvironment().run(activities.hold, request)
     assert isinstance(found, Hold)

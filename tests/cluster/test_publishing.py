@@ -240,7 +240,7 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
         assert await publish(scan, checks) == Published(written=0)
     assert api.requests.total("patch", "nodehealthchecks") <= before + 1, "at most one, against our own older copy"
     await person.patch(f"{NODES}/node-1/status", {"status": {"conditions": conditions("False", now() - timedelta(hours=1))}})
-    await until(lambda: scan.view.parts().candidates)
+    await until(lambda: scan.view.ledger.report_parts(now(), ()).candidates)
     episode = OpenEpisode(node="node-1", since=now().isoformat(), incident="inc-1")
     assert (await publish(scan, await reports(scan), in_flight=(episode,))).written == 1
     found = await person.get(f"{CHECKS}/workers")
@@ -356,7 +356,7 @@ async def test_a_refusal_is_told_once_on_its_check_and_on_the_sick_node(scan: Cl
     await person.create(CHECKS, check(duration="0s"))
     patch = {"status": {"conditions": conditions("Unknown", now() - timedelta(hours=1))}}
     await person.patch(f"{NODES}/node-1/status", patch)
-    await until(lambda: [candidate.node for candidate in scan.view.parts().candidates] == ["node-1"])
+    await until(lambda: [candidate.node for candidate in scan.view.ledger.report_parts(now(), ()).candidates] == ["node-1"])
     refusal = Refusal(node="node-1", check=REF, reason="CapReached", message="1 of 1 in use: node-2")
     for _ in range(3):
         await publish(scan, (), refusals=(refusal,))

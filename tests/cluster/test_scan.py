@@ -256,7 +256,7 @@ async def test_the_first_check_does_not_begin_the_grace_anew(person: ApiClient, 
     since = scan.view._whole_since
     await with_policy(person, duration="300s")
     report = await observe_until(scan, report, lambda seen: seen.checks and not seen.view.stale)
-    assert all(each.lists or each.absent for each in scan.view._watches.here())
+    assert all(each.lists or each.absent for each in scan.view.watches.here())
     assert scan.view._whole_since == since
 
 
@@ -267,9 +267,9 @@ async def test_a_view_that_is_behind_catches_up_or_says_so(api: ApiServer, perso
     report = await observe(scan, asked())
     api.faults.add(Fault(accident=Accident.HALF_OPEN, path=NODES, user_agent=OURS))
     newer = await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
-    lists = scan.view._watches.nodes.lists
+    lists = scan.view.watches.nodes.lists
     caught_up = await observe(scan, asked(report, resource_version=newer["metadata"]["resourceVersion"]))
-    assert scan.view._watches.nodes.lists == lists + 1
+    assert scan.view.watches.nodes.lists == lists + 1
     assert caught_up.view.stale == ""
     assert not next(row for row in caught_up.rows if row.node == "node-1").schedulable
     api.faults.add(Fault(accident=Accident.STATUS, status=500, verb="list", path=NODES, user_agent=OURS))
@@ -291,7 +291,7 @@ async def test_a_worker_that_has_not_heard_of_a_pause_another_has_seen_does_not_
     await person.patch(f"{CHECKS}/guard", {"spec": {"pauseRequests": ["maintenance"]}})
     await turn(person, "node-1", "False", age=60)
     api.faults.remove(deaf)
-    await first.view._watches.checks()[
+    await first.view.watches.checks()[
         Dialect.MEDIK8S
     ].relist()  # the first worker's watch is a new one, the second's is open and silent
     report = await observe_until(first, report, lambda seen: any(each.reason == "Paused" for each in seen.checks))
@@ -317,9 +317,9 @@ async def test_a_mark_of_a_history_that_was_lost_is_dropped(api: ApiServer, pers
     assert report.view.stale == ""
     assert all(int(each.version) <= api.store.revision for each in report.check_versions)
     assert int(report.resource_version) <= api.store.revision
-    lists = scan.view._watches.nodes.lists
+    lists = scan.view.watches.nodes.lists
     await observe(scan, asked(report, wait=0.1, **marks))
-    assert scan.view._watches.nodes.lists == lists
+    assert scan.view.watches.nodes.lists == lists
 
 
 async def test_a_worker_that_shuts_down_answers_at_once(person: ApiClient, open_scan: Open) -> None:

@@ -26,6 +26,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.cluster.report.actions import ActionKeeping
 from activities.cluster.report.nodefences import NodeFences
@@ -303,11 +304,11 @@ async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
     target = ClusterTarget(
-        CLUSTER, worker, Permits(), LICENCES, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))
+        ServedCluster(CLUSTER, worker, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))), Permits(), LICENCES
     )
     isolation, freeing = (
-        ClusterIsolation(CLUSTER, worker, target.last_look, Permits()),
-        ClusterFreeing(CLUSTER, worker, target.last_look, LICENCES, own_node="node-0"),
+        ClusterIsolation(ServedCluster(CLUSTER, worker), target.last_look, Permits()),
+        ClusterFreeing(ServedCluster(CLUSTER, worker, own_node="node-0"), target.last_look, LICENCES),
     )
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     await _answer(target)
@@ -371,7 +372,7 @@ async def _episode(worker: ClusterConnection) -> None:
 
 async def _find_volumes(worker: ClusterConnection, target: Target, need: Need) -> None:
     """Which of its volumes have failed: nobody says any."""
-    volumes = ClusterFailedVolumes(CLUSTER, worker)
+    volumes = ClusterFailedVolumes(ServedCluster(CLUSTER, worker))
     for template in (None, VOLUME_DETACHMENT):
         asked = FailedVolumesRequest(target=target, need=need, template=template)
         found = await ActivityEnvironment().run(volumes.find_volumes, asked)
@@ -380,7 +381,10 @@ async def _find_volumes(worker: ClusterConnection, target: Target, need: Need) -
 
 async def _hand_over(worker: ClusterConnection, target: Target) -> None:
     """The node is handed to each of the other controllers, whose time is over."""
-    environment, objects = ActivityEnvironment(), ClusterRemediationObjects(CLUSTER, worker, LastLook(worker, Permits()).look)
+    environment, objects = (
+        ActivityEnvironment(),
+        ClusterRemediationObjects(ServedCluster(CLUSTER, worker), LastLook(ServedCluster("prod", worker), Permits()).look),
+    )
     for kind, group, version in OTHERS:
         asked = ExternalRequest(
             target=target,
@@ -403,7 +407,7 @@ async def _hand_over(worker: ClusterConnection, target: Target) -> None:
 
 async def _check(worker: ClusterConnection) -> None:
     """The fence devices are found, and people are told of one."""
-    environment, devices = ActivityEnvironment(), ClusterFenceDevices(CLUSTER, worker, LICENCES)
+    environment, devices = ActivityEnvironment(), ClusterFenceDevices(ServedCluster(CLUSTER, worker), LICENCES)
     names = (await environment.run(devices.list_nodes, NodeNamesRequest(cluster=CLUSTER))).names
     found = await environment.run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=names))
     (node,) = [each for each in found.nodes if each.node == UNSELECTED]
@@ -416,7 +420,10 @@ async def _check(worker: ClusterConnection) -> None:
 
 async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
     """A machine of each system is kept, released, and given up when it fails."""
-    environment, preservation = ActivityEnvironment(), ClusterPreservation(CLUSTER, worker, LastLook(worker, Permits()).look)
+    environment, preservation = (
+        ActivityEnvironment(),
+        ClusterPreservation(ServedCluster(CLUSTER, worker), LastLook(ServedCluster("prod", worker), Permits()).look),
+    )
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         machines = [await _of_gardener(person)]
         for number, system in enumerate((OPENSHIFT, CLUSTER_API), start=1):
@@ -503,7 +510,7 @@ async def _look_at_a_member(worker: ClusterConnection, api: ApiServer) -> None:
         budgets = "/apis/policy/v1/namespaces/openshift-etcd/poddisruptionbudgets"
         await person.create(budgets, {"metadata": {"name": "etcd"}, "spec": {"minAvailable": 2}})
         await person.patch(f"{budgets}/etcd/status", {"status": {"disruptionsAllowed": 1}})
-    target = ClusterTarget(CLUSTER, worker, Permits(), LICENCES)
+    target = ClusterTarget(ServedCluster(CLUSTER, worker), Permits(), LICENCES)
     need = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     pinned = Pinned(node=name, uid=uid, provider_id=f"sim:///{name}", system_uuid=f"uuid-{name}")
     whom = Target(cluster=CLUSTER, pinned=pinned, incident="incident-2", kind="Fencing", workflow_id="w", run_id="run-1")
@@ -531,7 +538,7 @@ async def _answer(target: ClusterTarget) -> None:
 async def _mirror(worker: ClusterConnection, target: Target) -> None:
     """The episode as people see it: written, written again, told, and taken away."""
     fences = NodeFences(worker, kept_for=timedelta(0))
-    teller = EpisodeTeller(worker, fences)
+    teller = EpisodeTeller(ServedCluster("prod", worker), fences)
     for sequence, phase in enumerate((Phase.RUNNING, Phase.FINAL), start=1):
         status = EpisodeStatus(
             incident=target.incident,
@@ -570,7 +577,7 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     keeping = ActionKeeping(CLUSTER, worker, found, Silent(), on_change=ended.set)
     keeping.attend()
     await ended.wait()
-    heard = await ActivityEnvironment().run(ClusterWords(CLUSTER, worker, LICENCES).verify, asked)
+    heard = await ActivityEnvironment().run(ClusterWords(ServedCluster(CLUSTER, worker), LICENCES).verify, asked)
     assert "in force" in heard.problem  # since a moment only
     ended.clear()
     keeping = ActionKeeping(CLUSTER, worker, found, Silent(), kept_for=timedelta(seconds=-60), on_change=ended.set)

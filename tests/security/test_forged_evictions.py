@@ -12,6 +12,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from activities.contracts.target import ActRequest, DrainRequest, DrainResult, Target
 from activities.errors import ErrorType
@@ -52,7 +53,7 @@ async def drain(world: World, target: Target) -> DrainResult:
 
 
 async def hold(world: World, **fields: Any) -> Hold:
-    acts = ClusterPreservation(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
+    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
     asked = {"cluster": CLUSTER, "node": NODE, "machine": CLUSTER_API.machine_ref(machine_of(NODE)), **fields}
     return await ActivityEnvironment().run(acts.hold, HoldRequest(**asked))
 

@@ -18,6 +18,7 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.acts.remediating import ClusterRemediation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import GiveUpRequest
 from activities.contracts.remediation import BeforeActing, ExternalRequest, MachineRequest
 from activities.contracts.target import CordonRequest, LookRequest, TaintRequest, Target
@@ -69,7 +70,7 @@ async def give_up(world: World, look: LookRequest, uid: str) -> Any:
         unhealthy="x",
         before=BeforeActing(look=look),
     )
-    acts = ClusterPreservation(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
+    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
     return await ActivityEnvironment().run(acts.give_up, request)
 
 
@@ -92,7 +93,7 @@ async def annotate_external(world: World, look: LookRequest, uid: str) -> Any:
 
 
 def remediation(world: World) -> ClusterRemediation:
-    return ClusterRemediation(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
+    return ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
 
 
 async def create_object(world: World, look: LookRequest, uid: str) -> Any:
@@ -106,7 +107,7 @@ async def create_object(world: World, look: LookRequest, uid: str) -> Any:
         before=BeforeActing(look=look),
         not_after=SOON,
     )
-    acts = ClusterRemediationObjects(CLUSTER, world.connection, world.target.last_look, clock=world.clock)
+    acts = ClusterRemediationObjects(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
     return await ActivityEnvironment().run(acts.create, request)
 
 
@@ -119,7 +120,7 @@ async def taint(world: World, look: LookRequest, _uid: str) -> Any:
 
 
 def isolation(world: World) -> ClusterIsolation:
-    return ClusterIsolation(CLUSTER, world.connection, world.target.last_look, world.permits, clock=world.clock)
+    return ClusterIsolation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)

@@ -19,6 +19,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.device_check import FenceDevicesRequest
 from activities.contracts.power import PowerRequest
 from activities.contracts.target import Target
@@ -115,7 +116,7 @@ async def may_write(person: ApiClient, namespace: str, resource: str) -> None:
 
 async def found(worker: ClusterConnection) -> tuple[tuple[PowerDevice, ...], str]:
     """What the check of the devices finds of the victim's node, and its problem."""
-    devices = ClusterFenceDevices(CLUSTER, worker, LICENCES, source=PolicySource(namespace="nodewarden"))
+    devices = ClusterFenceDevices(ServedCluster(CLUSTER, worker, source=PolicySource(namespace="nodewarden")), LICENCES)
     (of_node,) = (
         await ActivityEnvironment().run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=(VICTIM,)))
     ).nodes

@@ -23,6 +23,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import Target
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
@@ -98,7 +99,9 @@ class Stage:
     async def verify(
         self, action: ActionName, *, use: str = "one", required: bool = True, later: timedelta = timedelta(0)
     ) -> Verification:
-        words = ClusterWords("prod", self._connection, LICENCES, required=required, clock=lambda: datetime.now(UTC) + later)
+        words = ClusterWords(
+            ServedCluster("prod", self._connection, clock=lambda: datetime.now(UTC) + later), LICENCES, required=required
+        )
         return await ActivityEnvironment().run(
             words.verify, VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use, incident="incident-1")
         )

@@ -47,6 +47,6 @@ class Remediation(EpisodeConversation):
 
     def _what_it_means(self, request: AbortRequest) -> str:
         at, off = (self._story.at, self._story.left_off) if isinstance(self._story, RemediationStory) else (None, None)
-        if isinstance(at, FencingStep) and (at.touched or off is None):
-            return at.what_abort_means(request)
+        if isinstance(at, FencingStep) and (at.story.touched or off is None):
+            return at.story.what_abort_means(request)
         return super().what_abort_means(request) if off is None else after_off(request, self.episode.node)

@@ -255,26 +255,13 @@ class Preflight:
         passed = passed and self.need.kind is not NeedKind.PERSON
         return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
 
-    async def before_restoring(self, licenses: PowerAct) -> Licence:
+    async def before_restoring(self, licenses: PowerAct, along: Along | None = None) -> Licence:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
 
         Who preserves, holds or services a machine that is off wants it off, and who has taken the node over may have switched it
         off: it stays so until a person resumes (S21, S38). What can't be seen is looked at again. Answers until when the act may
-        begin, as `before_destruction` does. Raises TooSlow where looks take longer than that.
+        begin, as `before_destruction` does. Raises TooSlow where looks take longer than that. along: of `before_power_on`.
         """
-        return await self._before_giving_back(licenses)
-
-    async def before_power_on(self, untaint: Callable[[LookRequest], Awaitable[ActResult]]) -> Licence:
-        """The same, the node's lease being taken, and which devices are configured now: one that is not may feed another machine
-        (S9). untaint: has the look carried out by the activity that takes our out-of-service taint off before (S32)."""
-
-        async def carry_out(request: LookRequest) -> LookResult:
-            return seen_with(await untaint(request))
-
-        along = Along(carry_out=carry_out, what="the out-of-service taint can't be removed")
-        return await self._before_giving_back(PowerAct.ON, along)
-
-    async def _before_giving_back(self, licenses: PowerAct, along: Along | None = None) -> Licence:
         on = along is not None
         for _ in range(SLOW_LOOKS):
             until = workflow.now() + options.ACT_WINDOW
@@ -291,6 +278,16 @@ class Preflight:
             if workflow.now() < until:
                 return Licence(until=until, signed=result.licence, endpoints=result.endpoints)
         raise TooSlow("no look was answered in time to act upon it")
+
+    async def before_power_on(self, untaint: Callable[[LookRequest], Awaitable[ActResult]]) -> Licence:
+        """The same, the node's lease being taken, and which devices are configured now: one that is not may feed another machine
+        (S9). untaint: has the look carried out by the activity that takes our out-of-service taint off before (S32)."""
+
+        async def carry_out(request: LookRequest) -> LookResult:
+            return seen_with(await untaint(request))
+
+        along = Along(carry_out=carry_out, what="the out-of-service taint can't be removed")
+        return await self.before_restoring(PowerAct.ON, along)
 
     async def before_others_act(self) -> None:
         """What others were asked for, and have not begun, ends with the need, and where somebody says "hands off". That it can't

@@ -47,12 +47,12 @@ class Case:
     @property
     def touched(self) -> bool:
         """Whether anything has been done to the machine or its workloads that more than our marks would have to be undone for."""
-        return not self.power.untouched or self.power.proof is not None or self.freeing.began
+        return not self.power.untouched or self.power.proof is not None or self.progress.freeing.began
 
     @property
     def freed_something(self) -> bool:
         """Whether pods may run elsewhere by now, on whatever proof."""
-        freed = self.freeing.began or self.isolation.freed or self.episode.kernel_dead is not None
+        freed = self.progress.freeing.began or self.progress.isolation.freed or self.episode.kernel_dead is not None
         return freed or self.episode.freed
 
     def doubt(self) -> str:
@@ -64,12 +64,12 @@ class Case:
     @property
     def lacks_proof(self) -> bool:
         """Whether off has yet to be proven for what the plan wants: only then is a person's word for it of use."""
-        return self.power.proof is None and not self.freeing.done
+        return self.power.proof is None and not self.progress.freeing.done
 
     @property
     def only_restoring_is_left(self) -> bool:
         """Whether all that was to be destroyed is done: switching on and giving back need no permit."""
-        return self.freeing.done and not self.power.is_to_be_given_up
+        return self.progress.freeing.done and not self.power.is_to_be_given_up
 
     @property
     def leaves_off(self) -> bool:
@@ -110,7 +110,7 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
 
     async def may_try_again() -> None:
         """While there is a way back, a hold or an abort is heard between two tries as well."""
-        if power.proof is None and not freeing.done:
+        if power.proof is None and not progress.freeing.done:
             await preflight.may_go_on()
 
     tries = Tries(episode, plan, before_next=may_try_again)

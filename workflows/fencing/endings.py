@@ -38,7 +38,7 @@ class Endings:
 
     def replaced(self) -> End:
         """Another machine stands under the name: nothing of ours is on it."""
-        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.left}"
+        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.paths.left}"
         return End(outcome=Outcome.REPLACED, message=message)
 
     async def restored(self, outcome: Outcome, message: str) -> End:
@@ -55,7 +55,7 @@ class Endings:
         with self._episode.undertaking("the end", by_itself=True):
             left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
             keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
-            tainted = case.freeing.may_be_tainted
+            tainted = case.progress.freeing.may_be_tainted
             await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
         return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
 
@@ -65,9 +65,9 @@ class Endings:
         patient: however long it takes.
         """
         case = self._case
-        if case.isolation.left:
+        if case.isolation.paths.left:
             await case.freeing.leave()  # giving paths back may take long
-            if case.isolation.found_cut and not self._may_restore_path(found_cut=True):
+            if case.isolation.paths.found_cut and not self._may_restore_path(found_cut=True):
                 await case.isolation.let_go_of_open_paths()
         return await case.isolation.undo(
             may_restore=lambda found_cut: self._may_restore_path(found_cut=found_cut), patient=patient
@@ -92,7 +92,7 @@ class Endings:
                 await self._management.wait_for_return()
             except Interrupt as interrupt:
                 but += f"; power on: {interrupt.reason}"
-        elif self._case.power.powered_on_at is None:
+        elif self._case.progress.power.powered_on_at is None:
             but = "; the power state is not known, it may be off"
         return await self.restored(Outcome.ABORTED, f"{reason}{but}")
 

@@ -65,26 +65,6 @@ class FreeingSequence:
         self._pacing = Pacing(episode, FenceStep.POWER_MANAGEMENT, progress.pacing)
 
     @property
-    def began(self) -> bool:
-        """Whether a consequence may have been carried out."""
-        return self._progress.began
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing more is to be freed."""
-        return self._progress.done
-
-    @property
-    def left_over(self) -> str:
-        """What still stands against the node, "" for nothing."""
-        return self._progress.left_over
-
-    @property
-    def may_be_tainted(self) -> bool:
-        """Whether a taint of ours may stand, for all that we know: an answer may have been lost."""
-        return self._progress.may_be_tainted
-
-    @property
     def freed_pods(self) -> int:
         """How many, on whatever proof."""
         return self._progress.freed_off + self._progress.freed_dumping
@@ -123,7 +103,7 @@ class FreeingSequence:
     @property
     def left(self) -> str:
         """What still stands against the node, in words to end a sentence with."""
-        return f"; {self.left_over}" if self.left_over else ""
+        return f"; {self._progress.left_over}" if self._progress.left_over else ""
 
     def hear(self, workload: Workload | None) -> None:
         """What was just seen to stand against the node, so that it need not be looked at again."""
@@ -137,7 +117,7 @@ class FreeingSequence:
     async def free(self) -> None:
         """Free the node's workloads; a part that is left when its time is over is told to people, not waited for (S32)."""
         choice = freeing_choice(self._plan)
-        if self.done or choice is Freeing.NONE:
+        if self._progress.done or choice is Freeing.NONE:
             self._progress.done = True
             return
         with self._episode.undertaking("frees the workloads") as under:
@@ -179,7 +159,7 @@ class FreeingSequence:
                 break
             await self._episode.pause(pause, "until the workloads are looked at again")
             pause = longer(pause)
-        outcome = "incomplete" if self.left_over else "ok"
+        outcome = "incomplete" if self._progress.left_over else "ok"
         still = f"{counted(left.pods, 'pod')} and {counted(left.attachments, 'attachment')}"
         detail = f"{counted(self._progress.freed_off, 'pod')} freed; {still} left"
         self._episode.note("free-workloads", outcome, detail)
@@ -220,7 +200,7 @@ class FreeingSequence:
     async def pause(self) -> None:
         """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1), nor may what has
         taken its effect stand on a machine that somebody else switches on (S32)."""
-        if self.may_be_tainted:
+        if self._progress.may_be_tainted:
             try:
                 await self.untaint()
             except ActivityError as error:
@@ -232,7 +212,7 @@ class FreeingSequence:
         pause = FIRST_PAUSE
         while (held := self._episode.held) is not None and self._episode.is_held:
             await self.pause()
-            if not self.may_be_tainted:
+            if not self._progress.may_be_tainted:
                 break
             self._episode.enter(doing=f"{held}; {CANT_UNTAINT} yet", until=held.until)
             await self._episode.rest(pause, "until the out-of-service taint is tried again")
@@ -247,7 +227,7 @@ class FreeingSequence:
             with as_interrupt(CANT_UNTAINT):
                 await self.untaint()
 
-        if self.may_be_tainted:
+        if self._progress.may_be_tainted:
             pause = self._plan.retry_interval
             await self._desk.insist("untaint-out-of-service", remove, failing=CANT_UNTAINT, pause=pause, abort_ends=True)
 
@@ -255,7 +235,7 @@ class FreeingSequence:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we
         have done ourselves: a mark may be removed by hand. look: made afterwards. Raises ActivityError."""
         self._episode.enter(doing="removes the out-of-service taint")
-        result = await self._desk.untaint(ours=self.may_be_tainted, look=look)
+        result = await self._desk.untaint(ours=self._progress.may_be_tainted, look=look)
         self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
         return result
@@ -263,8 +243,8 @@ class FreeingSequence:
     async def _taint(self) -> Workload | None:
         """Answers what is left. None: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
-        before, self._progress.began = self.began, True
-        perhaps, self._progress.may_be_tainted = self.may_be_tainted, True
+        before, self._progress.began = self._progress.began, True
+        perhaps, self._progress.may_be_tainted = self._progress.may_be_tainted, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.taint_out_of_service,
@@ -289,7 +269,7 @@ class FreeingSequence:
         request = await self._pacing.bounded(await self._licence(), left)
         if request is None or self._episode.is_held or workflow.now() >= request.not_after:
             return left  # what was read is old by now
-        before, self._progress.began = self.began, True
+        before, self._progress.began = self._progress.began, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.delete_workload,

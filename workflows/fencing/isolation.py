@@ -63,49 +63,15 @@ class IsolationSequence:
         self._preflight = preflight
         self._tries = tries
         self._progress = progress
-        self._paths = Paths(episode, plan, desk, preflight, progress.paths)
+        self.paths = Paths(episode, plan, desk, preflight, progress.paths)
         self._volumes = Volumes(episode, plan, progress.volumes)
         self._draining = Draining(episode, preflight)
         self._pacing = Pacing(episode, FenceStep.ISOLATION, progress.pacing)
 
     @property
-    def freed(self) -> bool:
-        """Whether pods may have been freed behind a cut."""
-        return self._progress.freed
-
-    @property
-    def freed_pods(self) -> int:
-        """How many."""
-        return self._progress.freed_pods
-
-    @property
-    def pods_left(self) -> int:
-        """How many still stood behind the cut when the time for freeing them was over."""
-        return self._progress.pods_left
-
-    @property
     def began(self) -> bool:
         """Whether any method has been carried out, or a path touched."""
-        return bool(self._progress.done) or self._paths.touched
-
-    @property
-    def cut_since(self) -> datetime | None:
-        """When the first path was cut by this episode."""
-        return self._paths.cut_since
-
-    @property
-    def left(self) -> str:
-        """What is still cut, in words to end a sentence with."""
-        return self._paths.left
-
-    @property
-    def cut_now(self) -> list[str]:
-        """The same by their names."""
-        return self._paths.cut_now
-
-    def adopt(self, endpoints: tuple[str, ...]) -> None:
-        """Paths that our mark says are cut."""
-        self._paths.adopt(endpoints)
+        return bool(self._progress.done) or self.paths.touched
 
     @property
     def has_detached(self) -> bool:
@@ -127,27 +93,22 @@ class IsolationSequence:
             self._progress.done.append(index)
 
     def _is_undone(self, method: PlannedMethod) -> bool:
-        return method.act is Act.CUT_PATH and method.device is not None and self._paths.is_open(method.device)
-
-    @property
-    def found_cut(self) -> bool:
-        """Whether a path that is cut may have been so before us."""
-        return self._paths.found_cut
+        return method.act is Act.CUT_PATH and method.device is not None and self.paths.is_open(method.device)
 
     async def let_go_of_open_paths(self) -> None:
         """What may have been cut before us and turns out to be open is nothing that we have to give back."""
         for method in self._plan.recovery:
             if method.act is Act.RESTORE_PATH and method.device is not None:
-                await self._paths.let_go_if_open(method.device)
+                await self.paths.let_go_if_open(method.device)
 
     async def undo(self, *, may_restore: MayRestore, patient: bool) -> str:
         """What recovery names, in its order. Answers what is left cut, in words to end a sentence with, "" for nothing."""
         for method in self._plan.recovery:
             if method.act is Act.RESTORE_PATH and method.device is not None:
-                await self._paths.restore(method.device, may_restore=may_restore, patient=patient)
+                await self.paths.restore(method.device, may_restore=may_restore, patient=patient)
             elif method.act is Act.LIFT_QUARANTINE and method.device is not None:
-                await self._paths.lift_quarantine(method.device)
-        return self._paths.left
+                await self.paths.lift_quarantine(method.device)
+        return self.paths.left
 
     async def _isolate(self, method: PlannedMethod) -> None:
         match method.act:
@@ -160,9 +121,9 @@ class IsolationSequence:
             case Act.CHECK_VOLUMES:
                 await self._volumes.check(_device_of(method), _chosen_by(method))
             case Act.CUT_PATH:
-                await self._paths.cut(_device_of(method), method.timeout)
+                await self.paths.cut(_device_of(method), method.timeout)
             case Act.QUARANTINE:
-                await self._paths.quarantine(_device_of(method))
+                await self.paths.quarantine(_device_of(method))
             case Act.DETACH_VOLUMES:
                 await self._detach_volumes(_device_of(method), method)
             case Act.FREE_CUT_PODS if method.only is not None and await self._is_ready():
@@ -247,7 +208,7 @@ class IsolationSequence:
         if left is None:
             return
         self._progress.pods_left = left.pods
-        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        detail = f"{self._progress.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
 
     async def _free_until(
@@ -278,7 +239,7 @@ class IsolationSequence:
             pause = longer(pause)
 
     async def _still_cut(self) -> tuple[PathProof, ...]:
-        proofs = await self._paths.prove(_device_of(each) for each in self._plan.isolation if each.act is Act.CUT_PATH)
+        proofs = await self.paths.prove(_device_of(each) for each in self._plan.isolation if each.act is Act.CUT_PATH)
         if self._progress.detached_from is None:
             return proofs
         chosen = any(each.act is Act.DETACH_VOLUMES and each.only is not None for each in self._plan.isolation)

@@ -65,7 +65,7 @@ class Parking:
                 turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by} ({abort.reason}): {problem}")
                 self._progress.turn = turn
                 return partial(self._endings.aborted, turn.reason)
-            if case.freeing.may_be_tainted:
+            if case.progress.freeing.may_be_tainted:
                 await case.freeing.pause()  # it could not be removed before, and nobody reads the proof
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
@@ -83,7 +83,7 @@ class Parking:
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
                 episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
-            if wait is None and case.freeing.may_be_tainted:
+            if wait is None and case.progress.freeing.may_be_tainted:
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
             if episode.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")

@@ -54,7 +54,7 @@ class PinnedNode:
         word = off.acknowledgement.at if off is not None and off.acknowledgement is not None else None
         off_since = (self._power.off_commanded_at or word) if off is not None else None
         dead_since = dead.last if (dead := self._episode.kernel_dead) is not None else None
-        since = self._power.powered_on_at or off_since or dead_since or self._isolation.cut_since
+        since = self._progress.power.powered_on_at or off_since or dead_since or self._isolation.paths.cut_since
         if seen is None or since is None or not self.says_ready() or self.is_replaced():
             return False  # another machine's first boot is no restart of the pinned one (S9)
         proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._progress.boots_before)

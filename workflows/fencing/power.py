@@ -44,26 +44,6 @@ class PowerSequence:
         return self._progress.proof
 
     @property
-    def powered_on_at(self) -> datetime | None:
-        """When the machine was asked on again, None where it was not since it was switched off."""
-        return self._progress.powered_on_at
-
-    @property
-    def says_on(self) -> bool:
-        """Whether a device has said on after we commanded it."""
-        return self._progress.says_on
-
-    @property
-    def kept(self) -> bool:
-        """Whether a machine that the plan gives up is to come back all the same."""
-        return self._progress.kept
-
-    @property
-    def given_up(self) -> str:
-        """What was last read of whether the machine is given up."""
-        return self._progress.given_up_said
-
-    @property
     def off_commanded_at(self) -> datetime | None:
         """When the first off of this episode had ended, None while none was commanded or the machine was switched on since."""
         return min(self._progress.off_ended.values(), default=None)
@@ -71,12 +51,12 @@ class PowerSequence:
     @property
     def untouched(self) -> bool:
         """Whether this episode has sent no power command that may have had an effect."""
-        return not self._progress.off_ended and not self._progress.left_off and self.powered_on_at is None
+        return not self._progress.off_ended and not self._progress.left_off and self._progress.powered_on_at is None
 
     @property
     def left_off(self) -> tuple[str, ...]:
         """The devices that we have switched off, and by which the machine is not on again, for all that is known."""
-        return () if self.says_on else tuple(sorted(self._progress.left_off))
+        return () if self._progress.says_on else tuple(sorted(self._progress.left_off))
 
     def come_after(self, endpoints: tuple[str, ...]) -> None:
         """Earlier steps have left these devices off: they are switched on with what this one switches off, else the machine would
@@ -350,12 +330,12 @@ class PowerSequence:
         self._progress.kept = (
             self._plan.terminate_instance and (self._plan.power_on or by_a_person) and not self._progress.given_up
         )
-        return self.kept
+        return self._progress.kept
 
     @property
     def is_to_be_given_up(self) -> bool:
         """Whether there is no way back for the machine once it is off and freed."""
-        return self._plan.terminate_instance and not self.kept
+        return self._plan.terminate_instance and not self._progress.kept
 
     async def is_given_up(self) -> bool:
         """Whether a machine that we have commanded to be given up is read as that, as long as an off may take (S2)."""
@@ -370,7 +350,7 @@ class PowerSequence:
             readings = [await self._devices.read_given_up(each, self._progress.given_up[each.endpoint]) for each in devices]
             self._progress.given_up_said = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
             if all(reading.given_up for reading in readings):
-                self._episode.note("given-up", "ok", self.given_up)
+                self._episode.note("given-up", "ok", self._progress.given_up_said)
                 return True
             if workflow.now() >= deadline:
                 return False
@@ -392,7 +372,7 @@ class PowerSequence:
         """From the asking on the machine may be on: the proof is over, whatever the answer was. Where the answer was lost the
         node may long be back by the time that we know of it."""
         self._progress.proof = None
-        self._progress.powered_on_at = self.powered_on_at or asked_at
+        self._progress.powered_on_at = self._progress.powered_on_at or asked_at
         self._progress.on_since = asked_at
 
     def _is_switched_off(self, device: PowerDevice, ended: datetime) -> None:

@@ -51,10 +51,10 @@ class PowerManagement:
 
     async def try_free(self) -> None:
         """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
-        if self._freeing.done:
+        if self._progress.freeing.done:
             return
         gone = await self._seen_down()
-        if gone and not (self._freeing.began or self._episode.kernel_dead is not None):
+        if gone and not (self._progress.freeing.began or self._episode.kernel_dead is not None):
             self._freeing.drop("the need was gone before any consequence began")
             return
         try:
@@ -64,8 +64,8 @@ class PowerManagement:
             if not await self._desk.mark_again():
                 raise
             await self._consequences()
-        if self._freeing.left_over:
-            self._desk.tell(EventReason.WORKLOADS_LEFT, self._freeing.left_over)
+        if self._progress.freeing.left_over:
+            self._desk.tell(EventReason.WORKLOADS_LEFT, self._progress.freeing.left_over)
 
     async def _consequences(self) -> None:
         await self._case.isolation.free_left_over(self._require_still_off)
@@ -81,7 +81,7 @@ class PowerManagement:
         self._heed_an_abort()
         await self._power.terminate(partial(self._preflight.before_destruction, PowerAct.TERMINATE))
         if not await self._power.is_given_up():
-            raise StepFailed(f"whether the machine is given up is not known: {self._power.given_up}")
+            raise StepFailed(f"whether the machine is given up is not known: {self._progress.power.given_up_said}")
 
     async def try_on(self) -> None:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""
@@ -98,7 +98,7 @@ class PowerManagement:
         try:
             await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
         except (StepFailed, Hopeless, AbortAsked) as interrupt:
-            if not self._power.says_on:
+            if not self._progress.power.says_on:
                 raise
             self._desk.tell(EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}")
         self._progress.switched_on = True
@@ -119,7 +119,7 @@ class PowerManagement:
     async def wait_for_return(self) -> None:
         """Until the node is Ready with a new boot id. A machine that is merely slow is a person's case, not fenced again."""
         with self._episode.undertaking("the node's return") as under:
-            began = [moment for moment in (self._power.powered_on_at, self._progress.resumed_at) if moment is not None]
+            began = [moment for moment in (self._progress.power.powered_on_at, self._progress.resumed_at) if moment is not None]
             await self._until_it_is_back(max(began, default=under.began))
 
     async def _until_it_is_back(self, began: datetime) -> None:
@@ -127,7 +127,7 @@ class PowerManagement:
         if self._preflight.deadline is not None:
             deadline = min(deadline, self._preflight.deadline)
         self._episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
-        on_since = self._power.powered_on_at
+        on_since = self._progress.power.powered_on_at
         just_on = on_since is not None and workflow.now() < on_since + LOOK_AGAIN  # whatever was seen is from before
         while just_on or not (await self._preflight.refresh() and self._pinned_node.is_back()):
             if not just_on and not self._plan.levels and await self._preflight.need_is_gone():
@@ -171,7 +171,7 @@ class PowerManagement:
 
     async def _last_look_before_on(self) -> Licence:
         licence = await self._preflight.before_power_on(self._freeing.untaint)
-        if self._power.powered_on_at is None:
+        if self._progress.power.powered_on_at is None:
             self._pinned_node.remember_boot()
         self._heed_an_abort()
         return licence

@@ -113,10 +113,10 @@ class FencingStory:
             self.episode,
             end,
             case.desk,
-            powered_on_at=case.power.powered_on_at,
+            powered_on_at=case.progress.power.powered_on_at,
             powered_off_at=case.power.off_commanded_at,
             left_off=case.leaves_off,
-            freed_pods=case.freeing.freed_pods + case.isolation.freed_pods,
+            freed_pods=case.freeing.freed_pods + case.progress.isolation.freed_pods,
         )
 
     async def as_a_step(self) -> End:
@@ -134,10 +134,10 @@ class FencingStory:
         """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
         sentence with."""
         case = self._case
-        if case is None or not case.isolation.left:
+        if case is None or not case.isolation.paths.left:
             return ""
         if await case.preflight.refresh() and case.pinned_node.is_replaced():
-            return case.isolation.left
+            return case.isolation.paths.left
         return await self.endings.give_back_paths(patient=False)
 
     @property
@@ -225,7 +225,7 @@ class FencingStory:
         case, act = self.case, self.power_management
         if not case.plan.levels and case.power.proof is None:
             return await self._fence_by_paths()
-        if not case.freeing.done:
+        if not case.progress.freeing.done:
             if case.power.proof is None and not await act.was_switched_off():
                 await self._isolate()
                 await self.crash_dump.free_at_once()
@@ -237,9 +237,9 @@ class FencingStory:
             return await self.endings.left_off()
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
-            message = f"off is proven, and the machine is given up for good ({case.power.given_up})"
+            message = f"off is proven, and the machine is given up for good ({case.progress.power.given_up_said})"
             return await self.endings.restored(Outcome.FENCED_OFF, message)
-        if not case.plan.power_on and not case.power.kept:
+        if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
                 raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
             await act.say_finished("off is proven, and the machine is left off")
@@ -285,7 +285,7 @@ class FencingStory:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
-            return not_begun(self.episode, f"{interrupt.reason}{case.isolation.left}")
+            return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
         await case.adoption.settle()
         case.progress.begun = True
         return None
@@ -295,8 +295,8 @@ class FencingStory:
         looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
         His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
-        begun = not case.power.untouched or case.freed_something or case.freeing.done
-        begun = begun or bool(case.isolation.left) or case.isolation.has_detached
+        begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
+        begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         if begun and not self._is_hopeless:
             return ""
         try:
@@ -351,16 +351,16 @@ class FencingStory:
             return False
         if case.power.proof is not None:
             why = "the Node was made anew since the machine was switched off"
-            if not case.freeing.done:
+            if not case.progress.freeing.done:
                 case.freeing.drop(why)
                 case.desk.tell(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
                 return True
-            if case.power.kept or not case.power.keep():
+            if case.progress.power.kept or not case.power.keep():
                 return False
             case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
             return True
         case.pinned_node.adopt_node()
-        if not case.touched and not case.isolation.left:
+        if not case.touched and not case.isolation.paths.left:
             case.pinned_node.follow_boot()
         case.isolation.begin_anew()
         self.episode.added = replace(self.episode.added, cordoned=False, taints=())  # of the Node that is gone
@@ -407,7 +407,7 @@ class FencingStory:
         self._open(progress)
         if pin.adopted_incident != episode.incident or not episode.goes_on:  # else it is the mark of our earlier histories
             self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
-        self.case.isolation.adopt(pin.adopted_paths)
+        self.case.isolation.paths.adopt(pin.adopted_paths)
         self.case.power.come_after(self._left_before)
 
     def _open(self, progress: FencingProgress) -> None:
@@ -497,11 +497,6 @@ class FencingStory:
         return "given up" if self._is_a_step else "given up before power-off"
 
     @property
-    def pinned(self) -> bool:
-        """Whether the target is pinned, and known since."""
-        return self._case is not None
-
-    @property
     def touched(self) -> bool:
         """Whether anything has been done to the machine or its workloads."""
         return self._case is not None and self._case.touched
@@ -521,7 +516,7 @@ class FencingStory:
         """What an abort leaves cut, in words to end a sentence with (S35)."""
         if self._case is None or self.episode.restart_proof is not None:
             return ""
-        stays, freed = self._case.isolation.cut_now, self._case.freed_something
+        stays, freed = self._case.isolation.paths.cut_now, self._case.freed_something
         stays = [each for each in stays if freed or each in self.episode.found_cut]
         return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
 

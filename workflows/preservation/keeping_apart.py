@@ -61,21 +61,6 @@ class KeepingApart:
         self._sequence: IsolationSequence | None = None
 
     @property
-    def progress(self) -> Isolation:
-        """How far it is."""
-        return self._known.progress
-
-    @property
-    def marked(self) -> bool:
-        """Whether it has left our mark."""
-        return self._known.marked
-
-    @property
-    def problem(self) -> str:
-        """Why it is not carried out, "" where nothing is in the way."""
-        return self._known.problem
-
-    @property
     def begun(self) -> bool:
         """Whether anything may have been cut."""
         return self._known.boot is not None
@@ -85,22 +70,22 @@ class KeepingApart:
         """What is still cut, in words to end a sentence with."""
         if self._known.pin is None:
             return ""
-        return self._made(self._known.pin)[1].left
+        return self._made(self._known.pin)[1].paths.left
 
     def next_try(self, hold: Hold) -> datetime | None:
         """When it is due again, None where nothing of it is left to be done."""
-        return self._known.due or workflow.now() if hold.isolate and self.progress is not Isolation.CUT else None
+        return self._known.due or workflow.now() if hold.isolate and self._known.progress is not Isolation.CUT else None
 
     # Cutting off ----------------------------------------------------------------------------------------------------
 
     async def carry_out(self, hold: Hold) -> bool:
         """Once, and again after a while where something was in the way. Whether anything has come of it that is to be written."""
         waits = self._known.due is not None and workflow.now() < self._known.due
-        if not hold.isolate or self.progress is Isolation.CUT or waits or self._objection():
+        if not hold.isolate or self._known.progress is Isolation.CUT or waits or self._objection():
             if self._episode.permit:
                 await self._leave()  # granted when nobody waited for it any more: it would count for as long as the hold
             return False
-        before, self._episode.not_beyond = self.progress, hold.expiry
+        before, self._episode.not_beyond = self._known.progress, hold.expiry
         try:
             await self._cut_off()
         except (AbortAsked, NeedGone) as interrupt:
@@ -112,7 +97,7 @@ class KeepingApart:
         finally:
             self._episode.not_beyond = None
         await self._leave()
-        return self.progress is not before
+        return self._known.progress is not before
 
     async def _cut_off(self) -> None:
         sequence = await self._open()
@@ -123,10 +108,10 @@ class KeepingApart:
         self._episode.enter(doing="cuts the machine off")
         sequence.begin_anew()
         await sequence.carry_out()
-        if sequence.pods_left:
-            raise StepFailed(f"{sequence.pods_left} pods behind the cut are still there")
+        if self._known.isolation.pods_left:
+            raise StepFailed(f"{self._known.isolation.pods_left} pods behind the cut are still there")
         self._known.progress, self._known.problem = Isolation.CUT, ""
-        freed_pods = f"; {sequence.freed_pods} pods freed behind the cut" if sequence.freed else ""
+        freed_pods = f"; {self._known.isolation.freed_pods} pods freed behind the cut" if self._known.isolation.freed else ""
         self._episode.note("isolate", "ok", f"the machine is cut off{freed_pods}")
         self._desk.tell(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
 
@@ -141,7 +126,7 @@ class KeepingApart:
             plan = isolation_plan(pin.plan)
             self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
             if pin.adopted_paths:
-                self._made(pin)[1].adopt(pin.adopted_paths)
+                self._made(pin)[1].paths.adopt(pin.adopted_paths)
                 cut_unseen(self._episode, pin.adopted_paths)
         self._episode.pinned = pin.pinned
         return self._made(pin)[1]
@@ -198,7 +183,7 @@ class KeepingApart:
         return self._known.freed_before or self._known.isolation.freed
 
     async def _say_incomplete(self, problem: str) -> None:
-        first, self._known.progress = self.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
+        first, self._known.progress = self._known.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
         self._known.problem = self._episode.problem = f"not isolated: {problem}"
         self._episode.note("isolate", "incomplete", problem)
         self._put_off()
@@ -218,7 +203,7 @@ class KeepingApart:
         if self._episode.permit or self._episode.queued:
             release = Release(node=self._episode.node, incident=self._episode.incident, outcome=Outcome.RELEASED.value)
             await self._episode.give_back_permit(release)
-        if self.marked:
+        if self._known.marked:
             await self._desk.release_node_lease()
 
     # Giving back ----------------------------------------------------------------------------------------------------
@@ -247,10 +232,10 @@ class KeepingApart:
                 # All of it or nothing: in quarantine, too, it has no peer that does not know of what was freed elsewhere.
                 if self._may_restore():
                     await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
-                if not (left := sequence.left):
+                if not (left := sequence.paths.left):
                     await self._leave()
                     return ""
-                freed = "a path may have been cut before this episode" if sequence.found_cut else "pods were freed"
+                freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"
                 problem = f"{freed}, and no restart is proven; resume gives it back{left}"
             if self._episode.abort_asked is not None:
                 return self.left

@@ -137,7 +137,7 @@ class PreservationStory:
                 wish=wish,
                 drained=self._progress.drained,
                 unhealthy=self._progress.unhealthy,
-                isolation=self._apart.progress,
+                isolation=self._progress.cutting_off.progress,
             )
             self._progress.spoken = ""
             try:
@@ -229,7 +229,7 @@ class PreservationStory:
             )
 
     def _take(self, hold: Hold) -> None:
-        self._progress.hold, self.episode.problem = hold, self._apart.problem if hold.isolate else ""
+        self._progress.hold, self.episode.problem = hold, self._progress.cutting_off.problem if hold.isolate else ""
         self.episode.preserved_until = hold.expiry if hold.preserved else None
         self._progress.node_uid = self._progress.node_uid or hold.node_uid
         self._progress.machine_uid = self._progress.machine_uid or hold.machine_uid
@@ -378,7 +378,7 @@ class PreservationStory:
             message += await self._apart.give_back()
         else:
             message += self._apart.left
-        if self._progress.marked or self._apart.marked:
+        if self._progress.marked or self._progress.cutting_off.marked:
             await self._unmark()
         uid = (hold.node_uid or (self._progress.node_uid if hold.override else "")) if hold is not None else ""
         if hold is not None and uid:

@@ -106,7 +106,7 @@ class ExternalRemediation(LadderStep):
             await self._target.wait(self._state, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
         self._pause = FIRST_LOOK
-        target.was_tried()
+        target.progress.tried = True
         if seen.timed_out and seen.incident != self._episode.incident:
             raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._state.asked = seen.created or workflow.now()
@@ -230,7 +230,7 @@ class AnnotateExternal(WatchedStep):
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
         done = await target.act(self._annotate, ANNOTATES)
-        target.was_tried()
+        target.progress.tried = True
         self._episode.note("annotate-external", "ok", done.detail)
 
     async def look(self) -> End | None:

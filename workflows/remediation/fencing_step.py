@@ -18,7 +18,6 @@ from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit.interrupts import Hopeless, Interrupt
-from workflows.kit.messages import AbortRequest
 from workflows.remediation.ladder_step import LadderStep
 from workflows.remediation.target import RemediationTarget
 
@@ -33,7 +32,7 @@ class FencingStep(LadderStep):
         super().__init__(target, state, left_before)
         deadline = state.began + state.step.timeout if state.step.timeout is not None else None
         episode, pin = target.episode, target.pin
-        self._story = FencingStory(
+        self.story = FencingStory(
             FencingInput(
                 cluster=episode.cluster,
                 node=episode.node,
@@ -56,34 +55,10 @@ class FencingStep(LadderStep):
         """What is made of the node's plan. Raises Hopeless where nothing can be."""
         return plan
 
-    def what_abort_means(self, request: AbortRequest) -> str:
-        """What comes of an abort now, for whoever has asked for it."""
-        return self._story.what_abort_means(request)
-
-    @property
-    def began(self) -> bool:
-        """Whether it has pinned the node, so that its end tells what is left cut."""
-        return self._story.pinned
-
-    @property
-    def touched(self) -> bool:
-        """Whether it has done anything to the machine or its workloads."""
-        return self._story.touched
-
-    @property
-    def left_off(self) -> tuple[str, ...]:
-        """The devices by which it has switched the machine off, and not on again for all that is known: it has failed, or was
-        meant to."""
-        return self._story.left_off
-
     @property
     def was_aborted(self) -> bool:
         """Whether an abort has ended it: then it has switched on what it was to."""
         return self._state.end is not None and self._state.end.outcome is Outcome.ABORTED
-
-    async def bring_back(self) -> str:
-        """The machine that it has left off is switched on again. Answers why it does not come back, "" where it does."""
-        return await self._story.bring_back()
 
     @property
     def comes_back(self) -> bool:
@@ -99,7 +74,7 @@ class FencingStep(LadderStep):
             await self._target.remember()
             self._state.asked, self._target.episode.restarts = workflow.now(), 0
         try:
-            end = await self._story.as_a_step()
+            end = await self.story.as_a_step()
         except Interrupt:
             await self._remember_what_began()
             raise
@@ -110,12 +85,12 @@ class FencingStep(LadderStep):
         return end
 
     async def _remember_what_began(self) -> None:
-        self._target.progress.tried = self._target.tried or self._story.began
+        self._target.progress.tried = self._target.progress.tried or self.story.began
         await self._target.forget()
 
     async def take_back(self) -> str:
         """Paths are given back as far as the machine is still there. The marks go with the remediation's."""
-        return "" if self._state.end is not None else await self._story.undo()  # else done by its own end
+        return "" if self._state.end is not None else await self.story.undo()  # else done by its own end
 
 
 class RebootStep(FencingStep):

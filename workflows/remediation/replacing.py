@@ -173,7 +173,7 @@ class DeleteMachine(ReplacingStep):
             if found.kept:
                 await target.forget()
                 raise Vetoed(found.kept)
-            target.was_tried()
+            target.progress.tried = True
             self._episode.note("delete-machine", "asked", found.detail)
             return
         self._episode.note("delete-machine", "found", "its deletion was asked for before")
@@ -240,7 +240,7 @@ class RequestOwner(ReplacingStep):
         if await self.goes():
             return
         asked = await target.act(self._request, self._summary, Operation.REMOVE)
-        target.was_tried()
+        target.progress.tried = True
         self._episode.note("request-owner", "asked", asked.detail)
 
     @property

@@ -100,11 +100,11 @@ class RemediationStory:
                 return End(outcome=Outcome.RELEASED, message=f"left behind and not needed: {self.episode.problem}")
             if ended := await self._over_by_itself():  # what has failed may have done it all the same, and late
                 return ended
-            problem = f"every step has failed: {self.episode.problem or ', '.join(self.target.failed)}"
+            problem = f"every step has failed: {self.episode.problem or ', '.join(self._progress.failed)}"
 
     async def _climb(self) -> End | None:
         """Step after step. None: the ladder is used up."""
-        ladder, failed, progress = self.target.pin.ladder, self.target.failed, self._progress
+        ladder, failed, progress = self.target.pin.ladder, self._progress.failed, self._progress
         index = next_step(ladder, progress.reached, failed) if self.at is None else self.at.state.index
         while index is not None:
             progress.reached = max(progress.reached, index)
@@ -184,12 +184,12 @@ class RemediationStory:
         """Told, and remembered: the next one's turn."""
         self.episode.problem = f"{state.step.name}: {interrupt.reason}"
         self.episode.note("step", "failed", self.episode.problem)
-        self.target.failed.append(state.step.name)
+        self._progress.failed.append(state.step.name)
         await step.give_up(interrupt.reason)
         self.target.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
 
     def _made(self, state: StepProgress) -> LadderStep:
-        left_before = self.left_off.left_off if self.left_off is not None else ()
+        left_before = self.left_off.story.left_off if self.left_off is not None else ()
         return STEPS[state.step.strategy](self.target, state, left_before)
 
     # Beginning ------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class RemediationStory:
                 episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
-        target.failed.clear()
+        self._progress.failed.clear()
         await self._forget_what_failed()
         self._progress.at, self._progress.reached, self._progress.parked, episode.problem = None, -1, "", ""
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
@@ -328,9 +328,9 @@ class RemediationStory:
         needs no permit (S17). What becomes of the episode then is seen as ever."""
         episode = self.episode
         episode.enter(phase=Phase.RUNNING, doing="switches the machine on again")
-        if but := await off.bring_back():
+        if but := await off.story.bring_back():
             episode.note("step", "not back", f"{off.state.step.name}: {but}")
-        if off.left_off:
+        if off.story.left_off:
             episode.resumed = None
             await self.target.desk.ask_for_a_person(f"{problem}; a person's word came, but {but}")
 
@@ -402,7 +402,7 @@ class RemediationStory:
         abort, off = self.episode.abort_asked, self.left_off
         if abort is None or not abort.power_on or off is None or off.was_aborted or not await self._is_there():
             return ""
-        problem = await off.bring_back()
+        problem = await off.story.bring_back()
         return f"; power on: {problem}" if problem else "; the machine is switched on again, and the node is back"
 
     def _strands(self, end: End) -> bool:
@@ -438,5 +438,5 @@ class RemediationStory:
         if self.episode.ladder is None:
             return None
         steps = [each for each in reversed(self._steps) if isinstance(each, FencingStep)]
-        last = next((step for step in steps if step.touched), None)
-        return last if last is not None and last.left_off else None
+        last = next((step for step in steps if step.story.touched), None)
+        return last if last is not None and last.story.left_off else None

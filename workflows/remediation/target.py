@@ -65,20 +65,6 @@ class RemediationTarget:
         return self.progress.pin
 
     @property
-    def failed(self) -> list[str]:
-        """The steps that have failed on it, or on those it replaces."""
-        return self.progress.failed
-
-    @property
-    def tried(self) -> bool:
-        """Whether anything was done about it, for all that is known."""
-        return self.progress.tried
-
-    def was_tried(self) -> None:
-        """Something was done about it."""
-        self.progress.tried = True
-
-    @property
     def name(self) -> str:
         """How people call it."""
         machine = self.pin.machine
@@ -100,7 +86,7 @@ class RemediationTarget:
                 of=machine.name if machine is not None else self.episode.node,
                 at=workflow.now(),
                 retry=self.progress.retry,
-                failed=tuple(self.failed),
+                failed=tuple(self.progress.failed),
                 incident=self.episode.incident,
             )
         )
@@ -120,8 +106,8 @@ class RemediationTarget:
         """Have others begin something: one activity, in which the last look and a note on the target come first (S20).
 
         send: has it carried out. what: it is about, in people's words. operation: of the look. covered: by the node's lease.
-        Raises the interrupt. That it was done is the caller's to say (`tried`); here that it may have been, for all that its
-        answer tells.
+        Raises the interrupt. That it was done is the caller's to say (`progress.tried`); here that it may have been, for all that
+        its answer tells.
         """
 
         earlier = self.progress.noted
@@ -138,7 +124,7 @@ class RemediationTarget:
             return await self.preflight.licensed(noted, what, operation, leased=covered and self.has_node)
         except Interrupt as interrupt:
             error = interrupt.__cause__
-            self.progress.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
+            self.progress.tried = self.progress.tried or (isinstance(error, ActivityError) and is_unclear(error))
             await self.forget()
             await self._remember_failures()
             raise
@@ -155,7 +141,7 @@ class RemediationTarget:
 
     async def _remember_failures(self) -> None:
         """Of the steps before, where none has begun that would have noted them."""
-        if not self.tried or not self.failed:
+        if not self.progress.tried or not self.progress.failed:
             return
         try:
             await self.remember()
@@ -173,7 +159,7 @@ class RemediationTarget:
     async def forget(self) -> None:
         """Where nothing came of it: an attempt that never happened counts as no retry and is followed by no pause. What can't be
         written now stays as it is, which only has the next remediation wait for longer."""
-        if self.tried or not self.progress.noted:
+        if self.progress.tried or not self.progress.noted:
             return
         machine, node = self.pin.remembers
         request = RememberRequest(

@@ -14,19 +14,19 @@ from typing import TypeVar
 from temporalio import activity
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
+from activities.clocks import Clock
 from activities.cluster.acts.one_cluster import OfOneCluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import Connections, resource_of
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.leave import require_last_look
 from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.cluster.objects.machine_reading import find_machine
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest
 from activities.contracts.target import ActResult, LookRequest, LookResult, LookVerdict, Target
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.gate import Operation
 from policy.objects.machines import MachineView
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
@@ -155,18 +155,8 @@ class Beginning:
 class BeginningActs(OfOneCluster):
     """What the activities have in common that have others begin something."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        look: Look,
-        *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-        source: PolicySource = DEFAULT_SOURCE,
-    ) -> None:
+    def __init__(self, served: ServedCluster, look: Look) -> None:
         """look: the last look at this cluster (`looks.py`)."""
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
+        super().__init__(served)
         self._look = look
-        self._beginning = Beginning(self._connections, look, clock)
+        self._beginning = Beginning(self._connections, look, self._clock)

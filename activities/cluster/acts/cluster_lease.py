@@ -26,7 +26,7 @@ from activities.cluster.api.leases import (
     read_lease,
 )
 from activities.cluster.api.paths import LEASES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.errors import ErrorType, error_type
 from policy.scan.report import ClusterLease
 from policy.values.moments import written
@@ -97,10 +97,7 @@ class ScannerLease:
     async def _keep(self, holder: str) -> ClusterLease:
         async def once() -> ClusterLease:
             now = micro_time(self._clock())
-            try:
-                document: JsonObject | None = await self._connection.get(self._path)
-            except ObjectNotFound:
-                document = None
+            document = await unless_gone(self._connection.get(self._path))
             if document is not None:
                 lease = read_lease(document)
                 if lease.holder and lease.holder != holder and not self._lapsed(lease, document):

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import VOLUMES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.workload import Pod, volume_of_claim
 from policy.fence.plan import CutStorage
 
@@ -49,9 +49,8 @@ async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage
 
 
 async def _is_cut(connection: ClusterConnection, name: str, storage: CutStorage) -> bool:
-    try:
-        found: JsonObject = await connection.get(VOLUMES.path(name))
-    except ObjectNotFound:
+    found = await unless_gone(connection.get(VOLUMES.path(name)))
+    if found is None:
         return False
     spec = found.get("spec") or {}
     csi = spec.get("csi") or {}

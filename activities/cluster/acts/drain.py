@@ -19,10 +19,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
-from activities.clocks import Clock
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
-from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.leave import require_leave
@@ -32,7 +31,6 @@ from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
-from policy.checks.fence_policies import PolicySource
 from policy.episode.drain import DrainOptions, DrainPod, grace_seconds, plan_drain
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Kind
@@ -64,14 +62,12 @@ class _Answer:
 class Drainer:
     """Drains nodes of one cluster; it keeps nothing between rounds."""
 
-    def __init__(
-        self, connection: ClusterConnection, permits: PermitBook, *, own_node: str, clock: Clock, source: PolicySource
-    ) -> None:
+    def __init__(self, served: ServedCluster, permits: PermitBook) -> None:
         self._permits = permits
-        self._connection = connection
-        self._source = source
-        self._own_node = own_node
-        self._clock = clock
+        self._connection = served.connection
+        self._source = served.source
+        self._own_node = served.own_node
+        self._clock = served.clock
 
     async def round(self, request: DrainRequest) -> DrainResult:
         """Look, then ask. Errors of the look: nothing was asked for."""
@@ -162,11 +158,7 @@ class Drainer:
         ]
 
     async def _exists(self, namespace: str, daemon_set: str) -> bool:
-        try:
-            await self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))
-        except ObjectNotFound:
-            return False
-        return True
+        return await unless_gone(self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))) is not None
 
     async def _held_by_volumes(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
         """Those with a single-writer volume attached to the node, or with one of which that is not known."""
@@ -181,10 +173,10 @@ class Drainer:
         if "" in attached and any(INLINE_DISKS & volume.keys() for volume in pod.spec.volumes or ()):
             return True
         for claim in pod.claims:
-            try:
-                spec = (await self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace))).get("spec") or {}
-            except ObjectNotFound:
+            found = await unless_gone(self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace)))
+            if found is None:
                 return True
+            spec = found.get("spec") or {}
             modes = set(spec.get("accessModes") or ())
             if str(spec.get("volumeName") or "") in attached and not (modes and modes <= SHARED_MODES):
                 return True

@@ -20,11 +20,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.bundle import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
-from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import EVENTS, NODES
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.keeping import Keeping
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.decoding import decode_node
@@ -40,7 +40,6 @@ from activities.contracts.evidence import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.evidence import said_at, timeline, without_secrets
 from policy.episode.needs import Need
 from policy.fence.plan import PowerDevice
@@ -87,26 +86,14 @@ class _Writing:
         self.files.append(file)
 
 
-class ClusterEvidence(EvidenceCollection):
-    """Served by the workers of one cluster's queue. directory None: nothing is kept. machines: where Cluster API's are."""
+class ClusterEvidence(OfOneCluster, EvidenceCollection):
+    """Served by the workers of one cluster's queue. directory None: nothing is kept."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        directory: EvidenceDirectory | None,
-        licences: Licences,
-        *,
-        machines: ClusterConnection | None = None,
-        source: PolicySource = DEFAULT_SOURCE,
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, served: ServedCluster, directory: EvidenceDirectory | None, licences: Licences) -> None:
+        super().__init__(served)
         self._licences = licences
-        self._connection = connection
         self._directory = directory
-        self._keeping = Keeping(connection, machines=machines)
-        self._connections = Connections(nodes=connection, machines=machines or connection)
-        self._source = source
+        self._keeping = Keeping(self._connections)
 
     @activity.defn(name="evidence.collect")
     async def collect(self, request: CollectRequest) -> Collected:

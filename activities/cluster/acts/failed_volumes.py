@@ -17,7 +17,7 @@ from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.livenode import LiveNode, read_node
 from activities.cluster.objects.machine_reading import find_check
 from activities.cluster.objects.workload import Pod, read_attachments, read_pods, volumes_of
@@ -127,11 +127,8 @@ class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
         return [each for each in found if each is not None]
 
     async def _volume(self, name: str) -> AttachedVolume | None:
-        try:
-            document = await self._connection.get(VOLUMES.path(name))
-        except ObjectNotFound:
-            return None
-        return AttachedVolume(name=name, handle=_handle(document.get("spec") or {}))
+        document = await unless_gone(self._connection.get(VOLUMES.path(name)))
+        return AttachedVolume(name=name, handle=_handle(document.get("spec") or {})) if document is not None else None
 
     async def _pods(self, node: str) -> list[PodOnNode]:
         pods = [pod for pod in await read_pods(self._connection, node) if not pod.finished]

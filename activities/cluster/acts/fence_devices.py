@@ -11,18 +11,16 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import Clock, utc_now
-from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.events import EventRecorder, Happening
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.livenode import GKE_INSTANCE_ANNOTATION
 from activities.cluster.objects.reading import Readers
-from activities.cluster.objects.reading_once import ReadOnce
+from activities.cluster.objects.reading_once import reading_once
 from activities.contracts.device_check import (
     FenceDeviceActivities,
     FenceDevices,
@@ -33,7 +31,6 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
@@ -41,7 +38,6 @@ from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToChe
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, no_such_target
-from policy.values.object_refs import ObjectRef
 
 PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
 """What says nothing of a node's configuration: the whole request is tried again."""
@@ -54,27 +50,14 @@ NOBODYS = "default"
 """How the configuration is called that holds where nobody has written any."""
 
 
-class ClusterFenceDevices(FenceDeviceActivities):
+class ClusterFenceDevices(OfOneCluster, FenceDeviceActivities):
     """Served by the workers of one cluster's queue. looked_after: whether any health check asks us to act in this cluster."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        licences: Licences,
-        *,
-        machines: ClusterConnection | None = None,
-        source: PolicySource = DEFAULT_SOURCE,
-        looked_after: Callable[[], bool] = lambda: True,
-        clock: Clock = utc_now,
-    ) -> None:
-        self._cluster = cluster
-        self._connection = connection
+    def __init__(self, served: ServedCluster, licences: Licences, *, looked_after: Callable[[], bool] = lambda: True) -> None:
+        super().__init__(served)
         self._licences = licences
-        self._machines = machines
-        self._source = source
         self._looked_after = looked_after
-        self._recorder = EventRecorder(connection, clock=clock)
+        self._recorder = EventRecorder(served.connection, clock=served.clock)
 
     @activity.defn(name="fence-check.list-nodes")
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
@@ -89,9 +72,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
         """A few nodes side by side; lists that several configurations need are read once."""
         require_cluster(request.cluster, self._cluster)
-        nodes = ReadOnce(self._connection)
-        machines = ReadOnce(self._machines) if self._machines is not None else nodes
-        connections, gate = Connections(nodes=nodes, machines=machines), asyncio.Semaphore(AT_ONCE)
+        connections, gate = reading_once(self._connections), asyncio.Semaphore(AT_ONCE)
 
         async def one(name: str) -> NodeToCheck:
             async with gate:
@@ -107,10 +88,10 @@ class ClusterFenceDevices(FenceDeviceActivities):
             await self._recorder.tell(_happening(notice), quiet=REPEATED)
 
     async def _find(self, connections: Readers, name: str) -> NodeToCheck:
-        try:
-            view = decode_node(await connections.nodes.get_bytes(NODES.path(name)))
-        except ObjectNotFound:
+        body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))
+        if body is None:
             return NodeToCheck(node=name, problem=no_such_target(name))
+        view = decode_node(body)
         try:
             return await self._resolved(connections, view)
         except PolicyError as error:
@@ -160,7 +141,7 @@ def _held(view: NodeView) -> str:
 
 def _happening(notice: DeviceNotice) -> Happening:
     return Happening(
-        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=notice.node),
+        about=NODES.ref(notice.node),
         uid=notice.node_uid,
         reason=notice.reason,
         message=notice.message,

@@ -18,7 +18,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
 from activities.cluster.acts.cut_workload import behind_cut
 from activities.cluster.acts.isolation import another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -26,6 +25,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
@@ -58,7 +58,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import HOW_TO, Licences
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.fence_policies import PolicySource
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
@@ -86,14 +86,10 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
 
     def __init__(
         self,
-        cluster: str,
-        connection: ClusterConnection,
+        served: ServedCluster,
         look: Callable[[LookRequest], Awaitable[LookResult]],
         licences: Licences,
         *,
-        own_node: str = "",
-        clock: Clock = utc_now,
-        source: PolicySource = DEFAULT_SOURCE,
         identities: Identities | None = None,
         verified_words: bool = False,
     ) -> None:
@@ -101,9 +97,9 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         verified_words: a person's word for off counts only where it was verified that it is his."""
         self._licences = licences
         self._verified_words = verified_words
-        super().__init__(cluster, connection, own_node=own_node, clock=clock, source=source)
+        super().__init__(served)
         self._look = look
-        self._identities = identities or Identities(connection)
+        self._identities = identities or Identities(served.connection)
 
     @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:

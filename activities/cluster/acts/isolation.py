@@ -12,12 +12,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
 from activities.cluster.acts.drain import Drainer
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
-from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.leave import require_last_look
 from activities.cluster.live.looks import PermitBook
 from activities.cluster.objects.livenode import (
@@ -60,7 +59,6 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.notifying import Notify, nobody
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
@@ -76,23 +74,18 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
     def __init__(
         self,
-        cluster: str,
-        connection: ClusterConnection,
+        served: ServedCluster,
         look: Callable[[LookRequest], Awaitable[LookResult]],
         permits: PermitBook,
         *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-        source: PolicySource = DEFAULT_SOURCE,
         fences: NodeFences | None = None,
         notify: Notify = nobody,
     ) -> None:
         """look: the last look at this cluster (`looks.py`)."""
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
+        super().__init__(served)
         self._look = look
-        self._permits = permits
-        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock, notify=notify)
+        self._drainer = Drainer(served, permits)
+        self._teller = EpisodeTeller(served, fences, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
@@ -179,8 +172,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
     async def drain(self, request: DrainRequest) -> DrainResult:
         """See `drain.py`."""
         require_cluster(request.target.cluster, self._cluster)
-        draining = Drainer(self._connection, self._permits, own_node=self._own_node, clock=self._clock, source=self._source)
-        return await draining.round(request)
+        return await self._drainer.round(request)
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:

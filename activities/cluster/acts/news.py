@@ -4,19 +4,18 @@ Best effort by design: what can't be told is logged, and stops nothing.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
-from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.cluster.report.nodefences import NodeFences
@@ -34,23 +33,13 @@ PATIENCE_SECONDS = 3.0
 
 
 class EpisodeTeller:
-    """News of episodes, on a Node and on its NodeFence where there is one. connection_of: by which objects of an API version are
-    written, where that is not the Nodes' connection. notify: tells people elsewhere."""
+    """News of episodes, on a Node and on its NodeFence where there is one. notify: tells people elsewhere."""
 
-    def __init__(
-        self,
-        connection: ClusterConnection,
-        fences: NodeFences | None,
-        *,
-        connection_of: Callable[[str], ClusterConnection] | None = None,
-        clock: Clock = utc_now,
-        notify: Notify = nobody,
-    ) -> None:
+    def __init__(self, served: ServedCluster, fences: NodeFences | None, *, notify: Notify = nobody) -> None:
         self._notify = notify
-        self._connection = connection
-        self._connection_of = connection_of or (lambda _version: connection)
+        self._connections = served.connections
         self._fences = fences
-        self._clock = clock
+        self._clock = served.clock
 
     async def along(self, target: Target, news: News | None) -> None:
         """Tell what an act takes along. Raises nothing, and takes no longer than a moment."""
@@ -93,10 +82,10 @@ class EpisodeTeller:
 
     async def tell(self, node: str, uid: str, event: ToldEvent) -> None:
         """An Event on the Node and on its NodeFence; what can't be written is logged."""
-        abouts = [(ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=node), uid)]
+        abouts = [(NODES.ref(node), uid)]
         fence = await self._fences.reference(node) if self._fences is not None else None
         both = [*abouts, *([fence] if fence is not None else [])]
-        await asyncio.gather(*(self._record(self._connection, about, its_uid, event) for about, its_uid in both))
+        await asyncio.gather(*(self._record(self._connections.nodes, about, its_uid, event) for about, its_uid in both))
 
     async def _show(self, target: Target, news: News) -> None:
         if news.shown is not None and self._fences is not None:
@@ -117,7 +106,7 @@ class EpisodeTeller:
             return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
 
         try:
-            await edit_node(self._connection, target.pinned.node, decide)
+            await edit_node(self._connections.nodes, target.pinned.node, decide)
         except ObjectNotFound:
             activity.logger.info("Node/%s is gone, and our mark with it", target.pinned.node)
 
@@ -126,7 +115,7 @@ class EpisodeTeller:
         if not pinned.node.startswith(MACHINE):
             await self.tell(pinned.node, pinned.uid, event)
         if (about := event.about) is not None:
-            await self._record(self._connection_of(about.api_version), about, event.about_uid, event)
+            await self._record(self._connections.of(about.api_version), about, event.about_uid, event)
 
     async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: ToldEvent) -> None:
         happening = Happening(about=about, uid=uid, reason=event.reason, message=event.message, warning=event.warning)
@@ -136,21 +125,13 @@ class EpisodeTeller:
             activity.logger.warning("the Event %s on %s was not written: %s", happening.reason, about.key, error.message)
 
 
-class ClusterRepetitions(RepetitionActivities):
+class ClusterRepetitions(OfOneCluster, RepetitionActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        *,
-        fences: NodeFences | None = None,
-        clock: Clock = utc_now,
-        notify: Notify = nobody,
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, served: ServedCluster, *, fences: NodeFences | None = None, notify: Notify = nobody) -> None:
+        super().__init__(served)
         self._notify = notify
-        self._teller = EpisodeTeller(connection, fences or NodeFences(connection, clock=clock), clock=clock)
+        self._teller = EpisodeTeller(served, fences or NodeFences(served.connection, clock=served.clock))
 
     @activity.defn(name="scan.tell-repetition")
     async def tell_repetition(self, request: RepetitionRequest) -> None:

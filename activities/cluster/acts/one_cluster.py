@@ -1,38 +1,23 @@
-"""What the activities of one cluster have in common: its name, where its objects are, the node they run on and the time."""
+"""What the activities of one cluster have in common: what they know of it, and what they refuse."""
 
 from __future__ import annotations
 
-from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.errors import ErrorType, failure
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 
 
 class OfOneCluster:
-    """Served by the workers of one cluster's queue.
+    """Served by the workers of one cluster's queue."""
 
-    machines: where Cluster API's objects live, if elsewhere. own_node: the node this worker runs on, "" where not known.
-    source: of the fence policies, which say whether fencing is switched off.
-    """
-
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-        source: PolicySource = DEFAULT_SOURCE,
-    ) -> None:
-        self._cluster = cluster
-        self._connection = connection
-        self._machines = machines or connection
-        self._connections = Connections(nodes=connection, machines=self._machines)
-        self._own_node = own_node
-        self._clock = clock
-        self._source = source
+    def __init__(self, served: ServedCluster) -> None:
+        self._served = served
+        self._cluster = served.name
+        self._connection = served.connection
+        self._connections = served.connections
+        self._own_node = served.own_node
+        self._clock = served.clock
+        self._source = served.source
 
     def _connection_of(self, api_version: str) -> ClusterConnection:
         """By which objects of that version are read and written."""

@@ -17,14 +17,14 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
 from activities.cluster.acts.beginning import BeginningActs, Look
 from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of
-from activities.cluster.api.paths import NODES
+from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
 from activities.cluster.live.leave import require_go, require_leave, require_machine_of
@@ -43,7 +43,6 @@ from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, LookResult, Target
 from activities.errors import ErrorType, error_type, failure
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.messages import Kind, Pinned
 from policy.episode.needs import Need, NeedKind
@@ -68,21 +67,10 @@ BEING_DELETED = "the machine is being deleted"
 class ClusterPreservation(BeginningActs, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        look: Look,
-        *,
-        machines: ClusterConnection | None = None,
-        own_node: str = "",
-        clock: Clock = utc_now,
-        source: PolicySource = DEFAULT_SOURCE,
-        pools: Iterable[Pool] = (),
-    ) -> None:
+    def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
         """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
-        super().__init__(cluster, connection, look, machines=machines, own_node=own_node, clock=clock, source=source)
-        self._keeping = Keeping(connection, machines=machines, pools=pools)
+        super().__init__(served, look)
+        self._keeping = Keeping(self._connections, pools=pools)
 
     @activity.defn(name="preservation.hold")
     async def hold(self, request: HoldRequest) -> Hold:
@@ -94,7 +82,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             if request.unhealthy:
                 sight = await self._as_called(sight)
             in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
-            now = self._now()
+            now = self._served.judged_at()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else no_such_target(request.node)
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
@@ -146,12 +134,9 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         held, machine = sight.held, sight.machine
         if held is None or held.failed:
             return sight
-        view = read_machine(machine, api_of(_ref(machine))) if machine is not None else None
-        called = await called_unhealthy(self._connections, held, view, self._now())
+        view = read_machine(machine, api_of(ref_of(machine))) if machine is not None else None
+        called = await called_unhealthy(self._connections, held, view, self._served.judged_at())
         return sight.called(called) if called else sight
-
-    def _now(self) -> datetime:
-        return self._connection.now() if self._clock is utc_now else self._clock()
 
     # Keeping --------------------------------------------------------------------------------------------------------
 
@@ -234,7 +219,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
 
     async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
         assert sight.machine is not None
-        ref = _ref(sight.machine)
+        ref = ref_of(sight.machine)
         operations = [*unchanged_since_read(sight.machine), *set_annotations(sight.machine, values)]
         answer = await self._keeping.connection_of(ref).patch_json(self._keeping.path_of(ref), operations)
         sight.machine["metadata"] = answer["metadata"]
@@ -247,7 +232,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             assert sight.node is not None
             await self._patch_node(sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
             return told
-        ref = _ref(sight.machine)
+        ref = ref_of(sight.machine)
         if machine_api(ref.api_version) is not MCM:
             await self._annotate_machine(sight, {EXPIRY_ANNOTATION: value})
             return told
@@ -426,14 +411,7 @@ def _told(sight: Sight, decision: PreservationDecision, found: Effects, *, now: 
 
 
 def _machine_ref(sight: Sight) -> ObjectRef | None:
-    return _ref(sight.machine) if sight.machine is not None else None
-
-
-def _ref(document: JsonObject) -> ObjectRef:
-    metadata = document["metadata"]
-    return ObjectRef(
-        api_version=document["apiVersion"], kind=document["kind"], name=metadata["name"], namespace=metadata["namespace"]
-    )
+    return ref_of(sight.machine) if sight.machine is not None else None
 
 
 def _taint_operations(node: LiveNode, wanted: bool | None) -> Operations:

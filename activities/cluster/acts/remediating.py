@@ -15,13 +15,12 @@ from functools import partial
 from temporalio import activity
 
 from activities.attempt import in_time
-from activities.clocks import utc_now
 from activities.cluster.acts.beginning import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import covers, readable_checks
@@ -372,9 +371,9 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
 
     async def _siblings(self, request: FollowRequest) -> list[MachineView]:
         resource, decoding = resource_of(request.machine), machine_decoding(api_of(request.machine))
+        connection = self._connection_of(request.machine.api_version)
+        pages = connection.list_pages(resource.path(namespace=request.machine.namespace))
         try:
-            connection = self._connection_of(request.machine.api_version)
-            pages = connection.list_pages(resource.path(namespace=request.machine.namespace))
             listed = [item.value async for page in pages for item in decoding.items(page.body)]
         except ObjectNotFound:
             return []
@@ -407,22 +406,17 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             target.cluster = await cluster_of(self._connections, check) if check.dialect is Dialect.CLUSTER_API else None
         if target.node is None and target.machine is None:
             return ""
-        verdict = rules_of(check).judge(target, self._judging_clock())
+        verdict = rules_of(check).judge(target, self._served.judged_at())
         return verdict.message or verdict.reason if verdict.health is Health.UNHEALTHY else ""
-
-    def _judging_clock(self) -> datetime:
-        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
-        return self._connection.now() if self._clock is utc_now else self._clock()
 
     async def _scaled_down(self, request: FollowRequest) -> str:
         found = set_of(request.machine, request.owner)
         if found is None:
             return ""
         resource, name = found
-        try:
-            connection = self._connection_of(request.machine.api_version)
-            owner = await connection.get(resource.path(name, namespace=request.machine.namespace))
-        except ObjectNotFound:
+        connection = self._connection_of(request.machine.api_version)
+        owner = await unless_gone(connection.get(resource.path(name, namespace=request.machine.namespace)))
+        if owner is None:
             return f"its owner {request.owner} is gone, too"
         wanted, there = int((owner.get("spec") or {}).get("replicas", 1)), len(await self._siblings(request))
         return f"its owner {request.owner} wants no more than the {wanted} that there are" if there >= wanted else ""

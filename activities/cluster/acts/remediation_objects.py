@@ -20,8 +20,8 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.machine_paths import in_management_cluster
-from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, ref_of
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.machine_reading import find_machine
@@ -48,7 +48,6 @@ from policy.remediation.objects import (
 )
 from policy.values.errors import PolicyError
 from policy.values.moments import moment_of, written
-from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
 
     @cached_property
     def _kinds(self) -> dict[ClusterConnection, Kinds]:
-        return {each: Kinds(each) for each in (self._connection, self._machines)}
+        return {each: Kinds(each) for each in (self._connections.nodes, self._connections.machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
@@ -185,7 +184,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         if machine is None and request.check is not None and request.check.kind == OF_MACHINES:
             raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected the Machine that it is about, with its uid")
         of_capi = machine is not None and in_management_cluster(machine.api_version)
-        if of_capi and self._connection_for(request) is not self._machines:
+        if of_capi and self._connection_for(request) is not self._connections.machines:
             machine = None  # it lives in another cluster than the object, and can't own it
         pinned = request.target.pinned
         return WantedObject(
@@ -220,7 +219,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         place, why = await self._place(wanted, request)
         if place is None:
             return None, None, why
-        found = await _get(place)
+        found = await unless_gone(place.connection.get(place.path()))
         if found is None and wanted.several and not request.name:
             found = await self._among(place)
         if found is None:
@@ -233,7 +232,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
 
     async def _in_the_way(self, place: _Place, *, widely: bool) -> JsonObject | None:
         """The object that there is already, None where it can be created. Vetoed where it is somebody else's."""
-        found = await _get(place)
+        found = await unless_gone(place.connection.get(place.path()))
         if found is None:
             return await self._among(place) if widely else None
         if why := not_ours(found, place.wanted):
@@ -244,8 +243,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         """One that the shipped operator has made under a name of the server's, before us."""
         for found in await place.connection.list_objects(place.collection):
             if not not_ours(found, place.wanted):
-                head = {"apiVersion": place.resource.api_version, "kind": place.resource.kind}
-                return {**head, **found}
+                return place.resource.whole(found)
         return None
 
     async def _template(self, wanted: WantedObject, request: ExternalRequest) -> tuple[JsonObject, _Place]:
@@ -340,13 +338,6 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 
 
-async def _get(place: _Place) -> JsonObject | None:
-    try:
-        return await place.connection.get(place.path())
-    except ObjectNotFound:
-        return None
-
-
 def _annotations(document: JsonObject) -> Mapping[str, str]:
     return document["metadata"].get("annotations") or {}
 
@@ -359,12 +350,7 @@ def _told(document: JsonObject) -> External:
     metadata, annotations = document["metadata"], _annotations(document)
     return External(
         present=True,
-        ref=ObjectRef(
-            api_version=document["apiVersion"],
-            kind=document["kind"],
-            name=metadata["name"],
-            namespace=metadata.get("namespace") or "",
-        ),
+        ref=ref_of(document),
         uid=metadata["uid"],
         incident=annotations.get(INCIDENT_ANNOTATION, ""),
         created=moment_of(metadata.get("creationTimestamp")),

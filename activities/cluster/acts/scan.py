@@ -89,19 +89,18 @@ class ClusterScan(ScanActivities):
     ) -> None:
         self._cluster = cluster
         self.view = view
-        self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=self.view.poke)
-        self._risks = RiskKeeping(
-            cluster, view.connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke, notify=notify
-        )
-        self._mistakes = MistakeKeeping(self.view.mistaken, connection_of=self.view.connection_of, on_change=self.view.poke)
+        watches = view.watches
+        self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=view.poke)
+        self._risks = RiskKeeping(cluster, view.connection, view.at_risk, clock=view.now, on_change=view.poke, notify=notify)
+        self._mistakes = MistakeKeeping(view.mistaken, connection_of=watches.connection_of, on_change=view.poke)
         self._actions = (
-            ActionKeeping(cluster, view.connection, view.actions, herald, on_change=view.poke) if herald is not None else None
+            ActionKeeping(cluster, view.connection, watches.actions, herald, on_change=view.poke) if herald is not None else None
         )
         self._policies = PolicyTelling(cluster, herald, on_change=view.poke) if herald is not None else None
         self._levels = Levels(cluster, meter)
         self._clock = clock
         self._notify = notify
-        self.publishing = Publishing(self.view, clock=clock)
+        self.publishing = Publishing(view, clock=clock)
         self._fences = fences
         self._prepare = prepare
         self._tasks: dict[str, asyncio.Task[Any]] = {}
@@ -112,7 +111,7 @@ class ClusterScan(ScanActivities):
         self._given_back = 0
 
     async def __aenter__(self) -> Self:
-        self.view.start()
+        self.view.watches.start()
         self._levels.serve()
         return self
 
@@ -192,7 +191,7 @@ class ClusterScan(ScanActivities):
             stamp, drawn_up = self.view.stamp, loop.time()
             wanted = request.work_in_hand or self.view.asked
             if wanted:
-                self.view.follow_volumes()
+                self.view.watches.follow_volumes()
                 self._prepare_once()
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)

@@ -12,11 +12,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import in_time
-from activities.clocks import Clock, utc_now
 from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import CheckedDevices, LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
@@ -45,7 +44,6 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notifying import Notify, nobody
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.licensing import licenses
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
@@ -58,15 +56,11 @@ class ClusterTarget(OfOneCluster, TargetActivities):
 
     def __init__(
         self,
-        cluster: str,
-        connection: ClusterConnection,
+        served: ServedCluster,
         permits: PermitBook,
         licences: Licences,
         *,
-        machines: ClusterConnection | None = None,
-        clock: Clock | None = None,
         fences: NodeFences | None = None,
-        source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
@@ -74,20 +68,11 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         notify: Notify = nobody,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is his."""
-        super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
+        super().__init__(served)
         self._licences = licences
-        self._last_look = LastLook(
-            connection,
-            permits,
-            machines=machines,
-            clock=clock,
-            source=source,
-            takeover=takeover,
-            identities=identities,
-            checked=checked,
-            words=licences if verified_words else None,
-        )
-        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock, notify=notify)
+        words = licences if verified_words else None
+        self._last_look = LastLook(served, permits, takeover=takeover, identities=identities, checked=checked, words=words)
+        self._teller = EpisodeTeller(served, fences, notify=notify)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.clocks import Clock
-from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODE_ACTIONS
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.attesting import doubt_of
 from activities.contracts.words import Verification, VerifyRequest, WordActivities
 from activities.errors import ErrorType, failure
@@ -26,23 +26,14 @@ HEARD = "Heard"
 """The phase of an object that a word has made use of."""
 
 
-class ClusterWords(WordActivities):
+class ClusterWords(OfOneCluster, WordActivities):
     """Served by the workers of one cluster's queue. required: whether a word that is not verified is refused."""
 
-    def __init__(
-        self,
-        cluster: str,
-        connection: ClusterConnection,
-        licences: Licences,
-        *,
-        required: bool = False,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, served: ServedCluster, licences: Licences, *, required: bool = False) -> None:
+        super().__init__(served)
         self._licences = licences
-        self._cluster = cluster
-        self._connection = connection
         self._required = required
-        self._clock = clock or connection.now
+        self._clock = served.judged_at
 
     @activity.defn(name="words.verify")
     async def verify(self, request: VerifyRequest) -> Verification:

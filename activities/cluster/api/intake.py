@@ -103,7 +103,7 @@ class Intake:
         metadata = mapping((cluster or {}).get("metadata"))
         name = str(metadata.get("name") or CLUSTER_CONFIG)
         namespace = str(metadata.get("namespace") or self._source.namespace)
-        ref = ObjectRef(api_version=CONFIG_MAPS.api_version, kind=CONFIG_MAPS.kind, name=name, namespace=namespace)
+        ref = CONFIG_MAPS.ref(name, namespace)
         try:
             found = stricter(self._source.policies, read_policies(cluster, self._fence_policies))
         except PolicyError as error:
@@ -209,7 +209,7 @@ def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:
     """As a single object says it is: the items of a list do not. One on its way out is gone."""
     if obj is None or mapping(obj.get("metadata")).get("deletionTimestamp"):
         return None
-    return {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, **obj}
+    return CONFIG_MAPS.whole(obj)
 
 
 def is_guard(pod: JsonObject) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from policy.checks.healthcheck import HealthCheck
 from policy.fence.templates import is_own_template
 from policy.objects.remediations import kind_of, plurals_of
@@ -28,10 +28,7 @@ class Kinds:
         """The resource, None where the server does not know such a kind."""
         if (api_version, kind) not in self._known:
             root = "/apis" if "/" in api_version else "/api"
-            try:
-                answer = await self._connection.get(f"{root}/{quote(api_version, safe='/')}")
-            except ObjectNotFound:
-                return None
+            answer = await unless_gone(self._connection.get(f"{root}/{quote(api_version, safe='/')}")) or {}
             for each in answer.get("resources") or ():
                 if "/" not in each["name"]:  # else it is a subresource
                     found = Resource(

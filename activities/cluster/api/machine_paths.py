@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from activities.cluster.api.paths import Resource, in_version
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.errors import ErrorType, failure
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MachineApi, machine_api
 from policy.values.object_refs import ObjectRef
@@ -58,10 +58,8 @@ def versions_of(resource: Resource) -> tuple[Resource, ...]:
 async def as_served(resource: Resource, read: Callable[[Resource], Awaitable[T]]) -> T | None:
     """What is read of it in the first version that is served; None where none is, or no such object is there."""
     for version in versions_of(resource):
-        try:
-            return await read(version)
-        except ObjectNotFound:
-            continue
+        if (found := await unless_gone(read(version))) is not None:
+            return found
     return None
 
 
@@ -82,7 +80,7 @@ def resource_of(ref: ObjectRef) -> Resource:
 def machines_named(namespace: str, name: str) -> list[ObjectRef]:
     """All Machines that a person may mean by a namespace and a name, in every version."""
     kinds = (version for api in MACHINE_APIS for version in versions_of(MACHINES[api]))
-    return [ref_in(kind, namespace, name) for kind in kinds]
+    return [kind.ref(name, namespace) for kind in kinds]
 
 
 def set_of(machine: ObjectRef, owner: str) -> tuple[Resource, str] | None:
@@ -98,8 +96,3 @@ def deployments_above(machine: ObjectRef) -> Resource | None:
     api, version = machine_api(machine.api_version), machine.api_version.partition("/")[2]
     found = MACHINE_DEPLOYMENTS.get(api) if api is not None else None
     return in_version(found, version) if found is not None else None
-
-
-def ref_in(resource: Resource, namespace: str, name: str) -> ObjectRef:
-    """That object of that kind."""
-    return ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)

@@ -6,10 +6,13 @@ Discovery would cost two dozen requests per process for a list that has not chan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import quote
 
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,21 @@ class Resource:
             parts += ["namespaces", quote(namespace, safe="")]
         parts += [part for part in (self.plural, quote(name, safe=":"), subresource) if part]
         return "/".join(parts)
+
+    def ref(self, name: str, namespace: str = "") -> ObjectRef:
+        """What names one object of it."""
+        return ObjectRef(api_version=self.api_version, kind=self.kind, name=name, namespace=namespace)
+
+    def whole(self, listed: Mapping[str, Any]) -> dict[str, Any]:
+        """An object out of a list, which leaves out what kind it is of; what it says itself stays."""
+        return {"apiVersion": self.api_version, "kind": self.kind, **listed}
+
+
+def ref_of(document: Mapping[str, Any]) -> ObjectRef:
+    """What names this object."""
+    metadata = document["metadata"]
+    name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
+    return ObjectRef(api_version=str(document["apiVersion"]), kind=str(document["kind"]), name=name, namespace=namespace)
 
 
 def in_version(resource: Resource, version: str) -> Resource:

@@ -6,7 +6,7 @@ crosses an activity's boundary under its stable type when nobody handles it. Req
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
@@ -20,6 +20,8 @@ MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
 """A server may ask for more; a fencing that waits looks again by itself."""
 LONGEST_STATUS = 64 * 1024
 LONGEST_DIGITS = 9
+
+Found = TypeVar("Found")
 
 
 class ObjectNotFound(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
@@ -55,6 +57,14 @@ class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, n
 
 
 _status = msgspec.json.Decoder(Status)
+
+
+async def unless_gone(reading: Awaitable[Found]) -> Found | None:
+    """What is read, None where the object, its namespace or its whole kind is not there."""
+    try:
+        return await reading
+    except ObjectNotFound:
+        return None
 
 
 def refusal(code: int, headers: Mapping[str, str], payload: bytes, request: str, *, writing: bool) -> ApplicationError:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE, CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, read_lease
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 
 STALE_AFTER_DURATIONS = 2
 """How many lease durations without a renewal end our trust: clocks of API clients differ by seconds, not by durations."""
@@ -19,10 +19,10 @@ async def cluster_lease_problem(connection: ClusterConnection, holder: str, now:
     future moment is nobody's proof, and may be somebody's all the same.
     """
     lease_of = f"Lease {CLUSTER_LEASE_NAMESPACE}/{CLUSTER_LEASE_NAME}"
-    try:
-        lease = read_lease(await connection.get(CLUSTER_LEASE))
-    except ObjectNotFound:
+    document = await unless_gone(connection.get(CLUSTER_LEASE))
+    if document is None:
         return "" if restores else f"{lease_of} does not exist: no scanner holds this cluster"
+    lease = read_lease(document)
     age = now - lease.renewed if lease.renewed is not None else None
     longest = STALE_AFTER_DURATIONS * lease.duration if lease.duration is not None else None
     if restores and (lease.holder in ("", holder) or (age is not None and longest is not None and age > longest)):

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import CONFIG_MAPS, LEASES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import FencePolicies, PolicySource, stricter
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
@@ -38,15 +38,9 @@ async def live_policies(connection: ClusterConnection, source: PolicySource) -> 
 
 async def lease_renewed(connection: ClusterConnection, node: str) -> datetime | None:
     """When the node's kubelet last renewed its Lease; None where there is none, or it does not say."""
-    try:
-        lease = await connection.get(LEASES.path(node, namespace=NODE_LEASES))
-    except ObjectNotFound:
-        return None
-    return moment_of((lease.get("spec") or {}).get("renewTime"))
+    lease = await unless_gone(connection.get(LEASES.path(node, namespace=NODE_LEASES)))
+    return moment_of((lease.get("spec") or {}).get("renewTime")) if lease is not None else None
 
 
 async def _config_map(connection: ClusterConnection, source: PolicySource, name: str) -> JsonObject | None:
-    try:
-        return await connection.get(CONFIG_MAPS.path(name, namespace=source.namespace))
-    except ObjectNotFound:
-        return None
+    return await unless_gone(connection.get(CONFIG_MAPS.path(name, namespace=source.namespace)))

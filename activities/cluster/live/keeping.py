@@ -15,7 +15,7 @@ import msgspec
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
 from activities.cluster.api.paths import PRESERVATION_POLICIES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.livenode import LiveNode, find_node
 from activities.cluster.objects.machine_reading import LiveMachine, find_machine, machine_of
 from activities.cluster.objects.machine_sets import deployment_of, overridden
@@ -65,13 +65,11 @@ class Sight:
 class Keeping:
     """Reads machines of one cluster."""
 
-    def __init__(
-        self, connection: ClusterConnection, *, machines: ClusterConnection | None = None, pools: Iterable[Pool] = ()
-    ) -> None:
+    def __init__(self, connections: Connections[ClusterConnection], *, pools: Iterable[Pool] = ()) -> None:
         """pools: those of the settings, each of which holds as long as no object of its name does."""
         self._given = tuple(pools)
-        self._nodes = connection
-        self._connections = Connections(nodes=connection, machines=machines or connection)
+        self._nodes = connections.nodes
+        self._connections = connections
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Where a Machine of that group is read and written."""
@@ -148,14 +146,10 @@ class Keeping:
     async def _pools(self) -> tuple[list[Pool], str]:
         """All that can be used, in the order of their names, and what is wrong with the others."""
         pools, problem = {pool.name: pool for pool in self._given}, ""
-        try:
-            documents = await self._nodes.list_objects(PRESERVATION_POLICIES.path())
-        except ObjectNotFound:
-            documents = []  # the kind is not installed
-        for document in documents:
-            head = {"apiVersion": PRESERVATION_POLICIES.api_version, "kind": PRESERVATION_POLICIES.kind}
+        documents = await unless_gone(self._nodes.list_objects(PRESERVATION_POLICIES.path()))
+        for document in documents or ():  # None where the kind is not installed
             try:
-                pool = read_policy({**head, **document})
+                pool = read_policy(PRESERVATION_POLICIES.whole(document))
             except PolicyError as error:
                 problem = problem or str(error)
                 pools.pop(str(document["metadata"]["name"]), None)

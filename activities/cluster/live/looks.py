@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from activities.clocks import Clock, utc_now
-from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.leases import LeaseView
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.device_claims import device_claims, tell_both
@@ -34,11 +33,11 @@ from activities.cluster.objects.livenode import LiveNode, find_node, observe
 from activities.cluster.objects.machine_reading import Subject, find_check, read_subject
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.reading import Readers
-from activities.cluster.objects.reading_once import ReadOnce
+from activities.cluster.objects.reading_once import reading_once
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
-from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
 from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
@@ -142,12 +141,9 @@ class LastLook:
 
     def __init__(
         self,
-        connection: ClusterConnection,
+        served: ServedCluster,
         permits: PermitBook,
         *,
-        machines: ClusterConnection | None = None,
-        clock: Clock | None = None,
-        source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
@@ -157,13 +153,13 @@ class LastLook:
         None where it need not be verified."""
         self._words = words
         self._checked = checked
-        self._source = source
-        self._identities = identities or Identities(connection)
-        self._connection = connection
-        self._machines = machines or connection
+        self._source = served.source
+        self._identities = identities or Identities(served.connection)
+        self._connection = served.connection
+        self._connections = served.connections
         self._permits = permits
-        self._clock = clock or connection.now
-        self._own_clock = clock or utc_now
+        self._clock = served.judged_at
+        self._own_clock = served.clock
         self._takeover = takeover
 
     async def look(self, request: LookRequest) -> LookResult:
@@ -210,7 +206,7 @@ class LastLook:
         taking = taking_of(machine.controller if machine is not None else "", removes=request.operation in REMOVING)
         member = TakenMember(node=node, machine=machine, cluster=sight.subject.cluster)
         doubts: list[_Doubt] = []
-        asked = objection_now(self._connection, self._machines, member, taking)
+        asked = objection_now(self._connection, self._connections.machines, member, taking)
         needed: ControlPlaneObjection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
         unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
         return self._judge(request, sight, unread or of_control_plane(needed))
@@ -218,9 +214,7 @@ class LastLook:
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
         target, now = request.target, self._own_clock()
-        nodes = ReadOnce(self._connection)
-        machines = nodes if self._machines is self._connection else ReadOnce(self._machines)
-        once: Readers = Connections(nodes=nodes, machines=machines)
+        once = reading_once(self._connections)
         name, blind, doubts, unplanned = target.pinned.node, list[_Doubt](), list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (

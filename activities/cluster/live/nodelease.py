@@ -16,7 +16,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.leases import IDENTITY, NODE_LEASE_NAMESPACE, LeaseView, micro_time, read_lease
 from activities.cluster.api.paths import LEASES, NAMESPACES
-from activities.cluster.api.refusals import ObjectExists, ObjectNotFound
+from activities.cluster.api.refusals import ObjectExists, ObjectNotFound, unless_gone
 from activities.contracts.target import ReleaseRequest, Target
 from policy.remediation.objects import INCIDENT_ANNOTATION
 
@@ -28,11 +28,9 @@ def node_lease_path(node: str) -> str:
 
 async def foreign_lease(connection: ClusterConnection, node: str, now: datetime) -> LeaseView | None:
     """The node's lease, if somebody else holds it at this moment (live read)."""
-    try:
-        lease = read_lease(await connection.get(node_lease_path(node)))
-    except ObjectNotFound:
-        return None
-    return lease if lease.holder != IDENTITY and lease.live(now) else None
+    document = await unless_gone(connection.get(node_lease_path(node)))
+    lease = read_lease(document) if document is not None else None
+    return lease if lease is not None and lease.holder != IDENTITY and lease.live(now) else None
 
 
 async def take_node_lease(
@@ -48,10 +46,7 @@ async def take_node_lease(
     path = node_lease_path(target.pinned.node)
 
     async def once() -> LeaseView | None:
-        try:
-            document = await connection.get(path)
-        except ObjectNotFound:
-            document = None
+        document = await unless_gone(connection.get(path))
         now = clock()  # after the reading: the worker may have stood still meanwhile
         in_time(not_after, now, f"taking the lease of Node/{target.pinned.node}")
         if document is None:

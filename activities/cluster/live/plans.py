@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import versions_of
+from activities.cluster.api.machine_paths import as_served
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
     FENCE_CONFIGS,
@@ -24,7 +24,7 @@ from activities.cluster.api.paths import (
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     Resource,
 )
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.fencing_requests import plan_asked_for
 from activities.cluster.objects.machine_reading import Subject, machines_of
@@ -165,22 +165,19 @@ async def readable_checks(connections: Readers, unreadable: list[str]) -> AsyncI
 
 async def _checks_of(connections: Readers, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
     """All health checks of a kind, in whatever version, but for those on their way out."""
-    for version in versions_of(resource):
-        try:
-            found = await connections.of(resource.api_version).list_objects(version.path())
-        except ObjectNotFound:
-            continue
-        except ApplicationError as error:
-            if error_type(error) is not ErrorType.FORBIDDEN or resource is NODE_HEALTH_CHECKS:
-                raise
-            unreadable.append(f"{resource.plural}: {error.message}")  # rights that nobody gave us, since nobody uses the kind
-            return []
-        return [
-            {"apiVersion": version.api_version, "kind": version.kind, **each}
-            for each in found
-            if not each["metadata"].get("deletionTimestamp")
-        ]
-    return []
+    reader = connections.of(resource.api_version)
+
+    async def listed(version: Resource) -> list[JsonObject]:
+        return [version.whole(each) for each in await reader.list_objects(version.path())]
+
+    try:
+        found = await as_served(resource, listed) or []
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.FORBIDDEN or resource is NODE_HEALTH_CHECKS:
+            raise
+        unreadable.append(f"{resource.plural}: {error.message}")  # rights that nobody gave us, since nobody uses the kind
+        return []
+    return [each for each in found if not each["metadata"].get("deletionTimestamp")]
 
 
 async def covers(connections: Readers, check: HealthCheck, node: NodeView) -> bool:
@@ -229,10 +226,7 @@ async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str
 
 async def all_of(connection: ApiReader, path: str) -> list[JsonObject]:
     """All objects of a kind that may not be installed."""
-    try:
-        return await connection.list_objects(path)
-    except ObjectNotFound:
-        return []  # the kind is not installed
+    return await unless_gone(connection.list_objects(path)) or []
 
 
 def _listed(names: Iterable[str]) -> str:

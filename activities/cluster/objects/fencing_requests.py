@@ -17,7 +17,7 @@ from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.reading import ApiReader
 from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of
@@ -98,10 +98,7 @@ async def find_request(connection: ApiReader, need: Need | None) -> JsonObject |
         return None
     if need.check is None or need.check.kind != FENCE_AGENTS_REMEDIATIONS.kind:
         raise failure(ErrorType.INVALID_CONFIG, f"the need is another system's, but {need.check} is no object of a kind we know")
-    try:
-        return await connection.get(_path(need.check))
-    except ObjectNotFound:
-        return None
+    return await unless_gone(connection.get(_path(need.check)))
 
 
 async def plan_asked_for(connection: ApiReader, need: Need, node: str, *, taint_honoured: bool) -> FencingPlan:

@@ -16,7 +16,7 @@ import orjson
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.reading import ApiReader
 from activities.contracts.target import ActResult
@@ -83,10 +83,7 @@ async def read_node(connection: ApiReader, name: str) -> LiveNode:
 
 async def find_node(connection: ApiReader, name: str) -> LiveNode | None:
     """The node as it is now, None where no Node has that name."""
-    try:
-        return await read_node(connection, name)
-    except ObjectNotFound:
-        return None
+    return await unless_gone(read_node(connection, name))
 
 
 async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit]) -> ActResult:

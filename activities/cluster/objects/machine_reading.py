@@ -13,16 +13,9 @@ from dataclasses import dataclass
 import msgspec
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import MACHINES, api_of, as_served, machines_named, ref_in, resource_of, versions_of
-from activities.cluster.api.paths import (
-    CAPI_CLUSTERS,
-    CONFIG_MAPS,
-    NODE_HEALTH_CHECKS,
-    NODES,
-    Resource,
-    in_version,
-)
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.machine_paths import MACHINES, api_of, as_served, machines_named, resource_of, versions_of
+from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, NODE_HEALTH_CHECKS, NODES, Resource, in_version, ref_of
+from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.machines_decoding import machine_decoding, read_machine
@@ -91,10 +84,8 @@ class Subject:
 async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | None:
     """That Machine as it is now, None where there is none of that name. Errors: InvalidConfig for what is no Machine."""
     path = resource_of(ref).path(ref.name, namespace=ref.namespace)
-    try:
-        return _live(ref, await connections.of(ref.api_version).get(path))
-    except ObjectNotFound:
-        return None
+    document = await unless_gone(connections.of(ref.api_version).get(path))
+    return _live(ref, document) if document is not None else None
 
 
 def _live(ref: ObjectRef, document: JsonObject) -> LiveMachine:
@@ -143,10 +134,8 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
 
 
 async def _node(connections: Readers, name: str) -> NodeView | None:
-    try:
-        return decode_node(await connections.nodes.get_bytes(NODES.path(name)))
-    except ObjectNotFound:
-        return None
+    body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))
+    return decode_node(body) if body is not None else None
 
 
 async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject:
@@ -209,7 +198,7 @@ async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
     found = []
     for api, namespace, name in named_by(node):
         for resource in versions_of(MACHINES[api]):
-            machine = await find_machine(connections, ref_in(resource, namespace, name))
+            machine = await find_machine(connections, resource.ref(name, namespace))
             if machine is not None:
                 found.append(machine)
                 break
@@ -221,13 +210,9 @@ async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
     if len(node) > LONGEST_LABEL:
         return []  # no label can name it
     resource = MACHINES[MCM]
-    try:
-        listed = await connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))
-    except ObjectNotFound:
-        return []  # the kind is not installed
-    head = {"apiVersion": resource.api_version, "kind": resource.kind}
-    places = [(ref_in(resource, each["metadata"]["namespace"], each["metadata"]["name"]), each) for each in listed]
-    return [_live(ref, {**head, **document}) for ref, document in places]
+    # None where the kind is not installed.
+    listed = await unless_gone(connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))) or []
+    return [_live(ref_of(document), document) for document in map(resource.whole, listed)]
 
 
 async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:
@@ -264,12 +249,9 @@ def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
 
 async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluster | None:
     resource = in_version(CAPI_CLUSTERS, check.ref.api_version.rpartition("/")[2])
-    try:
-        return decode_cluster(
-            await connections.machines.get_bytes(resource.path(check.cluster_name, namespace=check.ref.namespace))
-        )
-    except ObjectNotFound:
-        return None
+    path = resource.path(check.cluster_name, namespace=check.ref.namespace)
+    body = await unless_gone(connections.machines.get_bytes(path))
+    return decode_cluster(body) if body is not None else None
 
 
 def _api(check: HealthCheck) -> MachineApi:

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import deployments_above, set_of
 from activities.cluster.api.paths import Resource
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.machines_decoding import WireMetadata, preserve_timeout
 from policy.preservation.overriding import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.survey import DeploymentPool
@@ -91,10 +91,8 @@ async def _read(connection: ClusterConnection, machine: ObjectRef, owner: str) -
 
 
 async def _one(connection: ClusterConnection, resource: Resource, namespace: str, name: str) -> _Set | None:
-    try:
-        return msgspec.convert(await connection.get(resource.path(name, namespace=namespace)), _Set)
-    except ObjectNotFound:
-        return None
+    found = await unless_gone(connection.get(resource.path(name, namespace=namespace)))
+    return msgspec.convert(found, _Set) if found is not None else None
 
 
 def _wanted(resource: Resource, found: _Set) -> WantedReplicas:

@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from activities.cluster.api.connection import JsonObject, Page, ServerVersion
+from activities.cluster.api.connection import ClusterConnection, JsonObject, Page, ServerVersion
+from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.reading import ApiReader, Readers
 
 T = TypeVar("T")
 
@@ -66,3 +67,11 @@ class ReadOnce(ApiReader):
             raise found
         answer: T = found
         return answer
+
+
+def reading_once(connections: Connections[ClusterConnection]) -> Readers:
+    """Both of them, or one for both where they are the same."""
+    nodes = ReadOnce(connections.nodes)
+    return Connections(
+        nodes=nodes, machines=nodes if connections.machines is connections.nodes else ReadOnce(connections.machines)
+    )

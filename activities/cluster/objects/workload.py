@@ -17,7 +17,7 @@ import msgspec
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import unless_gone
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
 from policy.objects.nodes import Taint
@@ -286,8 +286,5 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod]) -> Used
 async def volume_of_claim(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
     """The PersistentVolume that a claim is bound to (live), "" for none yet. None where the claim is gone: whatever it was bound
     to may be in use still."""
-    try:
-        found = await connection.get(CLAIMS.path(claim, namespace=namespace))
-    except ObjectNotFound:
-        return None
-    return str((found.get("spec") or {}).get("volumeName") or "")
+    found = await unless_gone(connection.get(CLAIMS.path(claim, namespace=namespace)))
+    return str((found.get("spec") or {}).get("volumeName") or "") if found is not None else None

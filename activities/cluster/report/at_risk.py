@@ -27,7 +27,6 @@ from policy.episode.events import When
 from policy.episode.notices import Notice
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
 from policy.values.moments import written
-from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ def _stay(pod: Pod) -> PodStay:
 
 def _happening(warned: DataAtRiskWarning) -> Happening:
     return Happening(
-        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=warned.node),
+        about=NODES.ref(warned.node),
         uid=warned.uid,
         reason=REASON,
         message=_message(warned),

@@ -20,7 +20,7 @@ from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import NODE_FENCES
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
 from activities.contracts.news import EpisodeSnapshot
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
@@ -80,9 +80,7 @@ class NodeFences:
             except ApplicationError as error:
                 log.debug("NodeFence/%s can't be read: %s", name, error.message)
                 return None
-        return ObjectRef(api_version=NODE_FENCES.api_version, kind=NODE_FENCES.kind, name=name), str(
-            self._seen[name]["metadata"].get("uid", "")
-        )
+        return NODE_FENCES.ref(name), str(self._seen[name]["metadata"].get("uid", ""))
 
     async def sweep(self, held: Collection[str]) -> int:
         """Take away those whose time is over, and those that an episode left behind which ended without a word. From time to
@@ -104,9 +102,11 @@ class NodeFences:
     async def _write(self, name: str, target: Target, shown: EpisodeSnapshot) -> bool:
         body = self._document(name, target, shown)
         copies = [copy] if (copy := self._seen.get(name)) is not None else []
+        path = NODE_FENCES.path(name)
 
         async def once() -> bool:
-            found = copies.pop() if copies else await self._find(name)  # what others have written since makes ours a conflict
+            # What others have written since makes ours a conflict.
+            found = copies.pop() if copies else await unless_gone(self._connection.get(path))
             if found is None:
                 try:
                     written = await self._connection.create(NODE_FENCES.path(), body)
@@ -122,17 +122,11 @@ class NodeFences:
             else:
                 version = {"resourceVersion": found["metadata"]["resourceVersion"]}
                 replaced = body | {"metadata": {**body["metadata"], **version}}
-                written = await self._connection.replace(NODE_FENCES.path(name), replaced)
+                written = await self._connection.replace(path, replaced)
             self._remember(name, written)
             return True
 
         return await edit(f"NodeFence/{name}", once, may_vanish=True)
-
-    async def _find(self, name: str) -> JsonObject | None:
-        try:
-            return await self._connection.get(NODE_FENCES.path(name))
-        except ObjectNotFound:
-            return None
 
     async def _delete(self, fence: JsonObject) -> bool:
         metadata = fence["metadata"]

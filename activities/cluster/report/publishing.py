@@ -82,7 +82,7 @@ class Publishing(Attending):
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
         self._dropped: dict[str, DroppedFields] = {}
-        self._machine_conditions = MachineConditions(view.machines_connection, clock=clock, tell=self._tell)
+        self._machine_conditions = MachineConditions(view.watches.machines, clock=clock, tell=self._tell)
         self._told: object = None
         self._not_before = float("-inf")
 
@@ -141,7 +141,7 @@ class Publishing(Attending):
         uids = {candidate.node: candidate.uid for candidate in seen.candidates}
         for refusal in refusals:
             key = refusal.check.key
-            found = self._view.check_objects.get(key) or self._view.requests.get(key)
+            found = self._view.check_objects.get(key) or self._view.watches.requests.objects.get(key)
             if found is None:
                 continue
             happening = Happening(
@@ -155,7 +155,7 @@ class Publishing(Attending):
                 failed.append(refused)
             if uid := uids.get(refusal.node):
                 message = f"not fenced for {refusal.check.key}: {refusal.message or refusal.reason}"
-                about = ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=refusal.node)
+                about = NODES.ref(refusal.node)
                 skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
                 failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
         return Published(written=written, failed=tuple(failed), unseen=unseen)
@@ -190,7 +190,7 @@ class Publishing(Attending):
                 continue
             word = RequestAnswer(about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking))
             try:
-                await answer(self._view.connection_of(asking.ref), word, clock=self._clock)
+                await answer(self._view.watches.connection_of(asking.ref), word, clock=self._clock)
             except ApplicationError as error:
                 log.warning("the status of %s was not written: %s", asking.ref.key, error.message)
                 failed.append(asking.ref.key)
@@ -201,7 +201,7 @@ class Publishing(Attending):
         if resource is None:
             return None
         path = resource.path(report.ref.name, namespace=report.ref.namespace)
-        connection = self._view.connection_of(report.ref)
+        connection = self._view.watches.connection_of(report.ref)
         copies = [copy] if (copy := self._view.check_objects.get(report.ref.key)) is not None else []
 
         async def once() -> StatusChange | None:
@@ -263,7 +263,7 @@ class Publishing(Attending):
 
     async def _tell(self, happening: Happening, *, once: bool = False) -> str:
         """Tell it; what failed, or ""."""
-        connection = self._view.connection_of(happening.about)
+        connection = self._view.watches.connection_of(happening.about)
         recorder = self._recorders.setdefault(id(connection), EventRecorder(connection, clock=self._clock))
         try:
             await (recorder.tell_once(happening) if once else recorder.tell(happening))

@@ -377,7 +377,7 @@ class Watches:
     def _remediation_changed(self, resource: Resource, key: str, remediation: RemediationObject | None) -> None:
         if remediation is None:
             namespace, _, name = key.rpartition("/")
-            gone = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+            gone = resource.ref(name, namespace)
             self._changed(lambda: self._ledger.remove_remediation(gone.key))
         else:
             self._changed(lambda: self._ledger.put_remediation(remediation, self._clock()))
@@ -390,7 +390,7 @@ class Watches:
     def _request_changed(self, key: str, found: JsonObject | None) -> None:
         namespace, _, name = key.rpartition("/")
         resource = FENCE_AGENTS_REMEDIATIONS
-        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+        ref = resource.ref(name, namespace)
         if found is not None and len(self._requests) == 1:
             self.follow_volumes()
             leader = self._leader(FENCE_AGENTS_REMEDIATION_LEASE, self._connection, self._request_leader_changed)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ref_in
+from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from activities.cluster.api.paths import (
     PRESERVATION_POLICIES,
     Resource,
@@ -90,7 +90,7 @@ class PreservationWatches:
             return
         if machine.preservation_problem:
             log.warning("Machine %s is left out of preservation: %s", key, machine.preservation_problem)
-        ref = ref_in(resource, machine.namespace, machine.name)
+        ref = resource.ref(machine.name, machine.namespace)
         self._changed(lambda: self._book.put_machine(ref, machine, self._clock()))
 
     def _set_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
@@ -110,9 +110,8 @@ class PreservationWatches:
             self._changed(lambda: self._book.put_pool(name, None))
             return
         self._on_pool()
-        head = {"apiVersion": PRESERVATION_POLICIES.api_version, "kind": PRESERVATION_POLICIES.kind}
         try:
-            pool = read_policy({**head, **found})
+            pool = read_policy(PRESERVATION_POLICIES.whole(found))
         except PolicyError as error:
             problem = str(error)
             log.warning("%s", problem)

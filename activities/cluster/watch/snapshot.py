@@ -15,16 +15,8 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import SURROUNDING_KINDS
 from activities.cluster.api.kinds import Kinds, made_for
 from activities.cluster.api.leases import NODE_LEASE_NAMESPACE
-from activities.cluster.api.machine_paths import MACHINES, Connections, versions_of
-from activities.cluster.api.paths import (
-    CAPI_CLUSTERS,
-    CONFIG_MAPS,
-    KUBEADM_CONTROL_PLANES,
-    LEASES,
-    NODES,
-    Resource,
-)
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
+from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, KUBEADM_CONTROL_PLANES, LEASES, NODES, Resource, ref_of
 from activities.cluster.live.templates import see_templates
 from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts
@@ -42,7 +34,7 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import Dialect
 
 T = TypeVar("T")
 
@@ -74,14 +66,7 @@ async def take_snapshot(
         for obj in await _listed(cluster, elsewhere if dialect is Dialect.CLUSTER_API else connection, resource):
             dialects.add(dialect)
             cluster.put(obj, resource.plural)
-            metadata = obj["metadata"]
-            ref = ObjectRef(
-                api_version=str(obj["apiVersion"]),
-                kind=resource.kind,
-                name=str(metadata["name"]),
-                namespace=str(metadata.get("namespace") or ""),
-            )
-            conflicts.check_changed(dialect, ref, obj)
+            conflicts.check_changed(dialect, ref_of(obj), obj)
     for obj in await _listed(cluster, connection, CONFIG_MAPS, namespace=source.namespace):
         if is_cluster_config(obj) or is_fence_policy(obj):
             cluster.put(obj, CONFIG_MAPS.plural)
@@ -127,36 +112,30 @@ def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView
     """It counts all the same, as it does for the scanner."""
     if view.unreadable:
         namespace = view.namespace if isinstance(view, MachineView) else ""
-        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=view.name, namespace=namespace)
+        ref = resource.ref(view.name, namespace)
         message = f"expected a {resource.kind}: {view.unreadable}"
         cluster.mistakes.append(ManifestMistake(source=resource.plural, ref=ref, message=message))
 
 
 async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
     """The same for a kind without which there is still something to tell."""
-    for version in versions_of(resource):
-        try:
-            return await read_views(connection, version, decoding)
-        except ObjectNotFound:
-            continue
-        except ApplicationError as error:
-            cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
-            return []
-    return []
+    try:
+        return await as_served(resource, lambda version: read_views(connection, version, decoding)) or []
+    except ApplicationError as error:
+        cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+        return []
 
 
 async def _listed(
     cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
 ) -> list[JsonObject]:
-    for version in versions_of(resource):
-        try:
-            found = await connection.list_objects(
-                version.path(namespace=namespace), query={"fieldSelector": f"metadata.name={only}"} if only else None
-            )
-        except ObjectNotFound:
-            continue
-        except ApplicationError as error:
-            cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
-            return []
-        return [{"apiVersion": version.api_version, "kind": version.kind, **each} for each in found]
-    return []
+    query = {"fieldSelector": f"metadata.name={only}"} if only else None
+
+    async def listed(version: Resource) -> list[JsonObject]:
+        return [version.whole(each) for each in await connection.list_objects(version.path(namespace=namespace), query=query)]
+
+    try:
+        return await as_served(resource, listed) or []
+    except ApplicationError as error:
+        cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+        return []

@@ -29,9 +29,9 @@ from policy.preservation.pools import Pool
 from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
-from policy.scan.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
+from policy.scan.report import AtRisk, ClusterLease, ScanReport, ViewState
 from policy.scan.views import LargestLately, digest, view_fault, view_state
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import Dialect
 
 SHORTEST_WAIT = 0.001
 LONGEST_WAIT = 60.0
@@ -73,7 +73,7 @@ class ClusterView:
         self._largest = LargestLately()
         self._believed = 0
         self._saw = False
-        self._watches = Watches(
+        self.watches = Watches(
             connection,
             self.ledger,
             machines=machines,
@@ -87,9 +87,9 @@ class ClusterView:
             at_risk=self.at_risk,
             book=self._book,
         )
-        self._progress = WatchProgress(self._watches, believed_gone=self._limits.shrunk)
+        self._progress = WatchProgress(self.watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
-        self._management = Management(self._watches, self._limits, self._probe_of(machines) if machines is not None else None)
+        self._management = Management(self.watches, self._limits, self._probe_of(machines) if machines is not None else None)
 
     def _probe_of(self, connection: ClusterConnection) -> Probe:
         return Probe(
@@ -101,26 +101,18 @@ class ClusterView:
 
     # Life
 
-    def start(self) -> None:
-        """Begin to watch; does nothing where it has begun."""
-        self._watches.start()
-
     async def close(self) -> None:
         """Stop watching."""
         await self._probe.stop()
         await self._management.stop()
-        await self._watches.stop()
-
-    def follow_volumes(self) -> None:
-        """Follow what is attached to nodes, too: something asks us to act."""
-        self._watches.follow_volumes()
+        await self.watches.stop()
 
     # What it says
 
     @property
     def synced(self) -> bool:
         """Whether every collection of the cluster itself has been listed."""
-        return all(reflector.synced for reflector in self._watches.here())
+        return all(reflector.synced for reflector in self.watches.here())
 
     @property
     def cluster_uid(self) -> str:
@@ -130,27 +122,17 @@ class ClusterView:
     @property
     def check_objects(self) -> dict[str, JsonObject]:
         """The policy objects as last seen, by the key of their reference."""
-        return self._watches.intake.objects
-
-    @property
-    def requests(self) -> dict[str, JsonObject]:
-        """Objects of other systems that ask for nodes, as last seen, by the key of their reference."""
-        return self._watches.requests.objects
-
-    @property
-    def actions(self) -> Mapping[str, JsonObject]:
-        """What people say by kubectl, as last seen."""
-        return self._watches.actions
+        return self.watches.intake.objects
 
     @property
     def fencing(self) -> str:
         """A digest of the policies that name devices, "" where there is none, or not all is listed."""
-        return self._watches.fencing() if self.synced else ""
+        return self.watches.fencing() if self.synced else ""
 
     @property
     def asked(self) -> bool:
         """Whether something in the cluster asks us to look after nodes, or for one of them."""
-        return bool(self.check_objects) or self._watches.requests.asking or self._book.asked
+        return bool(self.check_objects) or self.watches.requests.asking or self._book.asked
 
     @property
     def mistaken(self) -> tuple[Mistaken, ...]:
@@ -158,22 +140,9 @@ class ClusterView:
         Nodes have."""
         return self._book.mistakes, self.ledger.strange
 
-    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
-        """Over which connection an object is read and written."""
-        return self._watches.connection_of(ref)
-
-    @property
-    def machines_connection(self) -> ClusterConnection:
-        """Where Cluster API's objects live."""
-        return self._watches.machines
-
     def now(self) -> datetime:
         """The moment by which verdicts are judged: the connection's, never later than our own clock says."""
         return self._clock()
-
-    def parts(self, watching: Collection[str] = ()) -> ReportParts:
-        """What the ledger says now."""
-        return self.ledger.report_parts(self._clock(), watching)
 
     def report(
         self,
@@ -191,7 +160,7 @@ class ClusterView:
         on, "" for no reason."""
         now = self._clock()
         self._weigh()
-        self._watches.hold(now)
+        self.watches.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, doubt or self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
@@ -201,7 +170,7 @@ class ClusterView:
             self.ledger.sick_nodes,
             failing=self.ledger.failing(now, watching) if self._book.keeps_failed else None,
             begun=begun,
-            doubt=self._watches.pools_doubt,
+            doubt=self.watches.pools_doubt,
         )
         parts = replace(
             self.ledger.report_parts(now, watching, self._book.exempt, told),
@@ -224,7 +193,7 @@ class ClusterView:
         )
 
     def _what_is_at_risk(self) -> AtRisk:
-        volumes = self._watches.volumes
+        volumes = self.watches.volumes
         problem = volumes.problem if volumes is not None and not volumes.streaming else ""
         return replace(self.at_risk.report(), problem=problem)
 
@@ -235,7 +204,7 @@ class ClusterView:
         """
         now = self._clock()
         self._weigh()
-        self._watches.hold(now)
+        self.watches.hold(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._trouble() or fault).stale
 
@@ -320,7 +289,7 @@ class ClusterView:
         the grace does not begin anew with it.
         """
         now = asyncio.get_running_loop().time()
-        here = self._watches.here()
+        here = self.watches.here()
         if any(reflector.lists and not reflector.synced for reflector in here):
             self._whole_since = None
         elif self.synced and self._whole_since is None:
@@ -351,7 +320,7 @@ class ClusterView:
 
     def _hold(self) -> None:
         """Checks that are judged by what can't be followed wait, and only they."""
-        unlisted = self._watches.unlisted()
+        unlisted = self.watches.unlisted()
         for dialect in Dialect:
             missing = [reflector for reflector, dialects in unlisted.items() if dialect in dialects]
             why = f"can't list {listed(missing)}" if missing else ""
@@ -359,7 +328,7 @@ class ClusterView:
                 why = self._management.lost() or why
             self.ledger.hold(dialect, Closed.STALE_MACHINES, why)
             if dialect is Dialect.NODE_FENCING:
-                self._watches.intake.doubt_policies(why)
+                self.watches.intake.doubt_policies(why)
 
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(
@@ -370,20 +339,20 @@ class ClusterView:
             grace=self._limits.grace,
             fault=fault,
         )
-        unlisted = self._watches.unlisted()
+        unlisted = self.watches.unlisted()
         notices = [f"can't list {listed(unlisted)}: checks that need it wait"] if unlisted else []
         state = replace(state, notice="; ".join([*notices, *filter(None, [self.connection.skewed])]))
-        why = self._probe.problem or next((reflector.problem for reflector in self._watches.here() if reflector.problem), "")
+        why = self._probe.problem or next((reflector.problem for reflector in self.watches.here() if reflector.problem), "")
         return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
 
     def _whole_for(self) -> float:
         return asyncio.get_running_loop().time() - (self._whole_since or 0.0)
 
     def _quiet(self) -> float:
-        return shortest_silence(self._watches.here())
+        return shortest_silence(self.watches.here())
 
     def _longest_silence(self) -> float:
-        return longest_silence(self._watches.here())
+        return longest_silence(self.watches.here())
 
     def _still_listing(self) -> bool:
         """Whether a first list is still to come, and nothing says that it won't come soon."""
@@ -392,7 +361,7 @@ class ClusterView:
         return here or (bool(missing) and not any(each.problem for each in missing))
 
     def _in_trouble(self) -> bool:
-        return bool(self._probe.problem) or any(reflector.problem for reflector in self._watches.here())
+        return bool(self._probe.problem) or any(reflector.problem for reflector in self.watches.here())
 
     def _trouble(self) -> str:
         return self._probe.problem or self._broken() or self._management.unheard()
@@ -403,7 +372,7 @@ class ClusterView:
             or asyncio.get_running_loop().time() - self._broken_since < self._limits.broken.total_seconds()
         ):
             return ""
-        return f"not being told of changes of {listed(each for each in self._watches.here() if not each.streaming)}"
+        return f"not being told of changes of {listed(each for each in self.watches.here() if not each.streaming)}"
 
     def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
         """known: the size that a scanner has believed last. By the loop's clock, which nobody sets: five minutes are not over
@@ -430,7 +399,7 @@ class ClusterView:
             moments.append(self._limits.grace.total_seconds() - self._whole_for())
         if self._broken_since is not None:
             moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
-        if (unlisted := self._watches.next_unlisted()) is not None:
+        if (unlisted := self.watches.next_unlisted()) is not None:
             moments.append(unlisted)
         if self._shrunk_since is not None:
             moments.append(self._shrunk_since + self._limits.shrunk.total_seconds() - elapsed)

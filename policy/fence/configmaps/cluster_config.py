@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policy.fence.agents import AGENT_PREFIX, canonical
-from policy.fence.config import FenceSettings
+from policy.fence.config import DEFAULTS
 from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
 from policy.fence.configmaps.shelf import ConfigMap
 from policy.fence.drivers import DRIVER_PARAMETERS, parameters_of
 from policy.fence.findings import Findings
 from policy.fence.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
+from policy.fence.plan import FencingPlan
 
 NAME = "fence-cluster-config"
 CONFIG_KEY = "config.properties"
@@ -28,7 +29,7 @@ OF_POLICIES = ("fencing", "fencing_off")
 class ClusterConfig:
     """Settings, and parameters for every method whose driver has them."""
 
-    settings: FenceSettings = field(default_factory=FenceSettings)
+    settings: FencingPlan = DEFAULTS
     common: Mapping[str, Line] = field(default_factory=dict)
 
 
@@ -40,7 +41,7 @@ def read_cluster_config(found: ConfigMap | None, findings: Findings) -> ClusterC
     with findings.collecting():
         lines = read_lines(found, CONFIG_KEY)
     common = {}
-    settings = FenceSettings()
+    settings = DEFAULTS
     for written, line in lines.items():
         with findings.collecting():
             if written in SETTINGS:
@@ -54,10 +55,10 @@ def read_cluster_config(found: ConfigMap | None, findings: Findings) -> ClusterC
     return ClusterConfig(settings=settings, common=common)
 
 
-def _with(settings: FenceSettings, line: Line) -> FenceSettings:
+def _with(settings: FencingPlan, line: Line) -> FencingPlan:
     match line.written:
         case "grace_timeout":
-            return replace(settings, grace=seconds(line, maximum=LONGEST_WAIT))
+            return replace(settings, wait_before_isolation=seconds(line, maximum=LONGEST_WAIT))
         case "giveup_retries":
             # N retries are N + 1 tries. None at all is refused as a count below 1 is everywhere (S7).
             return replace(settings, tries=1 + whole_number(line, minimum=1, maximum=MOST_TRIES - 1))

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policy.fence.agents import canonical, driver_of
-from policy.fence.configmaps.lines import Line, merged, read_lines, under_one_name
+from policy.fence.configmaps.lines import Line, read_lines, under_one_name
 from policy.fence.configmaps.shelf import ConfigMap, Shelf
 from policy.fence.findings import Findings
 from policy.fence.own import OWN_METHODS
-from policy.fence.variables import VariableError, fill_in
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.object_names import is_object_name
@@ -82,10 +81,8 @@ class Definitions:
             raise PolicyError(*place, f"expected agent_name= here {expected}: nothing says what {name} is done with")
         agent = agent_line.value if agent_line is not None else name
         driver = driver_of(agent)
-        whole = merged(
-            under_one_name(template.values(), lambda written: _control_or(driver, written)),
-            under_one_name(lines.values(), lambda written: _control_or(driver, written)),
-        )
+        common, own = (under_one_name(each.values(), lambda written: _control_or(driver, written)) for each in (template, lines))
+        whole = common | own  # the method's value beats its template's (S11)
         self._judge_control(whole, agent)
         return Definition(
             name=name,
@@ -156,11 +153,7 @@ class Definitions:
 
 def require_node(line: Line, node: NodeView) -> None:
     """Refuse a `node_name=` that is about another node: a copy in which not everything was changed shoots the wrong one (S9)."""
-    try:
-        written = fill_in(line.value, node)
-    except VariableError as error:
-        raise line.refuse(str(error)) from error
-    if written != node.name:
+    if (written := line.filled_in(node)) != node.name:
         raise line.refuse(f"contradicts Node/{node.name}, for which it was found: got {written!r}")
 
 

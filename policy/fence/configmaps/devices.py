@@ -13,13 +13,13 @@ from datetime import timedelta
 
 from policy.fence.agents import NATIVE, OPTIONS_OF_AGENTS, canonical, not_for_configuration
 from policy.fence.configmaps.definitions import SECRET_PREFIX, Definition
-from policy.fence.configmaps.lines import Line, merged, under_one_name
+from policy.fence.configmaps.lines import Line, under_one_name
 from policy.fence.configmaps.shelf import Forbidden, Shelf
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.findings import Findings
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
-from policy.fence.variables import VariableError, fill_in, identifies
+from policy.fence.variables import identifies
 from policy.objects.nodes import NodeView
 from policy.values.credential_names import names_a_credential
 
@@ -97,7 +97,7 @@ class DeviceLines:
         # Parameters common to all nodes go to whom they mean something, and are the first to be overruled.
         common = under_one_name(self._common.values(), lambda written: canonical(driver, written))
         own = under_one_name(method.parameters.values(), lambda written: canonical(driver, written))
-        for name, line in merged({key: line for key, line in common.items() if key in known}, own).items():
+        for name, line in ({key: line for key, line in common.items() if key in known} | own).items():
             found.lines[name] = line
             if (problem := not_for_configuration(driver, name)) is not None:
                 raise line.refuse(problem)
@@ -136,11 +136,7 @@ class DeviceLines:
             raise line.refuse(problem)
 
     def _filled_in(self, line: Line) -> str:
-        try:
-            value = fill_in(line.value, self._node)
-        except VariableError as error:
-            raise line.refuse(str(error)) from error
-        if not value:
+        if not (value := line.filled_in(self._node)):
             raise line.refuse("expected a value, got nothing")
         return value
 

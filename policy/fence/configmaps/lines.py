@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.fence.configmaps.shelf import ConfigMap
+from policy.fence.variables import VariableError, fill_in
+from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
 
@@ -34,6 +36,13 @@ class Line:
     def refuse(self, problem: str) -> PolicyError:
         """The error about this line, to be raised by the caller. Its value may be a password: the problem must not repeat it."""
         return PolicyError(self.subject, self.field, problem)
+
+    def filled_in(self, node: NodeView) -> str:
+        """The value for that node. Raises PolicyError where it can't be filled in."""
+        try:
+            return fill_in(self.value, node)
+        except VariableError as error:
+            raise self.refuse(str(error)) from error
 
 
 def read_lines(holder: ConfigMap, data_key: str, *, specific: bool = False) -> dict[str, Line]:
@@ -79,11 +88,3 @@ def seconds(line: Line, *, minimum: int = 0, maximum: timedelta) -> timedelta:
     if not minimum <= number <= most:
         raise line.refuse(f"expected whole seconds from {minimum} to {most}, got {number}")
     return timedelta(seconds=number)
-
-
-def merged(*layers: Mapping[str, Line]) -> dict[str, Line]:
-    """One set of lines; a later layer beats an earlier one, key by key (S11: the method's value beats its template's)."""
-    found: dict[str, Line] = {}
-    for layer in layers:
-        found |= layer
-    return found

@@ -26,7 +26,6 @@ from policy.fence.limits import LONGEST_DELAY, LONGEST_METHOD, LONGEST_OFF, MOST
 from policy.fence.own import OWN_METHODS, SLIPS, OwnMethod
 from policy.fence.plan import CutStorage, PowerDevice
 from policy.fence.validation import judge
-from policy.fence.variables import VariableError, fill_in
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
 
@@ -152,10 +151,7 @@ def _steps(winner: EffectiveObject, node: NodeView, findings: Findings) -> dict[
 
 
 def _names(line: Line, node: NodeView) -> list[str]:
-    try:
-        names = fill_in(line.value, node).split()
-    except VariableError as error:
-        raise line.refuse(str(error)) from error
+    names = line.filled_in(node).split()
     if len(names) > MOST_METHODS:
         raise line.refuse(f"expected at most {MOST_METHODS} methods, got {len(names)}")
     for name in names:
@@ -306,10 +302,7 @@ class _Methods:
             if key not in own.parameters:
                 expected = f"expected one of {', '.join(own.parameters)}" if own.parameters else "it takes none"
                 raise line.refuse(f"is not a parameter of {method.agent}; {expected}")
-            try:
-                told[key] = fill_in(line.value, self._node)
-            except VariableError as error:
-                raise line.refuse(str(error)) from error
+            told[key] = line.filled_in(self._node)
             if not own.parameters[key].takes(told[key]):
                 raise line.refuse(f"expected {own.parameters[key].value}, got {shown(told[key])}")
         if missing := [key for key in own.required if key not in told]:

@@ -51,10 +51,6 @@ def ipmi_address(parameters: Mapping[str, str]) -> IpmiAddress:
     )
 
 
-def _endpoint(parameters: Mapping[str, str]) -> str:
-    return ipmi_address(parameters).endpoint
-
-
 def _choice(name: str, parameters: Mapping[str, str], choices: Mapping[str, int]) -> int | None:
     value = parameters.get(name)
     if value is None:
@@ -69,5 +65,5 @@ IPMI = DriverParameters(
     identifying=frozenset({"ip", "ipport"}),
     secret=frozenset({"username", "password"}),
     needed=frozenset({"username", "password"}),
-    endpoint=_endpoint,
+    endpoint=lambda parameters: ipmi_address(parameters).endpoint,
 )

@@ -89,10 +89,6 @@ def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
     return address
 
 
-def _endpoint(parameters: Mapping[str, str]) -> str:
-    return redfish_address(parameters).endpoint
-
-
 def _fingerprints(value: str | None) -> tuple[str, ...]:
     written = [each.strip() for each in value.split(",")] if value is not None else []
     if len(written) > MOST_FINGERPRINTS or any(_FINGERPRINT.fullmatch(each) is None for each in written):
@@ -118,6 +114,6 @@ REDFISH = DriverParameters(
     identifying=frozenset({"ip", "ipport", "system"}),
     secret=frozenset({"username", "password"}),
     needed=frozenset({"username", "password"}),
-    endpoint=_endpoint,
+    endpoint=lambda parameters: redfish_address(parameters).endpoint,
     insecurity=lambda parameters: redfish_address(parameters).insecurity,
 )

@@ -12,6 +12,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import FollowRequest, MachineRequest
 from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType
@@ -41,7 +42,7 @@ async def machine(world: World, system: System, annotations: Mapping[str, str] |
 
 
 def acts(world: World) -> ClusterRemediation:
-    return ClusterRemediation(CLUSTER, world.connection, world.looks, own_node="node-1", clock=world.clock)
+    return ClusterRemediation(ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock), world.looks)
 
 
 async def found(world: World, system: System) -> JsonObject:
@@ -155,7 +156,7 @@ async def test_a_successor_that_says_it_will_never_work_is_seen_to_have_failed(s
         CLUSTER_API.path("machines", "w-2"),
         {"metadata": {"ownerReferences": [owner("MachineSet", api_version=CLUSTER_API.api_version)]}},
     )
-    remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.looks)
     gone = CLUSTER_API.machine_ref("w-1")
     found = await remediation.follow(
         FollowRequest(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from activities.cluster.acts.freeing import ClusterFreeing
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import FreeRequest
 from activities.errors import ErrorType
 from policy.episode.messages import Acknowledgement, OffProof
@@ -178,7 +179,9 @@ async def test_each_guard_holds_alone(off: World, guard: str) -> None:
 
 async def test_nothing_on_the_node_this_worker_runs_on(off: World) -> None:
     """S16: that we run proves that it is not off."""
-    off.freeing = ClusterFreeing("prod", off.connection, off.target.last_look, LICENCES, own_node=NODE, clock=off.clock)
+    off.freeing = ClusterFreeing(
+        ServedCluster("prod", off.connection, own_node=NODE, clock=off.clock), off.target.last_look, LICENCES
+    )
     await assert_none(off, await off.free(), ErrorType.OWN_NODE)
 
 

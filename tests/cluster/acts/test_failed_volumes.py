@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest
 from activities.errors import ErrorType
 from policy.episode.needs import Need, NeedKind
@@ -65,7 +66,7 @@ async def tell(world: World, message: str, at: datetime, *, reason: str = EVENT)
 
 
 async def find(world: World, *, template: ObjectRef | None = TEMPLATE, need: Need = BY_CHECK, **target: Any) -> FailedVolumes:
-    activity = ClusterFailedVolumes(CLUSTER, world.connection, clock=world.clock)
+    activity = ClusterFailedVolumes(ServedCluster(CLUSTER, world.connection, clock=world.clock))
     pinned = await world.pinned(**target)
     return await activity.find_volumes(FailedVolumesRequest(target=pinned, need=need, template=template))
 

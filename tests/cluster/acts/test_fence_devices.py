@@ -10,6 +10,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.file_objects import FileObjects
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
@@ -151,7 +152,7 @@ OURS = "nodewarden/"
 
 
 def devices_of(world: World, **options: Any) -> ClusterFenceDevices:
-    return ClusterFenceDevices(CLUSTER, world.connection, LICENCES, clock=world.clock, **options)
+    return ClusterFenceDevices(ServedCluster(CLUSTER, world.connection, clock=world.clock), LICENCES, **options)
 
 
 async def found(world: World, *nodes: str, **options: Any) -> tuple[NodeToCheck, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.paths import CONFIG_MAPS, EVENTS, LEASES
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookResult, LookVerdict
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.needs import Need, NeedKind
@@ -66,7 +67,9 @@ async def test_fencing_that_is_switched_off_stops_before_its_next_act(licensed: 
 
 async def test_the_workers_own_setting_is_heard(licensed: World) -> None:
     source = PolicySource(policies=FencePolicies(switched_off=("the setting fencing.enabled is false",)))
-    target = ClusterTarget("prod", licensed.connection, licensed.permits, LICENCES, clock=licensed.clock, source=source)
+    target = ClusterTarget(
+        ServedCluster("prod", licensed.connection, clock=licensed.clock, source=source), licensed.permits, LICENCES
+    )
     request = await licensed.look(need=CHECK_NEED)
     result = await target.last_look(request)
     assert (result.verdict, "fencing.enabled" in result.reason) == (LookVerdict.VETOED, True)

@@ -11,6 +11,7 @@ import pytest
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.paths import CONFIG_MAPS
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, FreeResult
 from activities.errors import ErrorType
 from policy.episode.messages import PathProof
@@ -167,7 +168,9 @@ async def test_a_node_that_says_ready_and_has_nothing_behind_the_cut_is_nobody_s
 
 async def test_a_worker_frees_nothing_of_its_own_node_behind_a_cut(cut: World) -> None:
     """S16: whoever runs it is not cut off from what its pods write."""
-    freeing = ClusterFreeing(CLUSTER, cut.connection, cut.target.last_look, LICENCES, own_node=NODE, clock=cut.clock)
+    freeing = ClusterFreeing(
+        ServedCluster(CLUSTER, cut.connection, own_node=NODE, clock=cut.clock), cut.target.last_look, LICENCES
+    )
     with refused(ErrorType.OWN_NODE):
         await freeing.free_cut_pods(await request(cut))
 
@@ -273,7 +276,9 @@ async def _wait(world: World, until: datetime) -> None:
 async def test_a_worker_never_frees_the_node_it_runs_on(dumping: World) -> None:
     """S16: whoever asks is alive."""
     asked = await dumping_request(dumping)
-    here = ClusterFreeing("prod", dumping.connection, dumping.target.last_look, LICENCES, own_node=NODE, clock=dumping.clock)
+    here = ClusterFreeing(
+        ServedCluster("prod", dumping.connection, own_node=NODE, clock=dumping.clock), dumping.target.last_look, LICENCES
+    )
     with refused(ErrorType.OWN_NODE):
         await here.free_while_dumping(asked)
     await assert_untouched(dumping)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live import device_claims, looks
 from activities.cluster.live.device_claims import MOST_ASKED, MOST_READ
 from activities.cluster.live.identities import Identities
@@ -289,7 +290,9 @@ async def test_a_watch_that_is_whole_is_asked_who_else_has_its_identity_instead_
     await _twin(licensed)
     watched = Watched(whole=whole)
     look_itself = LastLook(
-        licensed.connection, licensed.permits, clock=licensed.clock, identities=Identities(licensed.connection, watched)
+        ServedCluster("prod", licensed.connection, clock=licensed.clock),
+        licensed.permits,
+        identities=Identities(licensed.connection, watched),
     )
     licensed.server.requests.reset()
     assert (await look_itself.look(await licensed.look(need=CHECK_NEED))).verdict is verdict
@@ -594,7 +597,7 @@ async def test_a_device_that_names_nobody_is_used_for_neither_once_the_check_of_
     await licensed.others.patch(BLADES, {"spec": {"template": {"spec": {"power": power}}}})
     target = await licensed.pinned()
     target = replace(target, pinned=replace(target.pinned, endpoints=(OF_BOTH,), levels=((OF_BOTH,),)))
-    looks_itself = LastLook(licensed.connection, licensed.permits, clock=licensed.clock, checked=Checked())
+    looks_itself = LastLook(ServedCluster("prod", licensed.connection, clock=licensed.clock), licensed.permits, checked=Checked())
     result = await looks_itself.look(await licensed.look(target, need=CHECK_NEED, configured=Configured()))
     assert result.verdict is verdict, result.reason
     assert ("and of Node/node-8: find out" in result.reason) is (verdict is VETOED)

@@ -19,6 +19,7 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.news import ClusterRepetitions, EpisodeTeller
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.news import EpisodeSnapshot, News, OffNote, RepetitionRequest, ToldEvent
@@ -149,7 +150,9 @@ def without_kind(world: World) -> Mirrored:
     """A cluster whose owners have not installed NodeFence."""
     fences = NodeFences(world.connection, clock=world.clock)
     return Mirrored(
-        world, fences, ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, fences=fences, clock=world.clock)
+        world,
+        fences,
+        ClusterTarget(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.permits, LICENCES, fences=fences),
     )
 
 
@@ -309,7 +312,9 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
     )
     await mirrored.show()
     notices = list[Notice]()
-    repetitions = ClusterRepetitions(CLUSTER, mirrored.world.connection, fences=mirrored.fences, notify=notices.append)
+    repetitions = ClusterRepetitions(
+        ServedCluster(CLUSTER, mirrored.world.connection), fences=mirrored.fences, notify=notices.append
+    )
     await mirrored.environment.run(repetitions.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
     assert await mirrored.events() == [("Node", "RepeatedFencing", "Warning"), ("NodeFence", "RepeatedFencing", "Warning")]
     told = (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"][0]
@@ -320,7 +325,7 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
 async def test_people_elsewhere_hear_at_once_who_needs_one_of_them_and_how_it_ended(mirrored: Mirrored) -> None:
     """Also while the API is away, and of nothing else."""
     notices = list[Notice]()
-    teller = EpisodeTeller(mirrored.world.connection, mirrored.fences, notify=notices.append)
+    teller = EpisodeTeller(ServedCluster("prod", mirrored.world.connection), mirrored.fences, notify=notices.append)
     asks, goes_on = event(EventReason.NEEDS_HUMAN, "off is not proven"), event(EventReason.STEP_STARTED, "isolation")
     ended = ToldEvent(reason=EventReason.EPISODE_ENDED, message="recovered: it is back", outcome="recovered")
     request = await mirrored.request(events=(goes_on, asks, ended))

@@ -9,6 +9,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.episode.messages import FencingInput, RemediationInput
@@ -118,7 +119,7 @@ async def test_that_a_machine_is_to_be_cut_off_only_its_own_preservation_may_say
 @pytest.mark.parametrize("kind", [NeedKind.PRESERVATION, NeedKind.CLEAN_UP, NeedKind.FOREIGN_OBJECT])
 async def test_a_remediation_is_for_a_check_or_a_person(ready: World, kind: NeedKind) -> None:
     """S21."""
-    remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
     request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=Need(kind=kind, check=CHECK_REF))
     with refused(ErrorType.INVALID_CONFIG, "need.kind: expected one of check, person"):
         await ActivityEnvironment().run(remediation.pin, request)
@@ -128,7 +129,7 @@ async def test_a_machine_that_has_a_node_is_remediated_by_the_nodes_name(ready: 
     """S15, S20: else what the Node says, its lease, and that it is a member of a control plane would be asked of nobody."""
     await OPENSHIFT.install(ready.others)
     await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
-    remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
     name = f"machine/{OPENSHIFT.namespace}/{machine_of(NODE)}"
     for need in (None, Need(kind=NeedKind.PERSON, reason="as the command line says it")):
         request = RemediationInput(cluster=CLUSTER, node=name, incident=INCIDENT, need=need)
@@ -141,7 +142,7 @@ async def test_no_other_nodes_machine_is_remediated_in_a_nodes_name(ready: World
     await OPENSHIFT.install(ready.others)
     for node in (NODE, "node-9"):
         await OPENSHIFT.add_machine(ready.others, machine_of(node), node=node)
-    remediation = ClusterRemediation(CLUSTER, ready.connection, ready.looks)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
     request = RemediationInput(
         cluster=CLUSTER,
         node=NODE,

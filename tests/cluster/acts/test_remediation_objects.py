@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import External, ExternalRequest
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
@@ -44,7 +45,9 @@ class Objects:
     def __init__(self, world: World, asks: ExternalRequest) -> None:
         self.world = world
         self.asks = asks
-        self.acts = ClusterRemediationObjects(CLUSTER, world.connection, world.looks, own_node="node-1", clock=world.clock)
+        self.acts = ClusterRemediationObjects(
+            ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock), world.looks
+        )
 
     async def create(self, **changes: Any) -> External:
         return await self.acts.create(replace(self.asks, **changes))
@@ -174,7 +177,9 @@ async def _too_late(objects: Objects) -> None:
 
 async def _own_node(objects: Objects) -> None:
     world = objects.world
-    objects.acts = ClusterRemediationObjects(CLUSTER, world.connection, world.looks, own_node=NODE, clock=world.clock)
+    objects.acts = ClusterRemediationObjects(
+        ServedCluster(CLUSTER, world.connection, own_node=NODE, clock=world.clock), world.looks
+    )
 
 
 async def _empty_template(objects: Objects) -> None:
@@ -468,7 +473,9 @@ async def test_machines_of_a_management_cluster_are_remediated_there(objects: Ob
     async with empty_world() as there:
         here = objects.world
         asks, path = await of_machine(objects, replace(CLUSTER_API, namespace=NAMESPACE), there=there)
-        acts = ClusterRemediationObjects(CLUSTER, here.connection, here.looks, machines=there.connection, clock=there.clock)
+        acts = ClusterRemediationObjects(
+            ServedCluster(CLUSTER, here.connection, machines=there.connection, clock=there.clock), here.looks
+        )
         assert (await acts.create(asks)).present
         assert (await there.others.get(f"{path}/{machine_of(NODE)}"))["metadata"]["ownerReferences"][0]["uid"] == asks.machine_uid
         told = await acts.create(replace(objects.asks, machine=asks.machine, machine_uid=asks.machine_uid))

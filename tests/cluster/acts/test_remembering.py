@@ -8,6 +8,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import RemediationPin, RememberRequest
 from activities.contracts.target import Target
 from policy.episode.messages import RemediationInput
@@ -32,7 +33,7 @@ async def remediation(world: World) -> ClusterRemediation:
     await CLUSTER_API.add_machine(world.others, machine_of(NODE), node=NODE)
     names = {"cluster.x-k8s.io/machine": machine_of(NODE), "cluster.x-k8s.io/cluster-namespace": CLUSTER_API.namespace}
     await world.change_node({"metadata": {"annotations": names}})
-    return ClusterRemediation(CLUSTER, world.connection, world.looks, own_node="node-1", clock=world.clock)
+    return ClusterRemediation(ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock), world.looks)
 
 
 async def remembered(world: World) -> tuple[str, str]:

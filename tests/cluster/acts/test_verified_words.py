@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookRequest, LookVerdict
 from activities.errors import ErrorType
 from activities.keyring import Keyring
@@ -43,7 +44,9 @@ def wish(found: SealedWord | None) -> Need:
 
 
 async def verdict(world: World, request: LookRequest) -> LookVerdict:
-    target = ClusterTarget(CLUSTER, world.connection, world.permits, LICENCES, clock=world.clock, verified_words=True)
+    target = ClusterTarget(
+        ServedCluster(CLUSTER, world.connection, clock=world.clock), world.permits, LICENCES, verified_words=True
+    )
     return (await ActivityEnvironment().run(target.last_look, request)).verdict
 
 
@@ -71,7 +74,10 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
     await world.add_pod("db-0")
     looks: ClusterTarget = world.target
     freeing = ClusterFreeing(
-        CLUSTER, world.connection, looks.last_look, LICENCES, own_node="node-1", clock=world.clock, verified_words=True
+        ServedCluster(CLUSTER, world.connection, own_node="node-1", clock=world.clock),
+        looks.last_look,
+        LICENCES,
+        verified_words=True,
     )
     for forged in forgeries(Verb.ACK_OFF):
         with refused(ErrorType.NOT_PROVEN, "is not proven off"):

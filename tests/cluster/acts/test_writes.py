@@ -15,6 +15,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.news import News, OffNote
 from activities.contracts.remediation import RememberRequest
 from activities.contracts.target import AnswerRequest, PathRequest, TaintRequest, Target, TellRequest
@@ -84,7 +85,7 @@ async def _releases_the_lease(world: World, target: Target, _: datetime | None) 
 
 
 async def _remembers(world: World, target: Target, _: datetime | None) -> Any:
-    remediation = ClusterRemediation(CLUSTER, world.connection, world.looks, clock=world.clock)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.looks)
     return await remediation.remember(RememberRequest(target=target, memory="{}"))
 
 

@@ -22,6 +22,7 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, LeaseView
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.nodelease import take_node_lease
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import (
@@ -127,9 +128,13 @@ class World:
         self.now = NOW
         self.permits = Permits()
         self.verdict = LookVerdict.GO
-        self.target = ClusterTarget(CLUSTER, connection, self.permits, LICENCES, clock=self.clock)
-        self.isolation = ClusterIsolation(CLUSTER, connection, self.looks, self.permits, own_node="node-1", clock=self.clock)
-        self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, LICENCES, own_node="node-1", clock=self.clock)
+        self.target = ClusterTarget(ServedCluster(CLUSTER, connection, clock=self.clock), self.permits, LICENCES)
+        self.isolation = ClusterIsolation(
+            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits
+        )
+        self.freeing = ClusterFreeing(
+            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.target.last_look, LICENCES
+        )
 
     def clock(self) -> datetime:
         return self.now

@@ -1,0 +1,34 @@
+"""One cluster as the workers of its queue serve it: its name, where its objects are, the node they run on and the time."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
+
+from activities.clocks import Clock, utc_now
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.machine_paths import Connections
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCluster:
+    """machines: where Cluster API's objects live, None where all others do. own_node: the node this worker runs on, "" where not
+    known. source: of the fence policies, which say whether fencing is switched off."""
+
+    name: str
+    connection: ClusterConnection
+    _: KW_ONLY
+    machines: ClusterConnection | None = None
+    own_node: str = ""
+    clock: Clock = utc_now
+    source: PolicySource = DEFAULT_SOURCE
+
+    @property
+    def connections(self) -> Connections[ClusterConnection]:
+        """By which objects are read and written."""
+        return Connections(nodes=self.connection, machines=self.machines or self.connection)
+
+    def judged_at(self) -> datetime:
+        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
+        return self.connection.now() if self.clock is utc_now else self.clock()
