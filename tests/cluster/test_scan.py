@@ -397,6 +397,7 @@ async def test_a_worker_with_a_wrong_clock_says_so_and_nothing_is_admitted_on_wh
     """S18, S44. It gives the scan back long before its time, with nothing new to tell: another worker may have come."""
     await fleet(person)
     scan = await open_scan()
+    await observe_until(scan, None, lambda report: report.inventory == 4 and not report.view.stale)
     monkeypatch.setattr("activities.cluster.acts.scan.DOUBTED_SECONDS", 0.1)
     token = wrong_clock.set("the clock of worker 7@host is 10m ahead of Temporal's")
     try:

@@ -67,7 +67,7 @@ class Followed:
         evaluate(known)
         explain(known, NODE)
         report = report_of(self.ledger.report_parts(NOW, [NODE]))
-        view = cast("ClusterView", SimpleNamespace(ledger=self.ledger, poke=None, machines_connection=None))
+        view = cast("ClusterView", SimpleNamespace(ledger=self.ledger, poke=None, watches=SimpleNamespace(machines=None)))
         publishing, episode = Publishing(view, clock=lambda: NOW), OpenEpisode(node=NODE, incident="i", kind="Fencing", since="")
         for check in report.checks:
             publishing._change(check, self.watches.intake.objects.get(check.ref.key, {}), [episode], report)
