@@ -167,13 +167,15 @@ class DeviceNotice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """What outlives one check. answered: by node and endpoint, the last success in whole seconds since 1970. silent: node and
-    endpoint of devices whose silence has been told. shared: the same of those that are another node's, too. policies: a digest of
+    endpoint of devices whose silence has been told. shared: the same of those of which it has been told that they are another
+    node's, too; claimed: of all of those. policies: a digest of
     the policies that name devices, as it was told last; "" before it was."""
 
     answered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     silent: tuple[tuple[str, str], ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
     policies: str = ""
+    claimed: tuple[tuple[str, str], ...] = ()
 
 
 def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
@@ -249,6 +251,12 @@ class DeviceClaims:
         told = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
         return f"{told}: find out whose it is, or the wrong machine is switched off"
 
+    @property
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """Node and device of each that is another node's, too, whoever is to be told of it."""
+        shared = ((endpoint, nodes) for endpoint, nodes in self._nodes.items() if len(nodes) > 1)
+        return tuple((node.node, endpoint) for endpoint, nodes in shared for node in nodes)
+
     def notices(self) -> list[DeviceNotice]:
         """One for each node that shares a device, but for what nobody has asked us to look after."""
         return [
@@ -283,7 +291,7 @@ class Remembered:
         self._silent = set(memory.silent)
         self._shared = set(memory.shared)
         self.policies = memory.policies
-        self.claimed = memory.shared
+        self.claimed = tuple(sorted({*memory.claimed, *memory.shared}))
         """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
 
     def last_success(self, node: str, endpoint: str) -> datetime | None:
@@ -312,7 +320,7 @@ class Remembered:
     def hear_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
         """Which devices are shared since. One that is shared no more is forgotten, and told again if it comes back."""
         notices = claims.notices()
-        self.claimed = tuple((each.node, each.endpoint) for each in notices)
+        self.claimed = claims.shared
         self._shared &= set(self.claimed)
         return [each for each in notices if (each.node, each.endpoint) not in self._shared]
 
@@ -342,7 +350,7 @@ class Remembered:
     def carried(self, most: int = MOST_CHARACTERS) -> DeviceMemory:
         """For whoever goes on. Where it is too much, what is known of the last nodes is left out, and learnt anew by the next
         check; whose silence has been told is kept."""
-        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared))
+        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared, *self.claimed))
         answered: dict[str, dict[str, int]] = {}
         for node, endpoints in sorted(self._answered.items()):
             room -= len(node) + 6 + sum(len(endpoint) + 14 for endpoint in endpoints)
@@ -351,7 +359,9 @@ class Remembered:
             if endpoints:
                 answered[node] = dict(endpoints)
         silent, shared = (tuple(sorted(each)) for each in (self._silent, self._shared))
-        return DeviceMemory(answered=answered, silent=silent, shared=shared, policies=self.policies)
+        return DeviceMemory(
+            answered=answered, silent=silent, shared=shared, policies=self.policies, claimed=tuple(sorted(self.claimed))
+        )
 
 
 def report_of(
