@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from policy.fence.drivers import device_behind
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import another_machine
@@ -230,7 +231,8 @@ def _wrong_state(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer
 
 
 class DeviceClaims:
-    """Whose device each one is, as all nodes together are configured (S39). One check's."""
+    """Whose device each one is, as all nodes together are configured (S39). One check's. A device is the one behind its
+    endpoint."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, list[NodeToCheck]] = {}
@@ -239,11 +241,11 @@ class DeviceClaims:
         """What is configured for them."""
         for node in nodes:
             for checked in node.devices:
-                self._nodes.setdefault(checked.device.endpoint, []).append(node)
+                self._nodes.setdefault(device_behind(checked.device.endpoint), []).append(node)
 
     def problem(self, node: str, endpoint: str) -> str:
         """Who else is configured to be fenced by that device, in words; "" for nobody."""
-        others = [each.node for each in self._nodes.get(endpoint, ()) if each.node != node]
+        others = [each.node for each in self._nodes.get(device_behind(endpoint), ()) if each.node != node]
         if not others:
             return ""
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""

@@ -218,3 +218,13 @@ def test_looks_hear_of_every_shared_device_whoever_is_told_of_it_and_whatever_hi
     assert set(Remembered(DeviceMemory(shared=(("node-1", "a"),))).claimed) == {("node-1", "a")}, "of an earlier build"
     assert again.hear_claims(shared_by("node-1")) == []
     assert Remembered(again.carried()).claimed == ()
+
+
+def test_a_bmc_is_shared_whichever_driver_speaks_to_it() -> None:
+    """S39: two nodes whose configuration was written for two systems."""
+    claims = shared_by("node-1")
+    agents = PowerDevice(driver="fence_ilo5", endpoint="fence_ilo5://a:623")
+    claims.add(replace(NODE, node="node-2", devices=(DeviceToCheck(device=agents),)))
+    assert "Node/node-2" in claims.problem("node-1", BMC.endpoint)
+    assert "Node/node-1" in claims.problem("node-2", agents.endpoint)
+    assert {node for node, device in claims.shared if device == BMC.endpoint} == {"node-1", "node-2"}
