@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from policy.fence.drivers import device_behind
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import another_machine
@@ -167,13 +168,15 @@ class DeviceNotice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """What outlives one check. answered: by node and endpoint, the last success in whole seconds since 1970. silent: node and
-    endpoint of devices whose silence has been told. shared: the same of those that are another node's, too. policies: a digest of
+    endpoint of devices whose silence has been told. shared: the same of those of which it has been told that they are another
+    node's, too; claimed: of all of those. policies: a digest of
     the policies that name devices, as it was told last; "" before it was."""
 
     answered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     silent: tuple[tuple[str, str], ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
     policies: str = ""
+    claimed: tuple[tuple[str, str], ...] = ()
 
 
 def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
@@ -228,7 +231,8 @@ def _wrong_state(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer
 
 
 class DeviceClaims:
-    """Whose device each one is, as all nodes together are configured (S39). One check's."""
+    """Whose device each one is, as all nodes together are configured (S39). One check's. A device is the one behind its
+    endpoint."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, list[NodeToCheck]] = {}
@@ -237,17 +241,23 @@ class DeviceClaims:
         """What is configured for them."""
         for node in nodes:
             for checked in node.devices:
-                self._nodes.setdefault(checked.device.endpoint, []).append(node)
+                self._nodes.setdefault(device_behind(checked.device.endpoint), []).append(node)
 
     def problem(self, node: str, endpoint: str) -> str:
         """Who else is configured to be fenced by that device, in words; "" for nobody."""
-        others = [each.node for each in self._nodes.get(endpoint, ()) if each.node != node]
+        others = [each.node for each in self._nodes.get(device_behind(endpoint), ()) if each.node != node]
         if not others:
             return ""
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         named = ", ".join(f"Node/{each}" for each in others[:MOST_NAMED])
         told = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
         return f"{told}: find out whose it is, or the wrong machine is switched off"
+
+    @property
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """Node and device of each that is another node's, too, whoever is to be told of it."""
+        shared = ((endpoint, nodes) for endpoint, nodes in self._nodes.items() if len(nodes) > 1)
+        return tuple((node.node, endpoint) for endpoint, nodes in shared for node in nodes)
 
     def notices(self) -> list[DeviceNotice]:
         """One for each node that shares a device, but for what nobody has asked us to look after."""
@@ -283,7 +293,7 @@ class Remembered:
         self._silent = set(memory.silent)
         self._shared = set(memory.shared)
         self.policies = memory.policies
-        self.claimed = memory.shared
+        self.claimed = tuple(sorted({*memory.claimed, *memory.shared}))
         """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
 
     def last_success(self, node: str, endpoint: str) -> datetime | None:
@@ -312,7 +322,7 @@ class Remembered:
     def hear_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
         """Which devices are shared since. One that is shared no more is forgotten, and told again if it comes back."""
         notices = claims.notices()
-        self.claimed = tuple((each.node, each.endpoint) for each in notices)
+        self.claimed = claims.shared
         self._shared &= set(self.claimed)
         return [each for each in notices if (each.node, each.endpoint) not in self._shared]
 
@@ -342,7 +352,7 @@ class Remembered:
     def carried(self, most: int = MOST_CHARACTERS) -> DeviceMemory:
         """For whoever goes on. Where it is too much, what is known of the last nodes is left out, and learnt anew by the next
         check; whose silence has been told is kept."""
-        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared))
+        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared, *self.claimed))
         answered: dict[str, dict[str, int]] = {}
         for node, endpoints in sorted(self._answered.items()):
             room -= len(node) + 6 + sum(len(endpoint) + 14 for endpoint in endpoints)
@@ -351,7 +361,9 @@ class Remembered:
             if endpoints:
                 answered[node] = dict(endpoints)
         silent, shared = (tuple(sorted(each)) for each in (self._silent, self._shared))
-        return DeviceMemory(answered=answered, silent=silent, shared=shared, policies=self.policies)
+        return DeviceMemory(
+            answered=answered, silent=silent, shared=shared, policies=self.policies, claimed=tuple(sorted(self.claimed))
+        )
 
 
 def report_of(

@@ -136,3 +136,13 @@ def test_whoever_once_said_that_a_node_is_of_the_control_plane_is_believed(
     table = PermitTable((replace(line("cp-1"), control_plane=line_says),))
     table.reconcile(described("cp-1", control_plane=episode_says), NOW, room=False)
     assert [permit.control_plane for permit in table.permits()] == [after]
+
+
+def test_who_has_asked_for_a_person_since_the_server_was_asked_is_not_forgotten() -> None:
+    """S44: the answer is older than the question to the person; another time it would be told as a new one."""
+    table = PermitTable((MINE,))
+    table.park("node-1", "mine", asks=NOW)
+    table.reconcile(described("node-1"), NOW - timedelta(seconds=1), room=False)
+    assert [(each.node, each.since) for each in table.need_person] == [("node-1", NOW)]
+    table.reconcile(described("node-1"), NOW + timedelta(seconds=1), room=False)
+    assert table.need_person == ()

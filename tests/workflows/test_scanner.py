@@ -13,6 +13,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
+from policy.checks.inventory import ControlPlane
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
 from policy.episode.messages import FencingInput
@@ -494,3 +495,32 @@ async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnv
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         assert len(world.requests) >= 3
+
+
+@pytest.mark.parametrize("said", [None, True, False])
+async def test_an_episode_that_does_not_say_whose_it_is_may_be_a_members_in_its_last_look_as_well(
+    env: WorkflowEnvironment, said: bool | None
+) -> None:
+    """S15: two open episodes were found, of which one is silent, and at worst both are of the control plane."""
+    nodes = ("cp-1", "cp-2")
+    known = {
+        node: EpisodeDescription(
+            node=node,
+            known=True,
+            open=True,
+            permit=True,
+            workflow_id="episode",
+            incident=f"i-{node}",
+            control_plane=said if node == "cp-1" else True,
+            node_uid=f"uid-{node}",
+            started=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        for node in nodes
+    }
+    world = ScriptedCluster(report(control_plane=ControlPlane(members=5, ready=5)), found=[FoundOpen(nodes=nodes)], known=known)
+    async with scanning(env, world, concurrency=5) as scan:
+        await scan.until(lambda status: len(status.permits) == 2)
+        asked = PermitQuestions(questions=(PermitQuestion(node="cp-1", incident="i-cp-1"),))
+        (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
+        assert answer.held is (said is False)
+        assert ("cp-2" in answer.reason) is (said is not False)

@@ -235,13 +235,14 @@ class Granting:
         return replace(asked, held=not reason, reason=reason, paused=halted)
 
     def _guard(self, permit: Permit, report: ScanReport | None) -> str:
-        """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else."""
-        if not permit.control_plane or report is None:
+        """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else. Of
+        whom it is not known yet may be one."""
+        if permit.control_plane is False or report is None:
             return ""
         seen = next((each for each in report.observations if each.node == permit.node), None)
         lines = self.table.permits()
         others = {each.node for each in lines if each.control_plane is not False and each.node != permit.node}
-        return control_plane_guard(
+        guard = control_plane_guard(
             report.control_plane.members,
             report.control_plane.ready,
             target_ready=seen is None or seen.ready,
@@ -249,6 +250,8 @@ class Granting:
             removes=permit.removes,
             is_member=bool(permit.node_uid),
         )
+        unknown = f"it is not known yet whether {permit.node} is of the control plane: "
+        return f"{unknown if permit.control_plane is None else ''}{guard}" if guard else ""
 
     # Opening and describing -------------------------------------------------------------------------------------------
 

@@ -103,7 +103,9 @@ class PermitTable:
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
             return
-        asking = self._need_person.pop(episode.node, None)
+        asking = self._need_person.get(episode.node)
+        if asking is None or (asking.since or asking.told) < asked_at:
+            self._need_person.pop(episode.node, None)
         if episode.open and episode.parked:
             known = asking is not None and asking.incident == episode.incident
             new = NeedsPerson(node=episode.node, incident=episode.incident, told=asked_at, since=asked_at)

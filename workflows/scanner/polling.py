@@ -142,7 +142,9 @@ class Polling:
         self._granting.table.reminded([each.incident for each in poll.request.remind], poll.began)
         await self._take_breath(poll.began)
         self._fresh, self._heard_at, self.problem = True, workflow.now(), ""
-        self._told_at = min(self.report.answered_at or self._heard_at, self._heard_at)
+        # A stale one says itself why it lets nobody act: by a wrong clock, say.
+        answered = self.report.answered_at if not self.report.view.stale else None
+        self._told_at = min(answered or self._heard_at, self._heard_at)
         self.scans += 1
         self._granting.holding_off.hear_report()
         return True

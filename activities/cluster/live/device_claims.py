@@ -26,6 +26,7 @@ from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.device_check import DeviceEventReason
 from policy.fence.device_names import named_beside
+from policy.fence.drivers import device_behind
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
@@ -64,7 +65,8 @@ async def device_claims(
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
     # What one object says of two nodes is refused when it is read.
     named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}
-    named |= {other: endpoint for endpoint in endpoints for other in checked.get(endpoint, ()) if other != node}
+    behind = {endpoint: checked.get(device_behind(endpoint), ()) for endpoint in endpoints}
+    named |= {other: endpoint for endpoint, others in behind.items() for other in others if other != node}
     if len(named) > MOST_READ:
         expected = f"at most {MOST_READ} other nodes to be named beside the devices of Node/{node}"
         raise failure(ErrorType.INVALID_CONFIG, f"expected {expected}, got {len(named)}: whose they are can't be told")
@@ -97,7 +99,8 @@ async def _claims(connections: Readers, node: NodeView, endpoint: str, source: P
     """Whether it has the device. One whose configuration can't be used may be meant to have it."""
     try:
         config = await configuration_for(connections, node, None, Need(), source=source)
-        return bool(config.errors) or endpoint in compile_config(config).endpoints
+        theirs = {device_behind(each) for each in compile_config(config).endpoints}
+        return bool(config.errors) or device_behind(endpoint) in theirs
     except PolicyError:
         return True
     except ApplicationError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.drivers import fence_agents
+from policy.fence.drivers.agent_values import IPMI_AGENTS
 from policy.fence.drivers.contract import DriverParameters
 from policy.fence.drivers.ec2 import EC2
 from policy.fence.drivers.gce import GCE
@@ -32,6 +33,12 @@ def canonical(driver: str) -> str:
 def parameters_of(driver: str) -> DriverParameters | None:
     """What a driver of that name takes; None where there is none."""
     return DRIVER_PARAMETERS.get(driver) or fence_agents.parameters_of(driver)
+
+
+def device_behind(endpoint: str) -> str:
+    """The device that an endpoint leads to, whichever driver is told of it: all that speak IPMI reach one BMC there."""
+    driver, _, where = endpoint.partition("://")
+    return f"ipmi://{where}" if driver in IPMI_AGENTS else endpoint
 
 
 def known_drivers() -> str:

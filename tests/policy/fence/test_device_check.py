@@ -202,3 +202,29 @@ def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
     said = [replace(answer(), serves=(system_of(each),)) for each in (ours, another)]
     problems = [row_of(node, DeviceToCheck(device=BMC), each, NOON).problem for each in said]
     assert (problems[0], another in problems[1]) == ("", True)
+
+
+def test_looks_hear_of_every_shared_device_whoever_is_told_of_it_and_whatever_history_goes_on() -> None:
+    """S39: an Event that can't be written, or a node that nobody has asked to be looked after, licenses no destruction."""
+    claims = shared_by("node-1")
+    claims.add(replace(NODE, node="node-2", tells=False, devices=(DeviceToCheck(device=BMC),)))
+    remembered = Remembered(DeviceMemory())
+    assert [each.node for each in remembered.hear_claims(claims)] == ["node-1"]
+    both = {("node-1", BMC.endpoint), ("node-2", BMC.endpoint)}
+    assert set(remembered.claimed) == both
+    again = Remembered(remembered.carried())
+    assert set(again.claimed) == both
+    assert len(again.hear_claims(claims)) == 1, "nobody has been told"
+    assert set(Remembered(DeviceMemory(shared=(("node-1", "a"),))).claimed) == {("node-1", "a")}, "of an earlier build"
+    assert again.hear_claims(shared_by("node-1")) == []
+    assert Remembered(again.carried()).claimed == ()
+
+
+def test_a_bmc_is_shared_whichever_driver_speaks_to_it() -> None:
+    """S39: two nodes whose configuration was written for two systems."""
+    claims = shared_by("node-1")
+    agents = PowerDevice(driver="fence_ilo5", endpoint="fence_ilo5://a:623")
+    claims.add(replace(NODE, node="node-2", devices=(DeviceToCheck(device=agents),)))
+    assert "Node/node-2" in claims.problem("node-1", BMC.endpoint)
+    assert "Node/node-1" in claims.problem("node-2", agents.endpoint)
+    assert {node for node, device in claims.shared if device == BMC.endpoint} == {"node-1", "node-2"}

@@ -156,6 +156,14 @@ def test_two_supplies_are_two_devices_and_one_of_them_twice_is_refused() -> None
         a_plan([DEVICE | {"nodeParameters": {"node-1": {"ip": "bmc.lan", "ipport": "06230"}}}, shouted])
 
 
+def test_one_bmc_by_two_drivers_is_no_second_supply() -> None:
+    """S4: both would say off, and the other supply feed the machine on."""
+    own = {"nodeParameters": {"node-1": {"ip": "10.0.0.7"}}}
+    by_agent = DEVICE | own | {"driver": "fence_ipmilan", "parameters": {}}
+    with pytest.raises(PolicyError, match=r"the same device as ipmi://10.0.0.7:623, which is listed for node node-1"):
+        a_plan([DEVICE | own | {"parameters": {}}, by_agent])
+
+
 @pytest.mark.parametrize("where", ["parameters", "nodeParameters"])
 @pytest.mark.parametrize(
     "key", ["password", "passwd", "username", "login", "User", "snmp-priv-passwd", "api_key", "token", "kg", "community"]

@@ -20,6 +20,7 @@ METHODS = {
     "mend": MEND,
     "bmc": ipmi(action="reboot"),
     "again": ipmi(action="off"),
+    "by-agent": ipmi(action="off", agent_name="fence_ipmilan"),
     "quarantine": "quarantine_group=sg-0123456789abcdef0",
 }
 
@@ -67,6 +68,7 @@ def test_what_is_right_is_taken_as_it_is(isolation: str, power: str, recovery: s
         ("", "off-a off-b on-a", "", "power-management: off-b: expected an on for every device, or for none"),
         ("", "off on again", "", "power-management: again switches off what on has switched on"),
         ("", "bmc on", "", "power-management: on switches on what bmc has switched on"),
+        ("", "off by-agent on", "", "power-management: by-agent switches off the device of off by another driver"),
         ("", "clean-pods bmc", "", "power-management: clean-pods comes before an off that could be proven"),
         ("", "out-of-service-taint off on", "", "power-management: out-of-service-taint comes before an off"),
         ("", "terminate-instance", "", "power-management: terminate-instance: nothing is switched off before"),
