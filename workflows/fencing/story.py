@@ -145,6 +145,10 @@ class FencingStory:
         """The devices by which the machine was switched off, and not on again for all that is known here."""
         return self._case.power.left_off if self._case is not None else ()
 
+    def doubt(self) -> str:
+        """Why a node that is well is a person's case all the same, "" where it is none."""
+        return self._case.doubt() if self._case is not None else ""
+
     async def bring_back(self) -> str:
         """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
         where it does."""

@@ -76,6 +76,10 @@ class FencingStep(LadderStep):
         meant to."""
         return self._story.left_off
 
+    def doubt(self) -> str:
+        """Why a node that is well is a person's case all the same, "" where it is none."""
+        return self._story.doubt() if self._state.end is None else ""
+
     @property
     def was_aborted(self) -> bool:
         """Whether an abort has ended it: then it has switched on what it was to."""
