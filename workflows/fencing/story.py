@@ -38,6 +38,7 @@ from workflows.fencing.case import Case, open_case
 from workflows.fencing.dumping import CrashDump
 from workflows.fencing.endings import Endings, after_off
 from workflows.fencing.parking import Parking
+from workflows.fencing.paths import QUARANTINE
 from workflows.fencing.power_management import PowerManagement
 from workflows.kit import options
 from workflows.kit.interrupts import (
@@ -525,8 +526,9 @@ class FencingStory:
         """What an abort leaves cut, in words to end a sentence with (S35)."""
         if self._case is None or self.episode.restart_proof is not None:
             return ""
-        stays, freed = self._case.isolation.cut_now, self._case.freed_something
-        stays = [each for each in stays if freed or each in self.episode.found_cut]
+        freed, found_cut = self._case.freed_something, self.episode.found_cut
+        ports = [each for each in self._case.isolation.cut_now if not each.endswith(QUARANTINE)]  # that one is lifted
+        stays = [each for each in ports if freed or each in found_cut]
         return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
 
     def wants_acknowledgement(self) -> bool:
