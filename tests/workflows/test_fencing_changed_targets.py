@@ -229,6 +229,24 @@ async def test_no_taint_goes_on_freeing_a_node_that_shows_another_boot(env: Work
         assert "its boot id is boot-2" in str(await run.record())
 
 
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"], ids=["the same boot", "another boot"])
+async def test_a_node_whose_off_was_a_lie_is_not_called_recovered(env: WorkflowEnvironment, boot: str) -> None:
+    """S2, S44: its pods run elsewhere, and its own may have run all the while; only a restart licenses `recovered`. That its
+    device takes its word back and the node is well is no restart."""
+    world = World(plan=plan(tries=1, free_timeout=timedelta(hours=1)), pods_stay=True)
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.power = dict.fromkeys(world.power, PowerState.ON)
+        await run.sees(ready=True, boot_id=boot)
+        if boot == "boot-1":
+            told = "its pods may have been freed when it was said to be off, and no restart of it is proven"
+            assert told in (await run.parked()).problem
+            assert world.cordoned
+            await run.abort()
+        await run.result(Outcome.ABORTED if boot == "boot-1" else Outcome.RECOVERED)
+    assert (world.count("off"), world.tainted) == (1, False)
+
+
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
     """S6, S8: an empty boot id is no other boot: it is not known which it is."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)

@@ -17,7 +17,7 @@ from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, CutStorage, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing, story, told
-from tests.workflows.plans import CLOUD, CUT, DETACH, DRAIN, FREE, LIFT, PORT, QUARANTINE, SAN, TAINT, switched
+from tests.workflows.plans import BACK, CLOUD, CUT, DETACH, DRAIN, FREE, LIFT, PORT, QUARANTINE, SAN, TAINT, switched
 from tests.workflows.world import World, plan
 
 FOR_YEARS = timedelta(days=3650)
@@ -350,3 +350,16 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
     dump, old = {"plan": plan(kdump=TRUSTED), "ahead": ahead}, {"kdump": timedelta(seconds=2), "heard_ago": timedelta(seconds=6)}
     await told(env, **dump, **old, did={"free-while-dumping": 0})
     await told(env, **dump, kdump=timedelta(minutes=1), did={"free-while-dumping": 1})
+
+
+async def test_a_quarantine_is_lifted_by_an_abort_and_nobody_is_told_that_it_stays(env: WorkflowEnvironment) -> None:
+    """S35, S44: it licenses nothing, so that nothing was freed because of it."""
+    world = World(plan=fabric_only(isolation=(CORDON, QUARANTINE, CUT, FREE), recovery=(LIFT, BACK, UNCORDON)))
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        told = await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert world.count("lift-quarantine") == 1
+    assert [each for each in told.split() if QUARANTINE.device.endpoint in each] == []
+    assert f"{PORT.endpoint} stays cut" in told
+    assert result.message.endswith(f"left cut: {PORT.endpoint}")

@@ -268,3 +268,32 @@ async def test_what_is_said_while_the_machine_is_handed_over_is_refused(
             await says
         assert "its machine is given up" in str(refused.value.cause)
         await run.timeout(Outcome.REPLACED)
+
+
+@pytest.mark.parametrize("second", ["later still", "a moment before that"])
+async def test_an_extension_that_is_not_written_yet_is_not_shortened_by_the_next_one(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """S22, S44: each was told until when it is preserved; who wants it shorter has to say so."""
+    world, gate, real = machine("now"), asyncio.Event(), kept_machine.ScriptedMachine.hold
+    gate.set()
+
+    async def hold(self, request: HoldRequest) -> Hold:
+        await gate.wait()
+        return await real(self, request)
+
+    monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
+    async with kept(env, world) as run:
+        gate.clear()
+        ends = world.held.expiry
+        await run.news()
+        await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=100)))
+        more = {"hold": timedelta(hours=1)} if second == "later still" else {"until": ends + timedelta(hours=2)}
+        try:
+            await run.says(Preservation.extend, ExtendRequest(who="bob", reason="nor then", **more))
+        except WorkflowUpdateFailedError:
+            assert second == "a moment before that"
+        gate.set()
+        await run.until(lambda _: world.held.expiry != ends)
+        await let_pass(env, run.handle, timedelta(minutes=1))
+        assert world.held.expiry >= ends + timedelta(hours=101 if second == "later still" else 100)

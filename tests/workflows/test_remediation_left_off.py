@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome
+from policy.episode.messages import Outcome, Phase
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, Remediated, step
+from tests.workflows.remediated import FENCE, HOUR, MINUTE, OBJECT, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, plan
 
@@ -84,6 +84,21 @@ def test_no_other_step_begins_while_our_taint_may_stand() -> None:
         node.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
         play.did(f"create {OBJECT}")
         assert tainted == [False]
+
+
+def test_a_node_whose_off_was_a_lie_is_not_called_recovered_by_what_comes_after() -> None:
+    """S2, S44: as of a fencing by itself; its step has failed, and the next one finds the node well on the boot that was
+    fenced."""
+    node = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), pods_stay=True)
+    with Play(Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)) as play:
+        play.did("taint")
+        node.power, node.ready = dict.fromkeys(node.power, PowerState.ON), True
+        assert "its pods may have been freed when it was said to be off" in play.parked().problem
+        play.roll()
+        play.skip(HOUR)
+        assert (play.status().phase, node.cordoned) == (Phase.NEEDS_HUMAN, True)
+        play.abort()
+        play.result(Outcome.ABORTED)
 
 
 def test_an_abort_that_cannot_switch_it_on_says_so() -> None:

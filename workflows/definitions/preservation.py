@@ -96,7 +96,7 @@ class Preservation(EpisodeConversation):
             raise ValueError("until: expected a moment with its time zone, such as 2026-11-24T09:30:00Z")
         if until <= workflow.now():
             raise ValueError(f"extend: expected a moment that is still to come, got {written(until)}")
-        if (ends := self.episode.preserved_until) is not None and until < ends and not request.shorten:
+        if (ends := self._story.ends) is not None and until < ends and not request.shorten:
             raise ValueError(
                 f"extend: expected a moment after {written(ends)}, when it ends now, got {written(until)}; "
                 "to end it earlier say so (shorten, --shorten)"

@@ -56,10 +56,14 @@ class Case:
         return freed or self.episode.freed
 
     def doubt(self) -> str:
-        """Why a node that is well again is a person's case all the same: a message that its kernel was dead was perhaps a lie."""
-        if self.episode.kernel_dead is None or self.episode.restart_proof is not None or self.pinned_node.is_back():
+        """Why a node that is well again is a person's case all the same: whatever said that its kernel was dead, or that it was
+        off, was perhaps a lie, and it has run all the while (S2)."""
+        node, dead = self.pinned_node, self.episode.kernel_dead is not None
+        freed = dead or (self.progress.freeing.began and node.says_ready())
+        if not freed or self.episode.restart_proof is not None or node.is_back() or node.has_restarted():
             return ""
-        return "its pods may have been freed when its kernel was said to be dead, and no restart of it is proven"
+        said = "its kernel was said to be dead" if dead else "it was said to be off"
+        return f"its pods may have been freed when {said}, and no restart of it is proven"
 
     @property
     def lacks_proof(self) -> bool:

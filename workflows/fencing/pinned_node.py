@@ -61,6 +61,14 @@ class PinnedNode:
         self._episode.restart_proof = proof or self._episode.restart_proof
         return proof is not None
 
+    def has_restarted(self) -> bool:
+        """Whether it is Ready with a boot id that is new since our off, whatever has become of the proof of that, and whoever has
+        switched it on."""
+        seen, off = self._episode.observation, self._power.off_commanded_at
+        if seen is None or not self.says_ready() or self.is_replaced():
+            return False
+        return restart_proven(self.pinned, seen, off, boot_ids_before=self._progress.boots_before) is not None
+
     def is_replaced(self) -> bool:
         """Whether another machine has taken the name; a new Node object of the same machine has not."""
         seen = self._episode.observation

@@ -38,6 +38,7 @@ from workflows.fencing.case import Case, open_case
 from workflows.fencing.dumping import CrashDump
 from workflows.fencing.endings import Endings, after_off
 from workflows.fencing.parking import Parking
+from workflows.fencing.paths import QUARANTINE
 from workflows.fencing.power_management import PowerManagement
 from workflows.kit import options
 from workflows.kit.interrupts import (
@@ -144,6 +145,10 @@ class FencingStory:
     def left_off(self) -> tuple[str, ...]:
         """The devices by which the machine was switched off, and not on again for all that is known here."""
         return self._case.power.left_off if self._case is not None else ()
+
+    def doubt(self) -> str:
+        """Why a node that is well is a person's case all the same, "" where it is none."""
+        return self._case.doubt() if self._case is not None else ""
 
     async def bring_back(self) -> str:
         """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
@@ -516,8 +521,9 @@ class FencingStory:
         """What an abort leaves cut, in words to end a sentence with (S35)."""
         if self._case is None or self.episode.restart_proof is not None:
             return ""
-        stays, freed = self._case.isolation.paths.cut_now, self._case.freed_something
-        stays = [each for each in stays if freed or each in self.episode.found_cut]
+        freed, found_cut = self._case.freed_something, self.episode.found_cut
+        ports = [each for each in self._case.isolation.paths.cut_now if not each.endswith(QUARANTINE)]  # that one is lifted
+        stays = [each for each in ports if freed or each in found_cut]
         return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
 
     def wants_acknowledgement(self) -> bool:

@@ -429,9 +429,14 @@ class PreservationStory:
         self.episode.hear()
         return f"{self.episode.node} is released"
 
+    @property
+    def ends(self) -> datetime | None:
+        """When it ends as people were told last: an extension may not be written yet. None while it is not known."""
+        return self._progress.wish.until or self.episode.preserved_until
+
     def extended_to(self, request: ExtendRequest) -> datetime:
         """When it ends then, in whole seconds: a duration is added to the end that it has, and so never shortens it."""
-        until = request.until or (self.episode.preserved_until or workflow.now()) + (request.hold or timedelta(0))
+        until = request.until or (self.ends or workflow.now()) + (request.hold or timedelta(0))
         return until.replace(microsecond=0) + timedelta(seconds=1) if until.microsecond else until
 
     def take_extension(self, request: ExtendRequest) -> str:

@@ -55,6 +55,10 @@ class FencingStep(LadderStep):
         """What is made of the node's plan. Raises Hopeless where nothing can be."""
         return plan
 
+    def doubt(self) -> str:
+        """Why a node that is well is a person's case all the same, "" where it is none."""
+        return self.story.doubt() if self._state.end is None else ""
+
     @property
     def was_aborted(self) -> bool:
         """Whether an abort has ended it: then it has switched on what it was to."""

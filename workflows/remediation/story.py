@@ -91,10 +91,10 @@ class RemediationStory:
                 return End(outcome=Outcome.ABORTED, message=interrupt.reason)
             except TargetChanged as interrupt:
                 return End(outcome=Outcome.REPLACED, message=interrupt.reason)
-            if end is not None and not self._strands(end):
+            if end is not None and not (but := self._speaks_against(end)):
                 return end
             if end is not None:
-                self._progress.at, problem = None, f"{end.message}{TO_SWITCH_ON}"
+                self._progress.at, problem = None, f"{end.message}{but}"
                 continue
             if self._request.adopts:
                 return End(outcome=Outcome.RELEASED, message=f"left behind and not needed: {self.episode.problem}")
@@ -341,7 +341,7 @@ class RemediationStory:
             return await self._gone_after_all()
         if found is not None and not found.deleting and await self.target.preflight.need_is_gone():
             end = End(outcome=Outcome.RECOVERED, message="it is well again")
-            return None if self._strands(end) else end
+            return None if self._speaks_against(end) else end
         return None
 
     async def _gone_after_all(self) -> End:
@@ -405,11 +405,16 @@ class RemediationStory:
         problem = await off.story.bring_back()
         return f"; power on: {problem}" if problem else "; the machine is switched on again, and the node is back"
 
-    def _strands(self, end: End) -> bool:
-        """What speaks against a recovery: nobody asks for the node any more, and a step has left its machine off."""
+    def _speaks_against(self, end: End) -> str:
+        """What speaks against a recovery, in words to end a sentence with, "" for nothing: nobody asks for the node any more, and
+        a step has left its machine off; or it is well, and a step has freed its pods when it was perhaps not off (S2)."""
+        if end.outcome is not Outcome.RECOVERED:
+            return ""
+        if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
+            return f"; but {doubt}"
         seen = self.episode.observation
         back = seen is not None and seen.present and seen.ready
-        return end.outcome is Outcome.RECOVERED and self.left_off is not None and not back
+        return TO_SWITCH_ON if self.left_off is not None and not back else ""
 
     async def _is_there(self) -> bool:
         """Whether the machine has not gone for good, for all that is known."""

@@ -90,9 +90,12 @@ def write_claim(node: LiveNode, claim: str | None) -> Operations:
 
 def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:
     """An episode's first act: claim the node, or adopt what a predecessor left on it. added: what the episode has added before
-    our mark was removed; what is not there any more is not noted."""
+    our mark was removed. Of either what is not there any more is not noted: whoever adds it again means it (S28)."""
     require_pinned(node, target)
     found = readable_mark(node.view)
+    if found is not None:
+        there = still_there(node, found.added)
+        found = replace(found, cordoned=there.cordoned, taints=there.taints)
     mark = claim(found, target, now, still_there(node, added))
     operations = write_mark(node, mark)
     if found is None:

@@ -24,6 +24,8 @@ async def test_the_mark_of_an_episode_that_ended_is_adopted_with_what_it_added(w
     """S35: our workflow id is its id too, so it can't be open. Whoever marks the node hears what was added before, also by a
     write whose answer was lost; the mark that tells of it may be removed later."""
     added = {"taints": ("example.com/sick:NoSchedule",), "paths": ("snmp://10.0.0.9:1",)}
+    sick = {"key": "example.com/sick", "effect": "NoSchedule"}
+    await world.change_node({"spec": {"unschedulable": True, "taints": [sick]}})
     await world.put_mark(replace(our_mark(cordoned=True, out_of_service=True), incident="incident-0", **added))
     result = await world.target.mark(await world.act())
     mark = await world.mark()
@@ -111,6 +113,18 @@ class TestWayBack:
         node = await empty.node()
         assert node["spec"]["unschedulable"] is True
         assert MARK_ANNOTATION not in node["metadata"].get("annotations", {})
+
+    async def test_a_cordon_that_people_have_taken_away_and_set_again_is_theirs(self, empty: World) -> None:
+        """S28, S35: the mark of a terminated episode told of its own cordon, which was gone when the node was adopted."""
+        await empty.add_node(taints=(CUSTOM_TAINT,))
+        gone = ("team.example/gpu=a100:NoSchedule", "example.com/gone:NoSchedule")
+        await empty.put_mark(replace(our_mark(cordoned=True), incident="incident-0", taints=gone))
+        assert (await empty.target.mark(await empty.act())).added == Added(taints=gone[:1])
+        await empty.change_node({"spec": {"unschedulable": True}})
+        result = await empty.isolation.mark_unschedulable(await empty.cordon())
+        assert "somebody else" in result.detail
+        await empty.isolation.mark_schedulable(await empty.restore())
+        assert (await empty.node())["spec"]["unschedulable"] is True
 
     async def test_a_preserved_node_stays_cordoned_and_only_mark_and_taint_go(self, empty: World) -> None:
         """S21."""
