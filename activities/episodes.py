@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio import activity
 from temporalio.client import (
@@ -20,11 +21,9 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
 from activities.contracts.episodes import (
     AskPermit,
     AskPortion,
@@ -45,8 +44,8 @@ from activities.contracts.episodes import (
     OpenResult,
     TellResult,
 )
-from activities.contracts.pages import introduced
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
+from activities.contracts.starting import start_options
 from activities.errors import ErrorType, failure
 from policy.episode.advice import until_well_or_asked
 from policy.episode.freeing_pace import PortionAnswer
@@ -65,6 +64,8 @@ from policy.episode.messages import (
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.preservation.book import PreservationNeed
+
+Answer = TypeVar("Answer")
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
@@ -98,34 +99,23 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         kind = Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION
         outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
         if held_off := await self._aborted_since(handle, episode):
-            return _changed(outcome, Opened.HELD_OFF, reason=held_off)
+            return replace(outcome, opened=Opened.HELD_OFF, reason=held_off)
         try:
             started = await self._client.start_workflow(
                 kind.value,
                 episode,
-                id=workflow_id,
                 task_queue=self._task_queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                **introduced(
-                    kind,
-                    cluster=episode.cluster,
-                    node=episode.node,
-                    reason=episode.reason,
-                    requester=episode.requester,
-                    page=self._page,
-                ),
                 memo={"incident": episode.incident},
-                search_attributes=search.of_episode(kind, cluster=episode.cluster, node=episode.node, reason=episode.reason),
+                **start_options(kind, episode, page=self._page),
             )
         except WorkflowAlreadyStartedError:
             holder = await self._describe(episode.cluster, episode.node)
             if holder.open and holder.incident == episode.incident:
-                return _changed(outcome, Opened.JOINED, run_id=holder.run_id)
+                return replace(outcome, opened=Opened.JOINED, run_id=holder.run_id)
             foreign = holder.incident.startswith(FOREIGN)
             in_the_way = holder.incident if foreign else f"{holder.kind.value} {holder.incident}"
-            return _changed(outcome, Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
-        return _changed(outcome, Opened.STARTED, run_id=started.result_run_id or "")
+            return replace(outcome, opened=Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
+        return replace(outcome, run_id=started.result_run_id or "")
 
     @activity.defn(name="episodes.preserve")
     async def preserve(self, request: PreserveRequest) -> PreserveResult:
@@ -138,14 +128,13 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             keeper = await self._describe(request.cluster, need.victim)
             nobody = PreserveOutcome(victim=need.victim, opened=Opened.REFUSED)
             return await self._tell_keeper(request.cluster, need, keeper) if keeper.open else nobody
-        workflow_id, incident = episode_id(request.cluster, need.victim), uuid.uuid4().hex[:12]
         wanted = PreservationInput(
             cluster=request.cluster,
             node=need.victim,
             machine=need.machine,
             reason=need.reason,
             requester=scanner_id(request.cluster),
-            incident=incident,
+            incident=uuid.uuid4().hex[:12],
             keep=False,
             automatic=need.automatic,
             unhealthy=need.unhealthy,
@@ -155,22 +144,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             await self._client.start_workflow(
                 Kind.PRESERVATION.value,
                 wanted,
-                id=workflow_id,
                 task_queue=self._task_queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                **introduced(
-                    Kind.PRESERVATION,
-                    cluster=request.cluster,
-                    node=need.victim,
-                    reason=need.reason,
-                    requester=wanted.requester,
-                    page=self._page,
-                ),
-                memo={"incident": incident},
-                search_attributes=search.of_episode(
-                    Kind.PRESERVATION, cluster=request.cluster, node=need.victim, reason=need.reason
-                ),
+                memo={"incident": wanted.incident},
+                **start_options(Kind.PRESERVATION, wanted, page=self._page),
             )
         except WorkflowAlreadyStartedError:
             holder = await self._describe(request.cluster, need.victim)
@@ -323,52 +299,37 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""
-        scanner = self._client.get_workflow_handle(scanner_id(request.cluster))
         try:
-            answer: PermitAnswer = await scanner.execute_update(
-                "request_permit", request.permit, result_type=PermitAnswer, rpc_timeout=UPDATE_TIMEOUT
-            )
-            return answer
+            answer = await self._scanner_says(request.cluster, "request_permit", request.permit, PermitAnswer)
         except WorkflowUpdateFailedError as error:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner refused the request: {error.cause}")
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
-                return PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
-            raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
+        reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
+        return answer or PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
 
     @activity.defn(name="episodes.ask-portion")
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
         """One short update, whose id is the question's: asked again it is answered as before."""
-        asked, scanner = request.portion, self._client.get_workflow_handle(scanner_id(request.cluster))
+        asked = request.portion
         try:
-            answer: PortionAnswer = await scanner.execute_update(
-                "hand_out",
-                asked,
-                id=f"{asked.incident}-{asked.number}",
-                result_type=PortionAnswer,
-                rpc_timeout=UPDATE_TIMEOUT,
-            )
-            return answer
+            number = f"{asked.incident}-{asked.number}"
+            answer = await self._scanner_says(request.cluster, "hand_out", asked, PortionAnswer, number=number)
         except WorkflowUpdateFailedError as error:
             return PortionAnswer(problem=f"the scanner refused the question: {error.cause}")
+        return answer or PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
+
+    async def _scanner_says(
+        self, cluster: str, update: str, asked: object, answer: type[Answer], *, number: str | None = None
+    ) -> Answer | None:
+        """None where no scanner runs. number: the same question has the same one."""
+        scanner = self._client.get_workflow_handle(scanner_id(cluster))
+        try:
+            said: Answer = await scanner.execute_update(update, asked, id=number, result_type=answer, rpc_timeout=UPDATE_TIMEOUT)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                return PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
+                return None
             raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
+        return said
 
 
 def _is_ours(workflow_type: str | None) -> bool:
     return workflow_type in set(Kind)
-
-
-def _changed(outcome: OpenOutcome, opened: Opened, *, run_id: str = "", holder: str = "", reason: str = "") -> OpenOutcome:
-    return OpenOutcome(
-        node=outcome.node,
-        incident=outcome.incident,
-        opened=opened,
-        workflow_id=outcome.workflow_id,
-        run_id=run_id,
-        holder=holder,
-        reason=reason,
-    )

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from policy.values.errors import PolicyError
 
 
 class ErrorType(StrEnum):
@@ -81,6 +84,15 @@ def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta
         next_retry_delay=retry_after,
         category=ApplicationErrorCategory.BENIGN if kind in _TOLD_BY_OTHERS else ApplicationErrorCategory.UNSPECIFIED,
     )
+
+
+@contextmanager
+def as_invalid_config() -> Iterator[None]:
+    """What policy refuses is a configuration that can't be used, in its words."""
+    try:
+        yield
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
 
 def error_type(error: BaseException) -> ErrorType | None:

@@ -11,12 +11,10 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
-from activities.contracts.pages import introduced
+from activities.contracts.starting import start_options
 from activities.errors import ErrorType, failure
 from policy.episode.ids import device_check_id, episode_id, scanner_id
 from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
@@ -90,22 +88,18 @@ class Herald:
         kind, made = EPISODES[spoken.action]
         incident = action.uid.replace("-", "")[:12]
         common = {"cluster": cluster, "node": spoken.node, "reason": spoken.reason, "requester": who, "incident": incident}
-        workflow_id = episode_id(cluster, spoken.node)
+        wanted = made(spoken, common | {"action": action})
         try:
             await self._client.start_workflow(
                 kind.value,
-                made(spoken, common | {"action": action}),
-                id=workflow_id,
+                wanted,
                 task_queue=self._task_queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                **introduced(kind, cluster=cluster, node=spoken.node, reason=spoken.reason, requester=who, page=self._page),
                 memo={"incident": incident},
-                search_attributes=search.of_episode(kind, cluster=cluster, node=spoken.node, reason=spoken.reason),
                 rpc_timeout=PATIENCE,
+                **start_options(kind, wanted, page=self._page),
             )
         except WorkflowAlreadyStartedError as error:
-            open_one = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=PATIENCE)
+            open_one = await self._client.get_workflow_handle(episode_id(cluster, spoken.node)).describe(rpc_timeout=PATIENCE)
             holder = (await open_one.memo()).get("incident", "")
             if holder != incident:
                 raise _refused(f"{spoken.node} is held by {open_one.workflow_type} {holder}") from error

@@ -15,12 +15,13 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 
 from temporalio import activity
 
 from activities.clocks import left_to_others, worker
 from activities.contracts import metrics
+from activities.contracts.power import LiftRequest, PowerRequest, VolumeRequest
 from activities.contracts.target import LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
@@ -48,43 +49,8 @@ HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret o
 Read = TypeVar("Read", Reading, VolumeReading)
 
 
-class DeviceCommand(Protocol):
-    """A request to command one device."""
-
-    @property
-    def target(self) -> Target:
-        """Whom it is about."""
-
-    @property
-    def device(self) -> PowerDevice:
-        """What is commanded."""
-
-    @property
-    def not_after(self) -> datetime | None:
-        """By when it is begun."""
-
-    @property
-    def licence(self) -> str:
-        """Of the look before it."""
-
-
-class RequestGuard(Protocol):
-    """What a power worker asks before it does as it is told."""
-
-    def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
-        """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node."""
-
-    def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
-        """What a quarantine of that incident has found, with its seal."""
-
-    def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
-        """Raises InvalidConfig for groups that no quarantine of that incident has found."""
-
-    def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
-        """What was just read for that incident, with its seal."""
-
-    def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
-        """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before."""
+DeviceCommand = PowerRequest | VolumeRequest | LiftRequest
+"""A request to command one device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +80,23 @@ class Licences:
         return replace(device, seal=self._keyring.sign("device", cluster, node, replace(device, seal="")))
 
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
-        """See `RequestGuard`."""
+        """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node."""
         if not self._keyring.accepts(device.seal, "device", cluster, node, replace(device, seal="")):
             why = f"nobody of this deployment has signed it ({HOW_TO})"
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 
     def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
-        """See `RequestGuard`."""
+        """What a quarantine of that incident has found, with its seal."""
         return replace(found, seal=self._keyring.sign("quarantine", *_found(target, endpoint, found)))
 
     def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
-        """See `RequestGuard`."""
+        """Raises InvalidConfig for groups that no quarantine of that incident has found."""
         if not self._keyring.accepts(quarantine.seal, "quarantine", *_found(target, endpoint, quarantine)):
             why = f"no quarantine of incident {target.incident} has found these security groups ({HOW_TO})"
             self._refuse("quarantine", ErrorType.INVALID_CONFIG, endpoint, why)
 
     def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
-        """See `RequestGuard`."""
+        """What was just read for that incident, with its seal."""
         return replace(reading, seal=self._word(now, "reading", *_read(target, reading)))
 
     def has_read(self, target: Target, reading: Reading | VolumeReading, now: datetime) -> bool:
@@ -182,7 +148,8 @@ class Licences:
         return f"{nonce}.{self._keyring.sign('act', nonce, *_facts(target, wanted.act, wanted.not_after))}"
 
     def require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
-        """See `RequestGuard`. The same activity may use it again: Temporal has lost the answer of the attempt before."""
+        """Raises NotLicensed for a command that no last look of ours has licensed, or that was carried out before. The same
+        activity may use it again: Temporal has lost the answer of the attempt before."""
         nonce, _, code = request.licence.partition(".")
         endpoint, until = request.device.endpoint, request.not_after
         what = f"{endpoint}: {act.value} for Node/{request.target.pinned.node}"

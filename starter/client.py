@@ -19,12 +19,10 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowHandle
-from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from activities.contracts import search
-from activities.contracts.pages import introduced
+from activities.contracts.starting import start_options
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport, DeviceRow
@@ -216,12 +214,9 @@ class Nodewarden:
             started: WorkflowHandle[Any, Any] = await self.client.start_workflow(
                 kind.value,
                 request,
-                id=episode_id(cluster, node),
                 task_queue=WORKFLOW_QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 memo={"incident": request.incident, "request": digest},
-                **introduced(kind, cluster=cluster, node=node, reason=reason, requester=requester, page=self.page),
-                search_attributes=search.of_episode(kind, cluster=cluster, node=node, reason=reason),
+                **start_options(kind, request, page=self.page),
             )
         except WorkflowAlreadyStartedError as error:
             return await self._join(kind, cluster, node, incident=request.incident, digest=digest, because=error)

@@ -13,8 +13,11 @@ from policy.fence.power import PowerAct, Quarantine
 LICENCES = Licences(Keyring([b"a key that all workers of these tests have"]))
 
 
-class Believing:
+class Believing(Licences):
     """Takes every request for one of ours (tests/security/test_forged_requests.py is about those that are not)."""
+
+    def __init__(self) -> None:
+        super().__init__(Keyring([b"a key that signs nothing that anybody reads"]))
 
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
         """Nothing is refused."""

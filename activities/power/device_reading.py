@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
 from activities.errors import ErrorType, error_type
-from activities.licences import RequestGuard
+from activities.licences import Licences
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -41,7 +41,7 @@ class DeviceReadings(DeviceReadingActivities):
     def __init__(
         self,
         credentials: CredentialSource,
-        guard: RequestGuard,
+        guard: Licences,
         *,
         drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
         insecure: InsecureDevices = InsecureDevices.WARN,

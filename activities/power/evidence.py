@@ -14,7 +14,7 @@ from temporalio import activity
 from activities.bundle import EvidenceDirectory, newest
 from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
 from activities.errors import ErrorType, failure
-from activities.licences import RequestGuard
+from activities.licences import Licences
 from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -34,7 +34,7 @@ class DeviceEvidence(DeviceEvidenceActivities):
         self,
         directory: EvidenceDirectory | None,
         credentials: CredentialSource,
-        guard: RequestGuard,
+        guard: Licences,
         *,
         drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
     ) -> None:

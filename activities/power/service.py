@@ -29,7 +29,7 @@ from activities.contracts.power import (
     VolumesResult,
 )
 from activities.errors import ErrorType, error_message, failure
-from activities.licences import RequestGuard
+from activities.licences import DeviceCommand, Licences
 from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
@@ -42,8 +42,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Bounded = TypeVar("Bounded", PowerRequest, VolumeRequest, LiftRequest)
-BoundedRequest = PowerRequest | VolumeRequest | LiftRequest
-DeviceRequest = BoundedRequest | GivenUpRequest
+DeviceRequest = DeviceCommand | GivenUpRequest
 
 READ_SHARE = 0.4
 """Of a command's deadline, what its preceding reading may use."""
@@ -66,7 +65,7 @@ class PowerService(PowerActivities):
     def __init__(
         self,
         credentials: CredentialSource,
-        guard: RequestGuard,
+        guard: Licences,
         *,
         own_node: str = "",
         drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
@@ -98,8 +97,7 @@ class PowerService(PowerActivities):
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Only a machine that says off: whoever started it meanwhile wants it."""
-        with self._licensed(request, PowerAct.TERMINATE) as licensed:
-            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+        with self._licensed(request, PowerAct.TERMINATE) as (licensed, deadline):
             driver = _cloud(await self._driver(licensed), PowerCapability.TERMINATE)
             machine = (await _typed(driver.identity(Deadline.within(licensed.deadline * READ_SHARE)))).serial or ""
             before = await self._read_before(driver, licensed)
@@ -138,8 +136,7 @@ class PowerService(PowerActivities):
     @activity.defn(name="isolation.quarantine")
     async def quarantine(self, request: PowerRequest) -> Quarantine:
         """A change of the network of a machine that runs: as destructive as a cut path (S16, S20)."""
-        with self._licensed(request, PowerAct.QUARANTINE) as licensed:
-            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+        with self._licensed(request, PowerAct.QUARANTINE) as (licensed, deadline):
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
@@ -149,10 +146,9 @@ class PowerService(PowerActivities):
     @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
         """Restoring: no brake holds it."""
-        with self._licensed(request, PowerAct.LIFT_QUARANTINE) as licensed:
+        with self._licensed(request, PowerAct.LIFT_QUARANTINE) as (licensed, deadline):
             if licensed.quarantine is not None:
                 self._guard.require_quarantine(licensed.target, licensed.device.endpoint, licensed.quarantine)
-            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
@@ -167,8 +163,7 @@ class PowerService(PowerActivities):
     @activity.defn(name="isolation.detach-volume")
     async def detach_volume(self, request: VolumeRequest) -> CommandResult:
         """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
-        with self._licensed(request, PowerAct.DETACH_VOLUME) as licensed:
-            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+        with self._licensed(request, PowerAct.DETACH_VOLUME) as (licensed, deadline):
             driver = _cloud(await self._driver(licensed), PowerCapability.VOLUMES)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
@@ -187,8 +182,7 @@ class PowerService(PowerActivities):
         return self._guard.sealed_reading(request.target, reading, utc_now())
 
     async def _off(self, request: PowerRequest, act: PowerAct) -> CommandResult:
-        with self._licensed(request, act) as licensed:
-            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+        with self._licensed(request, act) as (licensed, deadline):
             driver = await self._driver(licensed)
             before = await self._read_before(driver, licensed)
             _refuse_late(licensed)
@@ -197,8 +191,7 @@ class PowerService(PowerActivities):
             return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted", after=after)
 
     async def _on(self, request: PowerRequest, act: PowerAct) -> CommandResult:
-        with self._licensed(request, act) as licensed:
-            deadline = Deadline.within(licensed.deadline, not_after=licensed.not_after)
+        with self._licensed(request, act) as (licensed, deadline):
             driver = await self._driver(licensed)
             before = await self._read_before(driver, licensed)
             if before is PowerState.ON:
@@ -209,7 +202,7 @@ class PowerService(PowerActivities):
             return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted", after=after)
 
     @contextlib.contextmanager
-    def _licensed(self, request: Bounded, act: PowerAct) -> Iterator[Bounded]:
+    def _licensed(self, request: Bounded, act: PowerAct) -> Iterator[tuple[Bounded, Deadline]]:
         """The request, with the end of its window by our clock. Refused: our own node's (S16), one without a licence (S42). What
         was done in whose name is on record here, too, where no client of Temporal can change it."""
         target, what = request.target, f"{act.value} of {request.device.endpoint}"
@@ -219,7 +212,8 @@ class PowerService(PowerActivities):
         about = f"Node/{target.pinned.node} of {target.cluster}, incident {target.incident}"
         asked = f"{what} for {about}, asked for by workflow {activity.info().workflow_id}"
         try:
-            yield _by_our_clock(request)
+            licensed = _by_our_clock(request)
+            yield licensed, Deadline.within(licensed.deadline, not_after=licensed.not_after)
         except BaseException as error:
             log.warning("%s: %s", asked, error_message(error) or "cancelled")
             raise
@@ -237,7 +231,7 @@ class PowerService(PowerActivities):
         except PowerError as error:
             raise failure(error.type, str(error)) from None
 
-    async def _read_before(self, driver: PowerDriver, request: BoundedRequest) -> PowerState:
+    async def _read_before(self, driver: PowerDriver, request: DeviceCommand) -> PowerState:
         """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command. Nor is one that
         says it is another machine's by now (S39)."""
         reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
@@ -292,7 +286,7 @@ def _by_our_clock(request: Bounded) -> Bounded:
     return replace(request, not_after=request.not_after - behind)
 
 
-def _refuse_late(request: BoundedRequest) -> None:
+def _refuse_late(request: DeviceCommand) -> None:
     if request.not_after is not None and datetime.now(UTC) > request.not_after:
         late = datetime.now(UTC) - request.not_after
         raise failure(

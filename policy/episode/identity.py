@@ -6,24 +6,13 @@ Pinning is `activities/cluster/`; what a difference leads to is decided by the w
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
 
 from policy.episode.messages import Pinned
 from policy.episode.observation import Observation
+from policy.objects.nodes import NodeView
 
 
-class SeenMachine(Protocol):
-    """What a live read and an observation both tell of a node; "" where it does not say."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def provider_id(self) -> str: ...
-    @property
-    def system_uuid(self) -> str: ...
-
-
-def same_machine(pinned: Pinned, seen: SeenMachine) -> bool:
+def same_machine(pinned: Pinned, seen: NodeView | Observation) -> bool:
     """Whether a Node object, perhaps a new one, stands for the pinned machine.
 
     The same providerID and system UUID are the same machine, whatever the object's uid. Fields that one side does not know are

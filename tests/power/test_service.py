@@ -14,6 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.power import CommandResult, LiftRequest, PowerRequest, VolumeRequest
 from activities.errors import ErrorType, error_type
+from activities.licences import Licences
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.service import PowerService
@@ -21,7 +22,7 @@ from policy.episode.messages import Reading
 from policy.fence.plan import PowerDevice
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
 from policy.fence.served_system import instance_of, system_of
-from tests.licensing import BELIEVING, LICENCES, Believing
+from tests.licensing import BELIEVING, Believing
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
@@ -239,8 +240,8 @@ async def test_every_command_asks_whose_device_it_is(act: str, ours: bool) -> No
 class Sealing(Believing):
     """Believes all but what machines had before a quarantine."""
 
-    sealed_quarantine = staticmethod(LICENCES.sealed_quarantine)
-    require_quarantine = staticmethod(LICENCES.require_quarantine)
+    sealed_quarantine = Licences.sealed_quarantine
+    require_quarantine = Licences.require_quarantine
 
 
 async def test_a_machine_is_given_the_groups_that_its_quarantine_has_found_and_no_others() -> None:

@@ -22,7 +22,7 @@ from activities.cluster.objects.livenode import LiveNode, read_node
 from activities.cluster.objects.machine_reading import find_check
 from activities.cluster.objects.workload import Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
 from policy.episode.needs import Need, NeedKind
 from policy.objects.nodes import READY
@@ -101,10 +101,8 @@ class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
         if document is None:
             problem = f"no health check says what ails the node: expected one that names a {VOLUME_DETACHMENTS.kind}"
             raise failure(ErrorType.INVALID_CONFIG, problem)
-        try:
+        with as_invalid_config():
             unhealthy = {(each.type, each.status) for each in parse(document).conditions}
-        except PolicyError as error:
-            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
         return _Asked(
             tells=lambda kind, status: (kind, status) in unhealthy,
             events=frozenset(),

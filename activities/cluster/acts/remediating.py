@@ -47,7 +47,7 @@ from activities.contracts.remediation import (
     Replacement,
 )
 from activities.contracts.target import ActResult, LookResult
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.targets import MACHINE, JudgedTarget
@@ -172,7 +172,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         """What the scanner has worked out, what a person names, what the check says, or the deletion of its Machine."""
         if request.ladder is not None:
             return request.ladder, ""
-        try:
+        with as_invalid_config():
             words = ", ".join(request.strategies)
             named = read_strategies(words, subject=request.node, field="strategies") if words else None
             body = Body(
@@ -182,8 +182,6 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             )
             # A person who names a step is told that it can't be, before any other is begun, and not afterwards by its absence.
             return possible(check, body, named, live=True, whole=named is not None and not request.skip_impossible)
-        except PolicyError as error:
-            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
     # Asking ---------------------------------------------------------------------------------------------------------
 

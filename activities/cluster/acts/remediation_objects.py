@@ -28,7 +28,7 @@ from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.contracts.target import LookResult, Target
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, as_invalid_config, failure
 from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
 from policy.objects.machines import MachineView
@@ -46,7 +46,6 @@ from policy.remediation.objects import (
     phase_of,
     words_of,
 )
-from policy.values.errors import PolicyError
 from policy.values.moments import moment_of, written
 
 
@@ -202,10 +201,8 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
     async def _place(self, wanted: WantedObject, request: ExternalRequest) -> tuple[_Place | None, str]:
         """Where the object is or would be; None and why where the server does not know its kind."""
         connection, template = self._connection_for(request), wanted.template
-        try:
+        with as_invalid_config():
             kind = wanted.kind
-        except PolicyError as error:
-            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
         resource = await self._kinds[connection].find(template.api_version, kind)
         if resource is None:
             return None, f"the API server knows no {kind} of {template.api_version}"
@@ -303,10 +300,8 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         seen = Seen(node=view, machines=(machine,) if machine is not None else (), lease="", cluster_lease="")
         require_leave(seen, Operation.CREATE, self._clock())
         member, cluster_name = view is not None and view.control_plane, machine.cluster_name if machine is not None else ""
-        try:
+        with as_invalid_config():
             return made(template, wanted, control_plane=member, cluster_name=cluster_name)
-        except PolicyError as error:
-            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
     async def _machine(self, wanted: WantedObject) -> MachineView:
         assert wanted.machine is not None

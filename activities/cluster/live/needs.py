@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.reading import ApiReader
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, as_invalid_config, failure
 from policy.episode.fence_agents_remediations import read_request
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
-from policy.values.errors import PolicyError
 
 OF_A_FENCING = frozenset({NeedKind.PERSON, NeedKind.CHECK, NeedKind.FOREIGN_OBJECT, NeedKind.CLEAN_UP})
 OF_A_REMEDIATION = frozenset({NeedKind.PERSON, NeedKind.CHECK})
@@ -41,10 +40,8 @@ async def with_live_delegate(connection: ApiReader, need: Need, node: str) -> Ne
     found = await find_request(connection, need)
     if found is None:
         return replace(need, delegate="")  # the plan says that it is gone
-    try:
+    with as_invalid_config():
         request = read_request(found)
-    except PolicyError as error:
-        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
     if request.node != node:
         raise failure(ErrorType.INVALID_CONFIG, f"{request.ref.key} asks for node {request.node}, not for {node}")
     return replace(need, delegate=request.delegate)

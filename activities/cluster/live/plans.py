@@ -29,7 +29,7 @@ from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.fencing_requests import plan_asked_for
 from activities.cluster.objects.machine_reading import Subject, machines_of
 from activities.cluster.objects.reading import ApiReader, Readers
-from activities.errors import ErrorType, error_type, failure
+from activities.errors import ErrorType, as_invalid_config, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
@@ -81,10 +81,8 @@ async def plan_for(
     if config.errors:
         more = f"; and {len(config.errors) - MAXIMUM_NAMED} more" if len(config.errors) > MAXIMUM_NAMED else ""
         raise failure(ErrorType.INVALID_CONFIG, "; ".join(config.errors[:MAXIMUM_NAMED]) + more)
-    try:
+    with as_invalid_config():
         return compile_config(config, taint_honoured=honoured, after_health_check=need.kind is NeedKind.CHECK)
-    except PolicyError as error:
-        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
 
 async def configuration_for(
@@ -99,7 +97,7 @@ async def configuration_for(
     unreadable: list[str] = []
     chosen = await _template_named(connections, node, template, need, unreadable, source=source)
     reader = connections.nodes
-    try:
+    with as_invalid_config():
         if chosen is not None:
             return read_fencing_template(chosen, node)
         own = chosen_fence_config(await all_of(reader, FENCE_CONFIGS.path()), node)
@@ -113,8 +111,6 @@ async def configuration_for(
         if only is not None:
             return read_fencing_template(only, node)
         return await answered(reader, source.namespace, lambda shelf: read_config_maps(node, shelf))
-    except PolicyError as error:
-        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
 
 async def _template_named(

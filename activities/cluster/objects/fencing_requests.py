@@ -21,7 +21,7 @@ from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.reading import ApiReader
 from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
 from policy.episode.fence_agents_remediations import plan_of, read_request
 from policy.episode.fencing_requests import RequestAnswer, Stage, conditions_of, is_another, why_ended, why_withdrawn
@@ -109,10 +109,8 @@ async def plan_asked_for(connection: ApiReader, need: Need, node: str, *, taint_
         raise failure(ErrorType.INVALID_CONFIG, f"{key} was deleted")
     if ended := why_ended(found):
         raise failure(ErrorType.INVALID_CONFIG, f"{key}: {ended}")
-    try:
+    with as_invalid_config():
         return plan_of(found, node, taint_honoured=taint_honoured)
-    except PolicyError as error:
-        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
 
 
 async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: Clock) -> str:
