@@ -99,6 +99,7 @@ class Reserving:
         before = self._table.of(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = {key for key, _ in limits_of(report, request)} | set(known.checks if known is not None else ())
+        told = any(candidate.node == request.node for candidate in report.candidates)  # by which checks it is to be remediated
         self._put(
             Permit(
                 node=request.node,
@@ -114,7 +115,7 @@ class Reserving:
                 node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
                 checks=tuple(sorted(checks)),
-                found=known is not None and known.found,
+                found=known is not None and known.found and not told,
                 owner=request.owner,
                 removes=request.removes,
             )
