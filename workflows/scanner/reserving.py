@@ -56,6 +56,7 @@ class Reserving:
                 node_uid=candidate.uid,
                 groups=candidate.groups,
                 checks=tuple(key for key, _ in candidate.in_flight),
+                healthy_under=candidate.healthy_under,
                 owner=candidate.owner,
                 removes=removes(candidate.ladder),
             )
@@ -115,6 +116,7 @@ class Reserving:
                 node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
                 checks=tuple(sorted(checks)),
+                healthy_under=known.healthy_under if known is not None else (),
                 found=known is not None and known.found and not told,
                 owner=request.owner,
                 removes=request.removes,
