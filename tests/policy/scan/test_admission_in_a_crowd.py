@@ -31,3 +31,17 @@ def test_those_just_let_in_are_counted_under_the_checks_they_were_well_under_tho
     first = admitted([])
     assert len(first) == SPARED
     assert admitted(first) == []
+
+
+def test_those_whom_another_check_can_not_spare_crowd_nobody_out() -> None:
+    """S17 holds them back, and nobody else: the one dead node of another check has its place in the report."""
+    total = MAXIMUM_CANDIDATES + 10
+    slow = a_check("slow", minHealthy=0, unhealthyConditions=[{"type": "Slow", "status": "True", "duration": "60s"}])
+    strict = a_check("strict", minHealthy=total)
+    other = a_check("other", selector={"matchLabels": {"pool": "other"}})
+    ill = (Condition(type="Ready", status="True", since=ago(9000)), Condition(type="Slow", status="True", since=ago(9000)))
+    crowd = [a_node(f"n{number:03}", conditions=ill) for number in range(total)]
+    dead = [a_node(f"z{number}", "Unknown" if number == 0 else "True", 600, labels={"pool": "other"}) for number in range(5)]
+    parts = ledger_of(slow, strict, other, *crowd, *dead).report_parts(NOW)
+    report = replace(a_report(), **{name: getattr(parts, name) for name in parts.__dataclass_fields__})
+    assert [each.node for each in admit(report, [], cap=50, now=NOW).admitted] == ["z0"]
