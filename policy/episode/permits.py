@@ -44,6 +44,8 @@ class Permit:
     them."""
     checks: tuple[str, ...] = ()
     """The health checks that limit how many of their targets are remediated at once, and count this one."""
+    healthy_under: tuple[str, ...] = ()
+    """The health checks that counted the node as healthy when it was granted."""
     owner: str = ""
     """Kind and name of what controls its Machine, and makes another one of it."""
     removes: bool = False

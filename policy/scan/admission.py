@@ -301,10 +301,17 @@ class _Table:
         self._members = {permit.node for permit in permits if permit.control_plane is not False}
         self._taken: list[Candidate] = []
         self._remaining = {key: check.remaining for key, check in self._checks.items()}
+        shown = {candidate.node for candidate in report.candidates}
         for candidate in report.candidates:
             if self._holders(candidate):
                 # Granted already and not marked yet: the report still counts it as healthy under these.
-                self._spend(candidate)
+                self._spend(candidate.healthy_under)
+        marks = {seen.node: seen.incident for seen in report.observations}
+        for permit in permits:
+            # The same where the report has no room for it among so many candidates.
+            unmarked = permit.holding is not PermitState.PARKED and marks.get(permit.node, "") != permit.incident
+            if unmarked and permit.node not in shown:
+                self._spend(permit.healthy_under)
 
     def objection(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """The first reason against it; reasons of the node itself go before those of the cluster."""
@@ -358,7 +365,7 @@ class _Table:
         self._taking.count(candidate.groups, ready=candidate.ready)
         if candidate.control_plane:
             self._members.add(candidate.node)
-        self._spend(candidate)
+        self._spend(candidate.healthy_under)
 
     def _closed_brake(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         if candidate.need is NeedKind.FOREIGN_OBJECT:
@@ -395,8 +402,8 @@ class _Table:
             return (AdmissionRefusal.SCOPE_CAP, full) if full else None
         return AdmissionRefusal.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
 
-    def _spend(self, candidate: Candidate) -> None:
-        for key in candidate.healthy_under:
+    def _spend(self, healthy_under: Iterable[str]) -> None:
+        for key in healthy_under:
             if key in self._remaining:
                 self._remaining[key] -= 1
 

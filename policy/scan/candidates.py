@@ -58,11 +58,12 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
     """The candidates in brief, and for each check by which others its targets are held back.
 
     Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
-    on go first, then those whose episode is open already, those that a brake of their scope or their own past holds back, and
-    those that can't be acted on, so that none of the latter crowds out the first.
+    on go first, then those whose episode is open already, those that a brake of their scope, their own past or a check that can
+    spare no more holds back, and those that can't be acted on, so that none of the latter crowds out the first.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    spent = {key for key, brake in known.brakes.items() if brake.remaining < 1}
     for target, said, offended, closed in _offending(known, {key for key, brake in known.brakes.items() if brake.allowed}):
         victim, name = target.victim, target.victim_name
         if closed:
@@ -78,6 +79,8 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
             if other != key:
                 waiting[other][key] += 1
         waits = braked(known, victim) or _put_off(known, target, offended)
+        # Of these admission lets in nobody either (S17).
+        waits = waits or (bool(spent) and not spent.isdisjoint(_healthy_under(known, victim)))
         rank = 3 if refused else 1 if name in watching else 2 if waits else 0
         ranked.append((rank, since, victim, key, refused))
     return ranked, waiting

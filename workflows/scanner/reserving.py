@@ -56,6 +56,7 @@ class Reserving:
                 node_uid=candidate.uid,
                 groups=candidate.groups,
                 checks=tuple(key for key, _ in candidate.in_flight),
+                healthy_under=candidate.healthy_under,
                 owner=candidate.owner,
                 removes=removes(candidate.ladder),
             )
@@ -99,6 +100,7 @@ class Reserving:
         before = self._table.of(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = {key for key, _ in limits_of(report, request)} | set(known.checks if known is not None else ())
+        told = any(candidate.node == request.node for candidate in report.candidates)  # by which checks it is to be remediated
         self._put(
             Permit(
                 node=request.node,
@@ -114,7 +116,8 @@ class Reserving:
                 node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
                 checks=tuple(sorted(checks)),
-                found=known is not None and known.found,
+                healthy_under=known.healthy_under if known is not None else (),
+                found=known is not None and known.found and not told,
                 owner=request.owner,
                 removes=request.removes,
             )

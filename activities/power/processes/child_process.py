@@ -129,7 +129,7 @@ async def collect(stream: asyncio.StreamReader, into: bytearray) -> None:
 def _kill_marked(mark: str) -> None:
     """Kill what has that mark in its environment, until nothing has: it may have been about to start another."""
     for _ in range(MOST_ROUNDS):
-        found = [pid for pid in _processes() if mark.encode() in _environment_of(pid).split(b"\0")]
+        found = [pid for pid in _processes() if mark.encode() in _environment_of(pid)]
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
