@@ -289,6 +289,24 @@ class FreeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadRequest:
+    """Count what stands against the node. proof, not_after, holder: as of a FreeRequest, where our taint goes on freeing it
+    meanwhile; None where nothing does."""
+
+    target: Target
+    proof: OffProof | None = None
+    not_after: datetime | None = None
+    holder: str = ""
+
+    @property
+    def under(self) -> FreeRequest | None:
+        """What our taint stands under, None where none does."""
+        if self.proof is None or self.not_after is None:
+            return None
+        return FreeRequest(target=self.target, proof=self.proof, not_after=self.not_after, holder=self.holder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreeResult:
     """What a deletion round did."""
 
@@ -517,8 +535,8 @@ class FreeingActivities(ABC):
 
     @activity.defn(name="power-management.read-workload")
     @abstractmethod
-    async def read_workload(self, request: ActRequest) -> Workload:
-        """Count what still stands against the node (live)."""
+    async def read_workload(self, request: WorkloadRequest) -> Workload:
+        """Count what still stands against the node (live). Where our taint goes on freeing it: refused as a consequence is."""
 
     @activity.defn(name="power-management.untaint-out-of-service")
     @abstractmethod

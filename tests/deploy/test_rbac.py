@@ -52,6 +52,7 @@ from activities.contracts.target import (
     Target,
     TellRequest,
     UntaintRequest,
+    WorkloadRequest,
 )
 from activities.contracts.words import VerifyRequest
 from policy.checks.fence_policies import FencePolicies, PolicySource
@@ -357,7 +358,7 @@ async def _episode(worker: ClusterConnection) -> None:
     assert freed_now.endswith("; 2 pods deleted"), "the one that the drain has asked to go is terminating, without a kubelet"
     freed = await environment.run(freeing.delete_workload, free)
     assert (freed.deleted_pods, freed.deleted_attachments) == (0, 1)
-    assert (await environment.run(freeing.read_workload, act)).pods == 0
+    assert (await environment.run(freeing.read_workload, WorkloadRequest(target=act.target))).pods == 0
     assert (await environment.run(freeing.untaint_out_of_service, UntaintRequest(target=act.target))).changed
 
     for _ in range(2):  # told, then counted

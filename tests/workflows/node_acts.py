@@ -263,6 +263,10 @@ class NodeActs(Acting):
         return contract.FreeResult(deleted_pods=deleted, left=self.read_workload(request))
 
     def read_workload(self, request: Any) -> contract.Workload:
+        if isinstance(request, contract.WorkloadRequest) and request.under is not None:
+            self._require_proof(request.under)
+            if self.machine.present:
+                self._require_down(request.target)
         return contract.Workload(pods=self.machine.pods, attachments=0, per_minute=self.per_minute)
 
     def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:

@@ -115,6 +115,20 @@ async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: Workflow
         assert not world.tainted
 
 
+async def test_a_taint_goes_while_somebody_says_hands_off_on_the_node(env: WorkflowEnvironment) -> None:
+    """S20, S38: a hold that people annotate, `fencing=off` and another holder of the cluster's Lease stop it as `nodewarden hold`
+    does; it comes back when they are over."""
+    world = World(pods_stay=True)
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.taint_errors = world.free_errors = [failure(ErrorType.NOT_LICENSED, "the annotation nodewarden.io/hold")] * 20
+        await run.until(lambda status: "the annotation nodewarden.io/hold" in status.doing)
+        assert not world.tainted
+        world.free_errors.clear()
+        await eventually(env, lambda: world.count("taint") == 2)
+        await run.result(Outcome.RECOVERED)
+
+
 @pytest.mark.parametrize("waits", ["a person", "a hold"])
 async def test_a_taint_that_could_not_be_removed_is_tried_again_while_a_person_is_waited_for(
     env: WorkflowEnvironment, waits: str
@@ -248,14 +262,15 @@ async def test_a_node_whose_off_was_a_lie_is_not_called_recovered(env: WorkflowE
 
 
 async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
-    """S6, S8: an empty boot id is no other boot: it is not known which it is."""
+    """S6, S8: an empty boot id is no other boot: it is not known which it is. Nothing is freed of a node that says Ready."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)
     async with fencing(env, world, parks=True) as run:
         world.power[RIGHT.endpoint] = PowerState.OFF
         await run.acknowledge("pulled the plug")
         await run.did("taint")
         world.boot_id, world.ready, world.lingers = "", True, 10_000
-        await run.did("event WorkloadsLeft")
+        await run.parked()
+        assert not world.tainted
         assert not [entry for entry in await run.record() if "is back, although" in entry.detail]
 
 

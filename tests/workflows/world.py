@@ -125,6 +125,8 @@ class World:
     on_errors: list[ApplicationError] = field(default_factory=list)
     free_errors: list[ApplicationError] = field(default_factory=list)
     untaint_errors: list[ApplicationError] = field(default_factory=list)
+    taint_errors: list[ApplicationError] = field(default_factory=list)
+    """What is said of a taint that stands, each time that it is asked."""
     detach_errors: list[ApplicationError] = field(default_factory=list)
     quarantine_errors: list[ApplicationError] = field(default_factory=list)
     terminate_errors: list[ApplicationError] = field(default_factory=list)
@@ -276,15 +278,19 @@ class World:
         if self.present and self.uid != target.pinned.uid:
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{NODE} is not the one pinned: uid {self.uid}")
 
+    def require_fenced(self, target: contract.Target) -> None:
+        """As they look at it where something is to be freed."""
+        self.require_pinned(target)
+        if self.present and self.boot_id != target.pinned.boot_id:
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{NODE} has booted since it was pinned: boot id {self.boot_id}")
+
     def consequence(self, request: contract.FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
-        self.require_pinned(request.target)
+        self.require_fenced(request.target)
         if self.present and self.marked != request.target.incident:
             raise failure(ErrorType.VETOED, f"Node/{NODE} is held by nobody, not by this episode")
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
-        if self.present and self.boot_id != request.target.pinned.boot_id:
-            raise failure(ErrorType.NOT_PROVEN, f"Node/{NODE} has booted since it was pinned: boot id {self.boot_id}")
         word = request.proof.acknowledgement
         if word is None and not (self.is_off() and self.proof_read):
             self.broken.append(f"S1: {name} while {self.power}, read: {self.proof_read}")
@@ -584,7 +590,12 @@ class ScriptedTarget:
         deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
         return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
 
-    async def read_workload(self, request: contract.ActRequest) -> contract.Workload:
+    async def read_workload(self, request: contract.WorkloadRequest) -> contract.Workload:
+        if request.under is not None:
+            self.world.may_fail(self.world.taint_errors)
+            self.world.require_fenced(request.target)
+            if self.world.ready:
+                raise failure(ErrorType.NOT_PROVEN, f"Node/{NODE} says Ready, so it is not off")
         return self._standing()
 
     def _standing(self) -> contract.Workload:

@@ -12,7 +12,6 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import (
-    ActRequest,
     ActResult,
     FreeDumpingRequest,
     FreeingActivities,
@@ -20,9 +19,11 @@ from activities.contracts.target import (
     FreeResult,
     LookRequest,
     Workload,
+    WorkloadRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.fencing import freeing_choice
+from policy.episode.messages import OffProof
 from policy.fence.config import FenceStep
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
@@ -149,8 +150,7 @@ class FreeingSequence:
                     continue
                 left = standing
             else:
-                await self._require_still_off()
-                left = await self._left()
+                left = await self._left(await self._require_still_off())
             self._progress.freed_off = max(self._progress.freed_off, self._progress.pods_before - left.pods)
             if left.pods == 0 and left.attachments == 0:
                 break
@@ -167,16 +167,17 @@ class FreeingSequence:
             await self._delete_node()
         self._progress.done = True
 
-    async def _require_still_off(self) -> None:
+    async def _require_still_off(self) -> OffProof:
         """The taint goes on taking effect: so must the proof, which ends with another boot, whatever devices say, and whether or
         not the node is Ready (S6). Where the proof is a person's word nothing else could speak against it, and it is looked for;
         else the scanner tells of it."""
         proof = await self._power.read_again()
         if proof.acknowledgement is None and not self._another_boot():
-            return
+            return proof
         if await self._preflight.refresh() and (boot := self._another_boot()):
             who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
             self._power.lose(f"{self._episode.node} is back, although {who}: its boot id is {boot}")
+        return proof
 
     def _another_boot(self) -> str:
         """The boot that the pinned Node shows where that is not the one that was fenced, else ""."""
@@ -298,11 +299,15 @@ class FreeingSequence:
             slow += 1
         raise TooSlow("power was never read in time to act upon it")
 
-    async def _left(self) -> Workload:
+    async def _left(self, proof: OffProof | None = None) -> Workload:
+        """proof: under which our taint stands; all that setting it takes is looked at anew."""
+        request = WorkloadRequest(target=self._episode.target)
+        if proof is not None:
+            request = replace(request, proof=proof, not_after=self._power.licensed_until(proof), holder=self._episode.holder)
         with as_interrupt("the node's workloads can't be read"):
             return await workflow.execute_activity_method(
                 FreeingActivities.read_workload,
-                ActRequest(target=self._episode.target),
+                request,
                 **(
                     options.cluster_read(self._episode.target.cluster)
                     | {"summary": "power-management: counts pods and attachments"}

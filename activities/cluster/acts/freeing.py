@@ -43,7 +43,6 @@ from activities.cluster.objects.workload import (
     volumes_of,
 )
 from activities.contracts.target import (
-    ActRequest,
     ActResult,
     FreeCutRequest,
     FreeDumpingRequest,
@@ -55,6 +54,7 @@ from activities.contracts.target import (
     Target,
     UntaintRequest,
     Workload,
+    WorkloadRequest,
 )
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import HOW_TO, Licences
@@ -240,9 +240,13 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         )
 
     @activity.defn(name="power-management.read-workload")
-    async def read_workload(self, request: ActRequest) -> Workload:
-        """Read and count; by the node's name, so that it answers for a Node that is gone as well."""
+    async def read_workload(self, request: WorkloadRequest) -> Workload:
+        """Read and count; by the node's name, so that it answers for a Node that is gone as well. What a taint goes on doing
+        needs all that was asked for when it was set (S1, S20, S38)."""
         require_cluster(request.target.cluster, self._cluster)
+        if (under := request.under) is not None:
+            await self._require_licence(under)
+            await self._require_still_fenced(under)
         return await standing_workload(self._connection, request.target.pinned.node, self._source)
 
     @activity.defn(name="power-management.untaint-out-of-service")

@@ -13,7 +13,7 @@ import pytest
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.target import FreeRequest
+from activities.contracts.target import FreeRequest, WorkloadRequest
 from activities.errors import ErrorType
 from policy.episode.messages import Acknowledgement, OffProof
 from policy.episode.vetoes import HOLD_ANNOTATION
@@ -28,7 +28,14 @@ SECOND = "ipmi://10.0.1.7:623"
 Consequence = Callable[[ClusterFreeing, FreeRequest], Awaitable[Any]]
 
 
+def goes_on_by_the_taint(freeing: ClusterFreeing, request: FreeRequest) -> Awaitable[Any]:
+    """What it frees by itself, for as long as somebody looks what is left."""
+    given = {name: getattr(request, name) for name in ("target", "proof", "not_after", "holder")}
+    return freeing.read_workload(WorkloadRequest(**given))
+
+
 CONSEQUENCES: tuple[Consequence, ...] = (
+    goes_on_by_the_taint,
     ClusterFreeing.taint_out_of_service,
     ClusterFreeing.delete_workload,
     ClusterFreeing.delete_node,

@@ -10,7 +10,7 @@ import pytest
 
 from activities.cluster.acts.freeing import PARALLEL_DELETES
 from activities.cluster.api.paths import CONFIG_MAPS
-from activities.contracts.target import FreeResult, Workload
+from activities.contracts.target import FreeResult, Workload, WorkloadRequest
 from activities.errors import ErrorType
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import ATTACHMENTS, PODS
@@ -34,7 +34,7 @@ async def delete(world: World) -> FreeResult:
 
 
 async def count(world: World) -> Workload:
-    return await world.freeing.read_workload(await world.act())
+    return await world.freeing.read_workload(WorkloadRequest(target=await world.pinned()))
 
 
 class TestDeleting:
@@ -210,9 +210,9 @@ class TestNodeThatIsGone:
     async def test_what_was_bound_to_it_is_freed(self, off: World) -> None:
         await off.add_volume("data")
         await off.add_pod("db-0", claims=("data",))
-        request, act = await off.free(), await off.act()
+        request = await off.free()
         await off.delete_node()
-        assert (await off.freeing.read_workload(act)).pods == 1
+        assert (await off.freeing.read_workload(WorkloadRequest(target=request.target))).pods == 1
         result = await off.freeing.delete_workload(request)
         assert (result.deleted_pods, result.deleted_attachments) == (1, 1)
 
