@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.preservation import Hold, HoldRequest
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
@@ -297,3 +297,31 @@ async def test_an_extension_that_is_not_written_yet_is_not_shortened_by_the_next
         await run.until(lambda _: world.held.expiry != ends)
         await let_pass(env, run.handle, timedelta(minutes=1))
         assert world.held.expiry >= ends + timedelta(hours=101 if second == "later still" else 100)
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["until it is gone", "a second abort leaves it"])
+async def test_the_claim_of_a_deletion_that_was_aborted_is_taken_back_however_often_it_takes(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, *, twice: bool
+) -> None:
+    """S35: one failed request, and it stood on the Node for ever."""
+    world, real, withdrawn = machine("false", fails=True), kept_machine.ScriptedMachine.give_up, list[bool]()
+    world.scanner = asyncio.Event()
+
+    async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+        if request.withdraw:
+            withdrawn.append(True)
+            if len(withdrawn) < 3 or twice:
+                raise failure(ErrorType.UNREACHABLE, "the API is away")
+        return await real(self, request)
+
+    monkeypatch.setattr(kept_machine.ScriptedMachine, "give_up", give_up)
+    async with preserving(env, world) as run:
+        await run.until(lambda _: "permit" in world.acts)
+        await run.abort()
+        world.scanner.set()
+        if twice:
+            await run.until(lambda _: len(withdrawn) > 1)
+            await run.abort()
+        result = await run.timeout(Outcome.ABORTED)
+    assert len(withdrawn) == 3 or twice
+    assert ("our claim on the Node can't be taken off" in result.message) is twice

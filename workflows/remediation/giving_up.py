@@ -23,7 +23,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import End, GivingUpProgress, PreservationHistory
 from workflows.kit import options
 from workflows.kit.handing_over import NewHistory
-from workflows.kit.interrupts import is_unclear
+from workflows.kit.interrupts import interrupt_for, is_unclear
 from workflows.kit.messages import AbortRequest
 
 LOOK_AGAIN = timedelta(seconds=20)
@@ -143,15 +143,23 @@ class GivingUpStory:
         return None
 
     async def _aborted(self, abort: AbortRequest) -> EpisodeResult:
-        """Our claim on the Node goes. Whether an answer that was lost has begun the deletion is looked up, as far as can be."""
-        try:
-            found = await self._give_up(withdraw=True)
-            going = not found.kept
-        except ActivityError as error:
-            self.episode.note("delete-machine", "claim left", error_message(error))
-            going = self._progress.unclear
+        """Our claim on the Node goes, however often it takes; a further abort leaves it (S35). Whether an answer that was lost
+        has begun the deletion is looked up, as far as can be."""
+        found: list[GiveUpResult] = []
+        failing = "our claim on the Node can't be taken off"
+
+        async def withdraw() -> None:
+            try:
+                found[:] = [await self._give_up(withdraw=True)]
+            except ActivityError as error:
+                if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
+                    raise interrupt_for(error, failing) from error
+
+        gone = await self._desk.insist("withdraw", withdraw, failing=failing, pause=PAUSE, abort_ends=True)
+        going = not found[0].kept if found else self._progress.unclear
         when = "though its deletion may have been asked for" if going else "and its deletion was not asked for"
-        return await self._end(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}), {when}")
+        left = "" if gone else f"; {failing}"
+        return await self._end(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}), {when}{left}")
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         request = self._request
