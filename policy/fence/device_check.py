@@ -389,12 +389,17 @@ def acted_on(report: DeviceReport, failing: Mapping[str, str]) -> DeviceReport:
     every reading, and do nothing that it is told."""
     rows = [
         replace(row, problem=failing[row.node][:LONGEST_PROBLEM])
-        if not row.problem and row.node in failing and row.endpoint in failing[row.node]
+        if not row.problem and row.endpoint in _words(failing.get(row.node, ""))
         else row
         for row in report.rows
     ]
     found = sum(1 for before, after in zip(report.rows, rows, strict=True) if before is not after)
     return replace(report, rows=tuple(sorted(rows, key=_worst_first)), problems=report.problems + found)
+
+
+def _words(told: str) -> set[str]:
+    """Whole ones: the name of an outlet may begin another's."""
+    return {word.strip(":;,.") for word in told.split()}
 
 
 def _worst_first(row: DeviceRow) -> tuple[bool, bool, list[tuple[bool, int, str]], str]:

@@ -12,11 +12,13 @@ from policy.fence.device_check import (
     DeviceClaims,
     DeviceMemory,
     DeviceNotice,
+    DeviceReport,
     DeviceRow,
     DeviceToCheck,
     NodeToCheck,
     Reachability,
     Remembered,
+    acted_on,
     devices_of,
     report_of,
     row_of,
@@ -228,3 +230,13 @@ def test_a_bmc_is_shared_whichever_driver_speaks_to_it() -> None:
     assert "Node/node-2" in claims.problem("node-1", BMC.endpoint)
     assert "Node/node-1" in claims.problem("node-2", agents.endpoint)
     assert {node for node, device in claims.shared if device == BMC.endpoint} == {"node-1", "node-2"}
+
+
+def test_a_device_that_does_not_obey_is_told_from_one_whose_name_begins_like_it() -> None:
+    """S44: outlets 1 and 12 of one strip."""
+    one, twelve = (
+        DeviceRow(node="node-1", endpoint=f"fence_apc://pdu/{outlet}", answer=Reachability.ANSWERS) for outlet in (1, 12)
+    )
+    report = DeviceReport(cluster="prod", began=NOON, ended=NOON, rows=(one, twelve))
+    found = acted_on(report, {"node-1": f"off is not proven within 20 s: {twelve.endpoint}: says on"})
+    assert [each.endpoint for each in found.rows if each.problem] == [twelve.endpoint]
