@@ -21,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests import report
+from tests.patience import PATIENCE
 
 pytest_plugins = ("tests.system.fixtures",)
 
@@ -106,9 +107,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             marker = item.get_closest_marker("timeout")
-            seconds = float(marker.args[0] if marker is not None else item.config.getini("timeout"))
+            seconds = PATIENCE * float(marker.args[0] if marker is not None else item.config.getini("timeout"))
             item.obj = bounded(item.obj, seconds)
             item.add_marker(pytest.mark.timeout(seconds + BACKSTOP), append=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A second chance (`--reruns`) is one in new surroundings: those that a file's tests share have the node that is off, or the
+    episode that is open, because of which it would fail again."""
+    if isinstance(item, pytest.Function) and getattr(item, "execution_count", 1) > 1:
+        for name in item.fixturenames:
+            for shared in item._fixtureinfo.name2fixturedefs.get(name, ()):
+                if shared.scope == "module":
+                    shared.finish(item._request)
 
 
 def pytest_collection_finish() -> None:

@@ -11,6 +11,7 @@ from simulator.client import ApiClient
 from tests.cluster.skipping import now
 from tests.documents import document
 from tests.marks import confirmed
+from tests.patience import PATIENCE
 
 NODES = "/api/v1/nodes"
 CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
@@ -105,6 +106,6 @@ def check(name: str = "workers", duration: str = "300s", **spec: Any) -> dict[st
 
 async def until(condition: Callable[[], object], seconds: float = 2.5) -> None:
     """Wait until the condition holds; a bounded wait on a fact, not a sleep of a guessed length."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(seconds * PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)

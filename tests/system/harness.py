@@ -40,6 +40,7 @@ from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
 from starter.errors import RequestError
+from tests.patience import PATIENCE
 from tests.system.canary import RUN
 from tests.system.nursery import Nursery
 from tests.system.real_api import RealApiServer, assets
@@ -358,7 +359,7 @@ class System:
         """Wait for a condition. `tolerate`: a service that is away meanwhile is waited for, not failed on."""
         last = ""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds * PATIENCE):
                 while True:
                     pause = LOCAL_PAUSE
                     try:
@@ -373,10 +374,12 @@ class System:
                         last, pause = f" (last: {type(error).__name__}: {error})", REMOTE_PAUSE
                     await asyncio.sleep(pause)
         except TimeoutError:
-            status = await self.scanner()
-            told = f"; the scanner says: {_told(status)}" if status else "; no scanner answers"
+            status = await self.warden.status(self.cluster_name)
+            told = f"; the scanner says: {_told(status.scanner)}" if status.scanner else "; no scanner answers"
+            told += "".join(f"; {each.node} is {each.phase.value}: {each.doing} {each.problem}" for each in status.episodes)
+            told += "".join(f"; the episode of {each.node} does not answer" for each in status.silent)
             ends = "".join(f"; {worker.end}" for worker in self.workers if worker.end)
-            raise AssertionError(f"not within {seconds:.0f} s: {what}{last}{told}{ends}") from None
+            raise AssertionError(f"not within {seconds * PATIENCE:.0f} s: {what}{last}{told}{ends}") from None
 
 
 def _told(status: ScannerStatus) -> str:
