@@ -56,6 +56,11 @@ class Deployment:
         self.system.warden = await self.stack.enter_async_context(Nodewarden.connect(self.system.settings))
         await self.system.start_worker(anew=True)
 
+        async def answers() -> bool:
+            return await self.system.scanner() is not None
+
+        await self.system.until(answers, "the new worker answers")  # a word that nobody hears would be an error of its own
+
     def with_keys(self, config: Path, *keys: str) -> Path:
         written = yaml.safe_load(self.system.config.read_text())
         written["temporal"].pop("payload_keys_file", None)
