@@ -56,7 +56,8 @@ class Mark:
 
     taints: other taints that we added, as kubectl writes them (`key=value:effect`). off_proven: since when the node is proven off
     with no power-on since, "" where it is not; for whoever looks at the node, it licenses nothing (S2). `since` and `off_proven`
-    are RFC 3339. A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
+    are RFC 3339. untainted: when it was last made sure that no out-of-service taint of ours stands which may have been asked for.
+    A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
     """
 
     incident: str
@@ -70,6 +71,7 @@ class Mark:
     """Endpoints of paths that we have cut, or were about to."""
     taints: tuple[str, ...] = ()
     off_proven: str = ""
+    untainted: str = ""
 
     @property
     def added(self) -> Added:
@@ -106,6 +108,7 @@ def parse_mark(value: str, *, node: str) -> Mark:
         paths=_texts(raw.get("paths"), "paths to be a list of endpoints", subject, field),
         taints=_texts(raw.get("taints"), "taints to be a list of taints", subject, field),
         off_proven=off_proven if isinstance(off_proven := raw.get("off_proven"), str) else "",
+        untainted=untainted if isinstance(untainted := raw.get("untainted"), str) else "",
     )
 
 

@@ -30,8 +30,8 @@ from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
-from activities.cluster.objects.livenode import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark, remove_taint
-from activities.cluster.objects.marks import is_ours, owner, require_pinned, write_mark
+from activities.cluster.objects.livenode import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
+from activities.cluster.objects.marks import is_ours, owner, require_pinned, untainted, write_mark
 from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,
     Attachment,
@@ -263,10 +263,10 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             mark = readable_mark(node.view)
             if mark is None or not is_ours(mark, target):
                 return taint_beside_mark(node, mark, ours=request.ours)
-            if not (mark.out_of_service or (request.ours and OUR_TAINT in node.taints)):
+            if not (mark.out_of_service or request.ours):
                 return Edit(detail="no out-of-service taint of ours on it")
-            operations = (*write_mark(node, replace(mark, out_of_service=False)), *remove_taint(node, OUR_TAINT))
-            return Edit(detail="removed our out-of-service taint", operations=operations)
+            detail = "removed our out-of-service taint" if OUR_TAINT in node.taints else "no out-of-service taint on it"
+            return Edit(detail=detail, operations=untainted(node, mark, self._clock()))
 
         try:
             result = await edit_node(self._connection, target.pinned.node, decide)

@@ -40,6 +40,7 @@ from activities.cluster.objects.marks import (
     require_pinned,
     spelled,
     still_there,
+    untainted,
     write_mark,
 )
 from activities.cluster.report.nodefences import NodeFences
@@ -217,11 +218,9 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         return result
 
 
-def _keep_for_paths(node: LiveNode, mark: Mark) -> Edit:
-    kept = replace(mark, out_of_service=False, off_proven="")
-    operations = write_mark(node, kept)
-    if mark.out_of_service:
-        operations = (*operations, *remove_taint(node, OUR_TAINT))
+def _keep_for_paths(node: LiveNode, mark: Mark, now: datetime) -> Edit:
+    kept = replace(mark, off_proven="")
+    operations = untainted(node, kept, now) if mark.out_of_service else write_mark(node, kept)
     return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
 
 
@@ -246,7 +245,7 @@ def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
 def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now: datetime) -> Edit:
     if mark.paths:
         # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
-        return _keep_for_paths(node, mark)
+        return _keep_for_paths(node, mark, now)
     removed = ["our mark"] if is_marked(node.view) else []
     operations = remove_mark(node)
     seen = Seen(node=node.view, machines=tuple(each for each in machines if of_one_cluster(each, node.view)))

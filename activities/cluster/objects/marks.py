@@ -17,6 +17,7 @@ from activities.cluster.objects.livenode import (
     observe,
     put_annotation,
     readable_mark,
+    remove_taint,
     set_annotations,
     set_labels,
 )
@@ -24,7 +25,7 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
 from policy.episode.identity import compare_identity
 from policy.objects.marks import NOTHING_ADDED, TERMINATING_ANNOTATION, TERMINATING_LABEL, Added, Mark, digest_of, is_marked
-from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Taint
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, Taint
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:
@@ -70,6 +71,15 @@ def write_mark(node: LiveNode, mark: Mark) -> Operations:
     if node.annotations.get(MARK_ANNOTATION) == value and is_marked(node.view):
         return ()
     return (*put_annotation(node, MARK_ANNOTATION, value), *set_labels(node.document, {MARK_LABEL: digest_of(value)}))
+
+
+def untainted(node: LiveNode, mark: Mark, now: datetime) -> Operations:
+    """Take our out-of-service taint off, and the note of it in that mark. Where none stands, the request for it may still be on
+    its way, its answer being lost: noting this moment makes another version of the Node, in which it is refused (S1, S32)."""
+    gone = replace(mark, out_of_service=False)
+    if OUR_TAINT not in node.taints:
+        gone = replace(gone, untainted=_stamp(now))
+    return (*write_mark(node, gone), *remove_taint(node, OUR_TAINT))
 
 
 def remove_mark(node: LiveNode) -> Operations:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.contracts.target import LookVerdict
-from activities.errors import ErrorType
+from activities.errors import ErrorType, failure
 from policy.episode.gate import Operation
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
@@ -158,6 +161,47 @@ class TestUntainting:
         await off.mark_as_ours(out_of_service=True)
         await off.isolation.mark_schedulable(await off.restore(tainted=True))
         assert await taints(off) == [theirs, GPU]
+
+
+class TestATaintThatIsStillOnItsWay:
+    """S1, S32: an API server that stands still may carry a request out that its sender has given up. Nobody reads the proof then,
+    or the machine is on again, and what drives pods out stands all the same."""
+
+    @pytest.fixture
+    async def lands(self, off: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[None]]:
+        """Lets the request arrive whose answer was not waited for."""
+        write, sent = off.connection._write, list[tuple[Any, Any]]()
+
+        async def stands_still(*args: Any, **options: Any) -> Any:
+            monkeypatch.setattr(off.connection, "_write", write)
+            sent.append((args, options))
+            raise failure(ErrorType.AMBIGUOUS, "no answer in time; it may have been carried out")
+
+        async def arrives() -> None:
+            args, options = sent.pop()
+            with contextlib.suppress(ApplicationError):
+                await write(*args, **options)
+
+        await off.put_mark(replace(our_mark(cordoned=True), paths=("pdu-1/3",)))
+        monkeypatch.setattr(off.connection, "_write", stands_still)
+        with refused(ErrorType.AMBIGUOUS):
+            await off.freeing.taint_out_of_service(await off.free())
+        return arrives
+
+    @pytest.mark.parametrize("ends", [False, True])
+    async def test_it_comes_too_late_once_it_was_made_sure_that_none_stands(
+        self, off: World, lands: Callable[[], Awaitable[None]], ends: bool
+    ) -> None:
+        """ends: with the episode, whose mark stays for the paths that it leaves cut."""
+        if ends:
+            await off.isolation.mark_schedulable(await off.restore(tainted=True))
+        else:
+            await off.freeing.untaint_out_of_service(await off.untaint(ours=True))
+        await lands()
+        assert OUT_OF_SERVICE not in await taints(off)
+        mark = await off.mark()
+        assert mark is not None
+        assert (mark.cordoned, mark.out_of_service, mark.paths) == (True, False, ("pdu-1/3",))
 
 
 class TestWithoutOurMark:
