@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from policy.episode.messages import FencingInput
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
@@ -171,3 +175,33 @@ async def test_what_was_awaited_when_it_was_stopped_lets_nobody_in(env: Workflow
         world.may_list.set()
         await scan.handle.result()
         assert (world.asked, world.opened) == ([], [])
+
+
+async def test_a_stop_while_the_queue_is_served_lets_nobody_in(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S38, S44: the one who was granted first had ended, and his permit went to whoever came next after the stop."""
+    external, asked = workflow.get_external_workflow_handle, list[str]()
+    may_end = asyncio.Event()
+
+    def slow(workflow_id: str) -> object:
+        async def signal(name: str) -> None:
+            asked.append(workflow_id)
+            await workflow.wait_condition(may_end.is_set)
+            await external(workflow_id).signal(name)
+
+        return SimpleNamespace(signal=signal)
+
+    world = ScriptedCluster(report())
+    async with scanning(env, world) as scan:
+        assert (await scan.ask("node-1", "one")).decision is PermitDecision.GRANTED
+        assert (await scan.ask("node-2", "two")).decision is PermitDecision.QUEUED
+        assert (await scan.ask("node-3", "three")).decision is PermitDecision.QUEUED
+        world.show(report("node-9"))
+        await scan.until(lambda status: bool(status.refused))
+        monkeypatch.setattr(workflow, "get_external_workflow_handle", slow)
+        await scan.release(FencingInput(cluster=scan.cluster, node="node-1", incident="one"))
+        await eventually(env, lambda: bool(asked))
+        may_end.set()
+        await stopped(scan)
+        await scan.handle.result()
+        assert [each.rpartition("/")[2] for each in asked] == ["node-2"]
+        assert world.asked == []

@@ -178,9 +178,7 @@ class HealthScanner:
     async def _act(self, report: ScanReport) -> None:
         """Let act whoever may. Nobody once we are stopped, which may have been while something else was awaited."""
         self._heard = self._news
-        if self._stop is not None:
-            return
-        await self._granting.admit(report)
+        await self._granting.admit(report, stopped=lambda: self._stop is not None)
 
     def _hear(self) -> None:
         """Somebody else may be admitted now."""

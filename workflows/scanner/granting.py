@@ -105,13 +105,16 @@ class Granting:
 
     # Granting -------------------------------------------------------------------------------------------------------
 
-    async def admit(self, report: ScanReport) -> None:
+    async def admit(self, report: ScanReport, *, stopped: Callable[[], bool]) -> None:
         """Serve the queue, then the candidates, then marks that nobody owns. Permits are reserved before episodes open, and those
-        open beside: all of this moment together, the oldest offence first."""
+        open beside: all of this moment together, the oldest offence first. stopped: whether nobody is let in any more, which may
+        come while the queue is served."""
         if not self.holders.known:
             return
         self.holding_off.forget(report)
-        await self._serve_queue(report)
+        await self._serve_queue(report, stopped)
+        if stopped():
+            return
         admission = admit(
             report,
             self.table.permits(),
@@ -187,8 +190,10 @@ class Granting:
             pause=self.pause,
         )
 
-    async def _serve_queue(self, report: ScanReport) -> None:
+    async def _serve_queue(self, report: ScanReport, stopped: Callable[[], bool]) -> None:
         for waiting in self.table.queue():
+            if stopped():
+                return
             request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
             if self._answer(report, request).decision is not PermitDecision.GRANTED:
                 continue
