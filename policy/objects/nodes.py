@@ -26,7 +26,11 @@ EXCLUDE_LABEL = "remediation.medik8s.io/exclude-from-remediation"
 PRESERVE_ANNOTATION = "node.machine.sapcloud.io/preserve"
 """Gardener's preservation request; `now`, `when-failed`, `auto-preserved` and the seed's `true` veto a fencing before off."""
 
-CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+SERVING_LABELS = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "controlplane"))
+"""Of those that run an API server: as of today, of old, and as RKE has it."""
+ETCD_LABEL = "node-role.kubernetes.io/etcd"
+"""Of those that run a member of etcd, maybe nothing else of the control plane: RKE, RKE2 and k3s tell of it."""
+CONTROL_PLANE_LABELS = (*SERVING_LABELS, ETCD_LABEL)
 ZONE_LABEL = "topology.kubernetes.io/zone"
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 
@@ -117,5 +121,5 @@ class NodeView:
 
     @property
     def control_plane(self) -> bool:
-        """Whether the node carries a control-plane role label (old or new spelling)."""
+        """Whether the node carries a role label of the control plane, that of its etcd included."""
         return any(label in self.labels for label in CONTROL_PLANE_LABELS)

@@ -79,10 +79,17 @@ class PreservationDecision:
 
 
 def decide(
-    held: Held, *, now: datetime, timeout: timedelta, automatic: Automatic = Automatic.NOTHING, released: str = ""
+    held: Held,
+    *,
+    now: datetime,
+    timeout: timedelta,
+    automatic: Automatic = Automatic.NOTHING,
+    released: str = "",
+    until: datetime | None = None,
 ) -> PreservationDecision:
-    """What holds for this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and why."""
-    return _Deciding(held, now, timeout, automatic, released).decide()
+    """What holds for this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and why.
+    until: to where a person has moved its end, which counts though the former one is over by now."""
+    return _Deciding(held, now, timeout, automatic, released=released, until=until).decide()
 
 
 def keeps(held: Held, now: datetime) -> bool:
@@ -95,8 +102,11 @@ def keeps(held: Held, now: datetime) -> bool:
 
 
 class _Deciding:
-    def __init__(self, held: Held, now: datetime, timeout: timedelta, automatic: Automatic, released: str) -> None:
+    def __init__(
+        self, held: Held, now: datetime, timeout: timedelta, automatic: Automatic, *, released: str, until: datetime | None
+    ) -> None:
         self._held = held
+        self._until = until
         self._released = released
         self._now = now
         self._automatic = automatic
@@ -156,11 +166,15 @@ class _Deciding:
             return "it has failed, and this failure has been preserved before"
         return "it has failed, and nothing keeps it"
 
+    @property
+    def _ends(self) -> datetime | None:
+        return self._until or self._held.expiry
+
     def _kept(self) -> PreservationDecision:
-        held, intent, now = self._held, self._intent, self._now
-        assert held.expiry is not None
-        if held.expired(now):
-            return self._expire(held.expiry)
+        held, intent, expiry = self._held, self._intent, self._ends
+        assert expiry is not None
+        if expiry <= self._now:
+            return self._expire(expiry)
         if self._released:
             return self._end(self._released, withdraw=True)
         if self._request.unreadable:
@@ -201,7 +215,7 @@ class _Deciding:
         return self._say(action, reason, ended=True, withdraw=withdraw, recovered=recovered)
 
     def _begin(self, reason: str) -> PreservationDecision:
-        expiry = later(self._now, self._timeout)
+        expiry = self._until or later(self._now, self._timeout)
         if expiry.microsecond:
             expiry = later(expiry.replace(microsecond=0), RESOLUTION)  # as the API writes it, and never early
         words = f"{reason}; for {format_duration(self._timeout)}"
@@ -212,9 +226,9 @@ class _Deciding:
         due = bool(held.failed) and held.node is not None and not (held.drain_is_over and held.tainted)
         if due:
             return self._say(
-                PreservationAction.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=held.expiry
+                PreservationAction.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=self._ends
             )
-        return self._say(PreservationAction.NONE, reason, preserved=True, expiry=held.expiry)
+        return self._say(PreservationAction.NONE, reason, preserved=True, expiry=self._ends)
 
     def _say(
         self,

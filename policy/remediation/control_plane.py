@@ -19,7 +19,7 @@ from enum import StrEnum
 from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
 from policy.objects.belonging import OPENSHIFT_MACHINE_ANNOTATION
 from policy.objects.machines import MachineView
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
 from policy.remediation import etcd
 from policy.remediation.memory import read_memory
@@ -144,9 +144,12 @@ def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()
 
     Where pods of etcd are seen, a Node votes soundly only with a Ready one, and a pod on any other Node, or on one that is gone,
     is a voter too. Where none is seen, etcd runs within another process or elsewhere: then a Ready Node is a sound voter. Where
-    pods of API servers are seen, a Node serves only with a Ready one.
+    pods of API servers are seen, a Node serves only with a Ready one. Where a label says which Nodes have etcd, no other one
+    votes, and those that have nothing else serve nobody.
     """
     members, seen = {node.name: node for node in nodes if node.control_plane}, tuple(pods)
+    voting = {name for name, node in members.items() if ETCD_LABEL in node.labels} or set(members)
+    serving = {name for name, node in members.items() if any(label in node.labels for label in SERVING_LABELS)}
     kinds = {pod.component for pod in seen}
     ready = {(pod.component, pod.node) for pod in seen if pod.ready}
 
@@ -154,7 +157,7 @@ def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()
         node = members.get(name)
         return node is not None and node.ready and (component not in kinds or (component, name) in ready)
 
-    voters = {*members, *(pod.node for pod in seen if pod.component is Component.ETCD)}
+    voters = {*voting, *(pod.node for pod in seen if pod.component is Component.ETCD)}
     return ControlPlaneView(
         members=tuple(
             ControlPlaneMember(
@@ -162,8 +165,8 @@ def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()
                 node=name,
                 deleting=node.deleting,
                 true=frozenset(
-                    ((ETCD_MEMBER, ETCD_POD) if sound(name, Component.ETCD) else ())
-                    + (COMPONENTS if sound(name, Component.API_SERVER) else ())
+                    ((ETCD_MEMBER, ETCD_POD) if name not in voters or sound(name, Component.ETCD) else ())
+                    + (COMPONENTS if name in serving and sound(name, Component.API_SERVER) else ())
                 ),
             )
             for name, node in sorted(members.items())

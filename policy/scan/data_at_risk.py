@@ -184,6 +184,10 @@ class DataAtRisk:
         """Another number after each change of which nodes are at risk."""
         self._margin = margin
         self._down: dict[str, tuple[str, datetime, bool]] = {}
+        self._by_hand: set[str] = set()
+        """Of these nodes those whose object nobody deletes because their machine is gone: no cloud knows of it."""
+        self._gone: set[str] = set()
+        """Of these those whose object is gone."""
         self._attached_to: dict[str, str] = {}
         self._attachments: dict[str, tuple[str, ...]] = {}
         self._incidents: dict[str, _Incident] = {}
@@ -214,10 +218,25 @@ class DataAtRisk:
         elif known is not None:
             self._end(node.name)
         self._down[node.name] = (node.uid, since, vouched_off(node))
+        self._gone.discard(node.name)
+        (self._by_hand.discard if node.provider_id else self._by_hand.add)(node.name)
         self._weigh(node.name, now)
 
+    def delete_node(self, name: str, now: datetime) -> None:
+        """A Node that is gone. Its pods go with it, and then its volumes. A cloud's controller takes a Node away because its
+        machine is gone, and so does who deletes a Machine: one that no cloud knows was deleted by hand."""
+        incident = self._incidents.get(name)
+        if incident is None or name not in self._by_hand:
+            self.remove_node(name)
+            return
+        self._gone.add(name)
+        incident.requested = min(filter(None, (incident.requested, now)))
+        self._set_deadline(incident)
+
     def remove_node(self, name: str) -> None:
-        """A Node that is Ready again, or gone."""
+        """A Node that is Ready again, or whose machine is gone."""
+        self._gone.discard(name)
+        self._by_hand.discard(name)
         if self._down.pop(name, None) is not None:
             self._end(name)
 
@@ -345,6 +364,8 @@ class DataAtRisk:
         else:
             del self._attachments[node]
             self._end(node)
+            if node in self._gone:
+                self.remove_node(node)
 
     def _end(self, node: str) -> None:
         if self._incidents.pop(node, None) is not None:

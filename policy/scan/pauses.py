@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from policy.values.moments import written
+from policy.values.moments import sooner, written
 
 PAUSES_MEMO = "pauses"
 """Of a scanner's workflow: its `PastPause`s, for people, and for the scanner that comes after it."""
@@ -92,6 +92,13 @@ def unpaused(pauses: Pauses, *, who: str, reason: str, now: datetime, replaced: 
     if in_force(pauses, now) is None:
         return pauses
     return (*pauses[:-1], replace(pauses[-1], ended=now, ended_by=who, ended_why=reason, replaced=replaced))
+
+
+def cut_short(pauses: Pauses, pause: Pause) -> Pause | None:
+    """The pause of somebody else that this one would end sooner than he has said, None where there is none."""
+    former = in_force(pauses, pause.since)
+    cuts = former is not None and former.who != pause.who and sooner(pause.until, former.until)
+    return former if cuts else None
 
 
 def paused(pauses: Pauses, pause: Pause) -> Pauses:

@@ -22,6 +22,11 @@ def later(moment: datetime, *waits: timedelta) -> datetime:
         return LATEST
 
 
+def sooner(end: datetime | None, other: datetime | None) -> bool:
+    """Whether what ends then is over before what ends at the other moment; None: only when somebody ends it."""
+    return end is not None and (other is None or end < other)
+
+
 def in_utc(moment: datetime) -> datetime:
     """The same moment in UTC, which those without a zone are in already."""
     if moment.tzinfo is None:

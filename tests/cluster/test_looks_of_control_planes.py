@@ -123,6 +123,15 @@ class TestNodes:
         assert (await look(world)).verdict is fenced
         assert (await look(world, operation=Operation.REMOVE)).verdict is deleted
 
+    @pytest.mark.parametrize(("others", "verdict"), [(("True", "True"), GO), (("True", "Unknown"), WAIT)])
+    async def test_a_node_that_has_nothing_but_etcd_is_a_member(
+        self, others: tuple[str, ...], verdict: LookVerdict, world: World
+    ) -> None:
+        """S15: as RKE2 and k3s have them, beside Nodes of the rest of the control plane."""
+        await members(world, *others, labels={"node-role.kubernetes.io/etcd": "true"})
+        await world.add_node("server", ready="True", labels=MEMBER, provider_id="metal://server", system_uuid="server")
+        assert (await look(world)).verdict is verdict
+
     async def test_it_holds_whoever_asks_and_keeps_nobody_down(self, world: World) -> None:
         """S17: what is off may be switched on again whatever the others are."""
         await members(world)

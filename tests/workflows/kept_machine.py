@@ -165,9 +165,7 @@ class ScriptedMachine(ScriptedTarget):
             held = replace(held, node=replace(held.node, annotations={**held.node.annotations, **wanted}))
         automatic = Automatic.SELECTED if wish.automatic else Automatic.RELEASED if wish.surplus else Automatic.NOTHING
         timeout = wish.duration or world.timeout
-        decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release)
-        if wish.until is not None and decision.preserved:
-            decision = replace(decision, expiry=wish.until)
+        decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release, until=wish.until)
         found = effects(decision, drained=request.drained, isolation=request.isolation)
         before = world.held.expiry
         world.held = replace(carried_out(held, found), phase=world.held.phase, failed=world.held.failed)

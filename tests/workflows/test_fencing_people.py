@@ -21,7 +21,7 @@ from tests.workflows.fencing_run import fencing, told
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
 SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers has its circuit breaker open")
@@ -124,6 +124,56 @@ async def test_a_hold_that_an_abort_has_ended_is_not_ended_again(env: WorkflowEn
             await run.resume()
         world.gates[at].set()
         await run.result(Outcome.ABORTED)
+
+
+@pytest.mark.parametrize("at", ["ask-permit", "uncordon"], ids=["before it is heard", "on its way out"])
+async def test_who_waits_for_a_person_and_was_aborted_is_not_resumed(env: WorkflowEnvironment, at: str) -> None:
+    """S44: who resumes it then was told that it goes on, and it ends all the same; nor is a word for off of use."""
+    async with fencing(env, world := World(ignores_off=True), parks=True) as run:
+        world.gates[at] = asyncio.Event()
+        if at == "ask-permit":
+            await run.resume()
+            await run.did(at)
+        await run.abort()
+        if at == "uncordon":
+            await run.did(at)
+        assert {Verb.RESUME, Verb.ACK_OFF}.isdisjoint(way.word for way in (await run.status()).ways)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await run.resume()
+        world.gates[at].set()
+        await run.result(Outcome.ABORTED)
+
+
+async def test_an_abort_asks_for_power_as_long_as_that_is_heard(env: WorkflowEnvironment) -> None:
+    """S44: who added `--power-on` while it was on its way out was told that the machine is switched on, and it stayed off."""
+    async with fencing(env, world := World(), at="event NodePoweredOff") as run:
+        world.gates["uncordon"] = asyncio.Event()
+        await run.abort()
+        run.go_on()
+        await run.did("uncordon")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.abort(power_on=True)
+        assert "leaves the machine off: `nodewarden fence node-7" in str(refused.value.cause)
+        await run.abort()
+        world.gates["uncordon"].set()
+        assert (await run.result(Outcome.ABORTED)).left_off
+    assert world.count("on") == 0
+
+
+async def test_a_hold_of_somebody_else_is_not_cut_short(env: WorkflowEnvironment) -> None:
+    """S20, S44: Ada has her hands in the machine and said no end; Bob, who holds it for a minute, ends nothing of hers."""
+    async with fencing(env, world := World(), at="cordon") as run:
+        await run.hold("my hands are in it")
+        soon = HoldEpisodeRequest(who="bob", reason="a look", until=await env.get_current_time() + timedelta(minutes=1))
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.hold, soon)
+        assert "held by ada, not verified: my hands are in it; that is longer than yours" in str(refused.value.cause)
+        run.go_on()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await let_pass(env, run.handle, timedelta(minutes=20))
+        assert world.count("off") == 0
+        await run.hold("almost done", until=await env.get_current_time() + timedelta(minutes=1))  # her own she may
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:

@@ -84,6 +84,22 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
         assert not ("preserved until" in told and "delete" in world.acts), told
 
 
+async def test_an_extension_that_is_written_only_after_the_old_end_keeps_the_machine(env: WorkflowEnvironment) -> None:
+    """S22, S44: Ada is told "preserved until ..." in time, and the API is away until the old end is over."""
+    world = machine(fails=True)
+    async with kept(env, world) as run:
+        ends = world.held.expiry
+        await run.skip(timedelta(hours=71))
+        world.errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 1000
+        until = ends + timedelta(hours=24)
+        assert "preserved until" in await run.says(Preservation.extend, ExtendRequest(who="ada", reason="not yet", until=until))
+        await run.skip(timedelta(hours=4))
+        world.errors.clear()
+        await run.skip(timedelta(minutes=10))
+        assert (world.held.expiry, "terminate" in world.acts) == (until, False)
+        await run.timeout(Outcome.REPLACED)
+
+
 @pytest.mark.parametrize("end", ["annotation", "expiry"])
 async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
     """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""

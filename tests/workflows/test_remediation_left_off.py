@@ -11,6 +11,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
+from tests.workflows.executions import Word
 from tests.workflows.remediated import FENCE, HOUR, MINUTE, OBJECT, Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, plan
@@ -99,6 +100,19 @@ def test_a_node_whose_off_was_a_lie_is_not_called_recovered_by_what_comes_after(
         assert (play.status().phase, node.cordoned) == (Phase.NEEDS_HUMAN, True)
         play.abort()
         play.result(Outcome.ABORTED)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["said before", "said too late"])
+def test_an_abort_asks_for_power_as_long_as_that_is_heard(*, first: bool) -> None:
+    """S44: said while it was on its way out it was answered as if the machine were switched on, and that stayed off."""
+    world, said = stays_off(excused=False), list[Word]()
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.before["recovery.mark-schedulable"] = lambda: said.append(play.abort(power_on=True))
+        play.abort(power_on=first)
+        play.result(Outcome.ABORTED)
+    (word,) = said
+    assert ("leaves the machine off" in word.refused) is not first
 
 
 def test_an_abort_that_cannot_switch_it_on_says_so() -> None:

@@ -86,6 +86,21 @@ async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnviron
         assert timedelta(0) <= await env.get_current_time() - until < timedelta(seconds=30)
 
 
+async def test_a_pause_of_somebody_else_is_not_cut_short(env: WorkflowEnvironment) -> None:
+    """S20, S44: Ada restores etcd and said no end; Bob, who pauses for a minute as the runbook says, ends nothing of hers."""
+    async with scanning(env, ScriptedCluster()) as scan:
+        await scan.until(lambda status: status.report is not None)
+        await paused(scan)
+        soon = await env.get_current_time() + timedelta(minutes=1)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a reboot", until=soon))
+        assert f"paused by ada, not verified, until somebody ends it: {WHY}" in str(refused.value.cause)
+        assert [(each.pause.who, each.ended) for each in await heard(scan)] == [("ada, not verified", None)]
+        await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a rack"))
+        await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="almost done", until=soon))
+        assert [each.pause.until for each in await heard(scan)] == [None, None, soon]
+
+
 async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S33, S44."""
     monkeypatch.setattr(handing_over, "HISTORY_LIMIT", 60)

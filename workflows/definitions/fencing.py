@@ -34,6 +34,10 @@ class Fencing(EpisodeConversation):
         """Before power was touched, and after it."""
         return self._story.what_abort_means(request)
 
+    def stays_off(self) -> bool:
+        """Once it gives back what it has added."""
+        return self._story.stays_off
+
     def consequences(self) -> dict[Verb, str]:
         """A person may vouch that the machine is off."""
         return {**super().consequences(), Verb.ACK_OFF: "has its pods started elsewhere"}
@@ -42,7 +46,7 @@ class Fencing(EpisodeConversation):
         """His word is of use while it waits for a person, and off has yet to be proven."""
         if word is not Verb.ACK_OFF:
             return super().why_not(word)
-        if self._story.wants_acknowledgement():
+        if self._story.wants_acknowledgement() and self.episode.abort_asked is None:
             return ""
         doing = f"{self.episode.phase.value}, {self.episode.doing}"
         return f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"

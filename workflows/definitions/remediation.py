@@ -35,6 +35,10 @@ class Remediation(EpisodeConversation):
     async def run(self, request: RemediationHistory) -> EpisodeResult:
         return await self.carry_out(self._story, request)
 
+    def stays_off(self) -> bool:
+        """Once it takes back what its steps have left."""
+        return isinstance(self._story, RemediationStory) and self._story.stays_off
+
     def what_abort_means(self, request: AbortRequest) -> str:
         """Of a step that switches power it is what it is of a fencing, and of the machine that an earlier one has left off. A
         deletion can't be taken back."""

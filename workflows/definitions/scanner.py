@@ -21,9 +21,9 @@ from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.episode.words import Spoken, Verb
-from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, paused, unpaused
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, cut_short, paused, unpaused
 from policy.scan.report import ScanReport
-from workflows.episode.hearing import Heard, by_a_person, heard, still_to_come
+from workflows.episode.hearing import Heard, by_a_person, heard, refused, still_to_come
 from workflows.kit import handing_over, options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
@@ -293,6 +293,8 @@ class HealthScanner:
         request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
         former = self._granting.pause
         pause = Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until)
+        if (longer := cut_short(self._granting.pauses, pause)) is not None:
+            raise refused(f"pause: {self._input.cluster} is {longer}; that is longer than yours, and stays")
         self._keep(paused(self._granting.pauses, pause))
         instead = f"; before, it was {former}" if former is not None else ""
         return f"{self._input.cluster} is {pause}{instead}"

@@ -115,7 +115,7 @@ class Bookkeeping:
         abort that comes after a failure ends it; False is answered then.
         """
         doing = self._episode.doing
-        with self._episode.undertaking(failing) as under:
+        with self._episode.undertaking(failing) as under, self._episode.insisting(failed=under.failures > 0):
             if under.aborts is None:
                 under.aborts = self._episode.aborts
             patience = Patience(self._episode, under)
@@ -126,6 +126,7 @@ class Bookkeeping:
                 except Interrupt as interrupt:
                     passes = isinstance(interrupt, PassingRefusal) and not patience.is_over(interrupt)
                     under.failures += not passes
+                    self._episode.insists = True
                     self._episode.problem = interrupt.reason
                     self._episode.note(act, "failed", interrupt.reason)
                     if abort_ends and self._episode.aborts > under.aborts:

@@ -22,7 +22,7 @@ from policy.episode.observation import Observation
 from policy.episode.words import Spoken, Verb, Way, one_line
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
-from workflows.episode.hearing import Heard, by_a_person, heard, said_of, still_to_come
+from workflows.episode.hearing import Heard, by_a_person, heard, refused, said_of, still_to_come
 from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import handing_over
 from workflows.kit.handing_over import NewHistory
@@ -175,11 +175,14 @@ class EpisodeConversation:
         episode = self.episode
         if episode.phase is Phase.FINAL:
             return f"{word.value}: this episode has ended: {episode.doing}"
+        abort = episode.abort_asked
+        if word is Verb.RESUME and abort is not None and not episode.insists:
+            return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
         if word is Verb.RESUME:
             waits = episode.phase is Phase.NEEDS_HUMAN or episode.acknowledgement is not None
             expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
             return "" if waits or episode.is_held else expected
-        if word is Verb.HOLD and (abort := episode.abort_asked) is not None:
+        if word is Verb.HOLD and abort is not None:
             return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
         return ""
 
@@ -198,15 +201,28 @@ class EpisodeConversation:
         """What comes of an abort now, for whoever has asked for it."""
         return "the episode ends, and takes what it has added off the node"
 
+    def stays_off(self) -> bool:
+        """Whether it is on its way out, and the machine stays off whatever is said from now on."""
+        return False
+
     @abort.validator
     def _check_abort(self, request: AbortRequest) -> None:
         by_a_person(request)
         self.check(Verb.ABORT)
+        node, former = self.episode.node, self.episode.abort_asked
+        if request.power_on and not (former is not None and former.power_on) and self.stays_off():
+            raise ValueError(
+                f"abort --power-on: expected an episode that has not ended yet; this one ends, and leaves the machine off: "
+                f"`nodewarden fence {node} --reason …` brings it back"
+            )
 
     @workflow.update(description="Do nothing destructive until resume, or until a moment.")
     async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
-        return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold, until=request.until))
+        request, former = await self._heard(Verb.HOLD, request, self._check_hold, until=request.until), self.episode.held
+        if request.cuts_short(former):
+            raise refused(f"hold: {self.episode.node} is {former}; that is longer than yours, and stays: `resume` ends it")
+        return self.episode.take_hold(request)
 
     @hold.validator
     def _check_hold(self, request: HoldEpisodeRequest) -> None:

@@ -51,6 +51,8 @@ class Episode(EpisodeState):
         """What a person who is waited for can do; set by the conversation, which knows what each word would mean."""
         self.outcome: Outcome | None = None
         """Once it has ended."""
+        self.insists = False
+        """Whether what must be done in the end has failed: it is tried again, also after an abort."""
         self._around = self.undertakings
         info = workflow.info()
         if not self.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
@@ -267,6 +269,8 @@ class Episode(EpisodeState):
         self.note("resume", "asked", f"by {request.by}: {request.reason}")
         self._hear_person()
         asks = self.phase is Phase.NEEDS_HUMAN
+        if asks and self.insists:
+            return f"incident {self.incident} tries again what has failed"
         return f"incident {self.incident} goes on" + (" as soon as the scanner gives it a permit" if asks else "")
 
     def _hear_person(self) -> None:
@@ -377,6 +381,15 @@ class Episode(EpisodeState):
             self._around = former
             if not leaves:
                 del around[what]
+
+    @contextlib.contextmanager
+    def insisting(self, *, failed: bool) -> Iterator[None]:
+        """What is done meanwhile must be done in the end. failed: in an earlier history."""
+        former, self.insists = self.insists, failed
+        try:
+            yield
+        finally:
+            self.insists = former
 
     @property
     def is_held(self) -> bool:

@@ -72,17 +72,18 @@ async def heard(
             WordActivities.verify, request, **(options.word(cluster) | {"summary": f"verifies who says {spoken.action.value}"})
         )
     except ActivityError as error:
-        raise _refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error
+        raise refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error
     try:
         if still is not None:
             still(word)
     except ValueError as error:
-        raise _refused(str(error)) from error
+        raise refused(str(error)) from error
     if not verification.speaker:
         workflow.logger.warning("who says %s is not verified: %s", spoken.action.value, verification.problem)
         return replace(word, verified=Verified.NO, speaker="", sealed=None)
     return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker, sealed=verification.sealed)
 
 
-def _refused(message: str) -> ApplicationError:
+def refused(message: str) -> ApplicationError:
+    """How an update that was accepted is refused to the person after all."""
     return ApplicationError(message, type=ErrorType.NOT_LICENSED.value, non_retryable=True)

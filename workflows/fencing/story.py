@@ -526,6 +526,11 @@ class FencingStory:
         stays = [each for each in ports if freed or each in found_cut]
         return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
 
+    @property
+    def stays_off(self) -> bool:
+        """Whether its end is carried out, and leaves the machine off."""
+        return self._case is not None and self._case.progress.end is not None and bool(self.left_off)
+
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""
         return self._case is not None and self.parking.wants_a_word

@@ -438,6 +438,11 @@ class RemediationStory:
         return self.episode.ladder is not None and any(step.deletes for step in self._steps)
 
     @property
+    def stays_off(self) -> bool:
+        """Whether its end is carried out, and leaves the machine off."""
+        return self.episode.ladder is not None and self._progress.end is not None and self.left_off is not None
+
+    @property
     def left_off(self) -> FencingStep | None:
         """The last step that switched power, where it has left the machine off, for all that is known."""
         if self.episode.ladder is None:

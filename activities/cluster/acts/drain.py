@@ -161,11 +161,10 @@ class Drainer:
         return await unless_gone(self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))) is not None
 
     async def _held_by_volumes(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
-        """Those with a single-writer volume attached to the node, or with one of which that is not known."""
+        """Those with a single-writer volume attached to the node, or with one of which that is not known. What is never attached
+        (NFS, local disks) is in use where its pod runs: others would start another writer at once."""
         with_volumes = [pod for pod in pods if pod.claims or pod.has_inline_volume]
         attached = {each.volume for each in await read_attachments(self._connection, node)} if with_volumes else set[str]()
-        if not attached:
-            return []
         risky = await asyncio.gather(*(self._writes_alone(pod, attached) for pod in with_volumes))
         return [pod for pod, held in zip(with_volumes, risky, strict=True) if held]
 
@@ -174,11 +173,11 @@ class Drainer:
             return True
         for claim in pod.claims:
             found = await unless_gone(self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace)))
-            if found is None:
+            if found is None and (attached or pod.running):
                 return True
-            spec = found.get("spec") or {}
-            modes = set(spec.get("accessModes") or ())
-            if str(spec.get("volumeName") or "") in attached and not (modes and modes <= SHARED_MODES):
+            spec = (found or {}).get("spec") or {}
+            modes, volume = set(spec.get("accessModes") or ()), str(spec.get("volumeName") or "")
+            if volume and (volume in attached or pod.running) and not (modes and modes <= SHARED_MODES):
                 return True
         return False
 

@@ -143,21 +143,19 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
     async def _bring_about(self, sight: Sight, request: HoldRequest, now: datetime) -> Hold:
         found_held = sight.held
         assert found_held is not None
-        held = _as_wished(found_held, request)
+        held, wish = _as_wished(found_held, request), request.wish
         automatic = Automatic.NOTHING
-        if request.wish.automatic:
+        if wish.automatic:
             automatic = Automatic.SELECTED
-        elif request.wish.surplus:
+        elif wish.surplus:
             automatic = Automatic.RELEASED
-        decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=request.wish.release)
-        if automatic is not Automatic.NOTHING and not request.wish.release and not held.deleting:
-            decision = await self._unless_off(decision, sight, now)
+        decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=wish.release, until=wish.until)
+        if automatic is not Automatic.NOTHING and not wish.release and not held.deleting:
+            decision = await self._unless_off(decision, sight, now, until=wish.until)
         by = NOT_OVERRIDDEN
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.words}")
-        if request.wish.until is not None and decision.preserved:
-            decision = replace(decision, expiry=request.wish.until)
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         hold = replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
@@ -166,14 +164,16 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             return replace(hold, terminate=False)
         return hold
 
-    async def _unless_off(self, decision: PreservationDecision, sight: Sight, now: datetime) -> PreservationDecision:
+    async def _unless_off(
+        self, decision: PreservationDecision, sight: Sight, now: datetime, *, until: datetime | None
+    ) -> PreservationDecision:
         """Where fencing is switched off a pool begins nothing and gives nobody up; what a person asks for, and what ends, goes
         on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no answer."""
         node = sight.node.view if sight.node is not None else None
         seen = Seen(node=node, policies=await live_policies(self._connection, self._source))
         if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
             return decision
-        without = decide(decision.held, now=now, timeout=sight.timeout)
+        without = decide(decision.held, now=now, timeout=sight.timeout, until=until)
         if decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE:
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without

@@ -129,6 +129,11 @@ class Pod(msgspec.Struct):
         return not self.terminating and self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
     @property
+    def running(self) -> bool:
+        """Whether its containers were started, as its kubelet has said last."""
+        return self.status is not None and self.status.phase == "Running"
+
+    @property
     def in_the_way(self) -> bool:
         """Whether it is to be gone before its like can run elsewhere."""
         return not self.belongs_to_node and not self.finished

@@ -288,7 +288,7 @@ class Watches:
     def _node_changed(self, name: str, node: NodeView | None) -> None:
         def change() -> None:
             if node is None:
-                self._at_risk.remove_node(name)
+                self._at_risk.delete_node(name, self._clock())
                 self._book.remove_node(name)
                 self._ledger.remove_node(name)
             else:

@@ -320,13 +320,13 @@ class TestNotReady:
         ("modes", "attached", "withheld"),
         [
             (["ReadWriteOnce"], True, True),
-            (["ReadWriteOnce"], False, False),
             (["ReadWriteMany"], True, False),
             (["ReadOnlyMany"], True, False),
+            (["ReadWriteMany"], False, False),
             (["OfAReleaseToCome"], True, True),
         ],
     )
-    async def test_only_what_one_machine_writes_and_is_attached_holds_a_pod(
+    async def test_only_what_one_machine_writes_holds_a_pod(
         self, dead: World, modes: list[str], attached: bool, withheld: bool
     ) -> None:
         """S36."""
@@ -336,6 +336,13 @@ class TestNotReady:
         result = await drain(dead)
         assert bool(result.withheld) is withheld
         assert result.evicted == (0 if withheld else 1)
+
+    @pytest.mark.parametrize(("phase", "withheld"), [("Running", True), ("Pending", False)])
+    async def test_what_no_driver_attaches_is_in_use_where_its_pod_runs(self, dead: World, phase: str, withheld: bool) -> None:
+        """S31, S36: of a share or a local disk there is no VolumeAttachment, and a ReplicaSet waits for nobody to end."""
+        await add_claim(dead, ["ReadWriteOnce"], attached=False)
+        await dead.add_pod("db", owner="ReplicaSet", claims=("data",), phase=phase)
+        assert bool((await drain(dead)).withheld) is withheld
 
     async def test_a_claim_that_is_gone_may_be_of_any_volume(self, dead: World) -> None:
         """S36: doubt withholds."""

@@ -57,6 +57,19 @@ ENDS = {
 }
 
 
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("until", [NOW + HOURS, NOW - timedelta(minutes=1)], ids=["later", "over by now, too"])
+def test_s22_an_end_that_was_moved_in_time_counts_though_the_old_one_is_over_when_it_is_written(
+    failed: bool, until: datetime
+) -> None:
+    """The API was away in between: whoever moved it was told until when the machine is kept."""
+    machine = replace(held(failed=failed, **{PRESERVE_ANNOTATION: "now"}), expiry=NOW - timedelta(minutes=5))
+    decision = decide(machine, now=NOW, timeout=HOURS, until=until)
+    assert (decision.preserved, decision.expiry) == ((True, until) if until > NOW else (False, None))
+    assert carried_out(machine, effects(decision)).expiry == decision.expiry
+    assert not decide(machine, now=NOW, timeout=HOURS, until=until, released="released by ada: seen enough").preserved
+
+
 WORDS = ("now", "when-failed", "auto-preserved")
 
 

@@ -198,6 +198,25 @@ def test_a_node_votes_only_with_its_pod_of_etcd(
     assert blocked(view, name, taking) is because
 
 
+ETCD_ONLY, SERVES_ONLY = {"node-role.kubernetes.io/etcd": "true"}, {"node-role.kubernetes.io/controlplane": "true"}
+
+
+@pytest.mark.parametrize("seen", [(), ETCD_ON_3], ids=["within another process", "as static pods"])
+def test_nodes_that_have_nothing_but_etcd_vote(seen: Sequence[StaticPod]) -> None:
+    """S15: RKE, RKE2 and k3s label them so, and no API server is on them."""
+
+    def split(*sick: str) -> ControlPlaneView:
+        roles = {"n1": ETCD_ONLY, "n2": ETCD_ONLY, "n3": ETCD_ONLY, "s1": SERVES_ONLY, "s2": SERVES_ONLY}
+        return members_from_nodes(
+            [a_node(name, "Unknown" if name in sick else "True", labels=labels) for name, labels in roles.items()], seen
+        )
+
+    assert blocked(split("n1"), "n1", STOPPED) is None
+    assert blocked(split("n1", "n2"), "n1", STOPPED) is BlockingRule.QUORUM
+    assert blocked(split("s1"), "s1", STOPPED) is None
+    assert blocked(split("s1", "s2"), "s1", STOPPED) is BlockingRule.NO_API_SERVER
+
+
 def test_a_voter_without_a_node_is_still_a_voter() -> None:
     """A Node that was deleted, or one that runs nothing of the control plane but etcd."""
     gone = [*pods(Component.ETCD, "n1", "n2"), StaticPod(component=Component.ETCD, node="n4", ready=True)]

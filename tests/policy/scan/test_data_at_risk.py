@@ -179,9 +179,32 @@ class TestCancelling:
         if ready:
             risks.put_node(node(ready="True"), T0 + seconds(500))
         else:
-            risks.remove_node("node-7")
+            risks.put_node(node(provider_id="aws:///zone-a/i-1"), T0 + seconds(500))
+            risks.delete_node("node-7", T0 + seconds(500))
         assert risks.next_due is None
         assert risks.to_tell(T0 + seconds(600), 9) == []
+        assert risks.report().nodes == 0
+
+    @pytest.mark.parametrize("patience", [None, seconds(3600)], ids=["its pods stay", "they stay for an hour"])
+    def test_a_node_that_no_cloud_knows_is_deleted_by_hand_and_its_machine_may_run_on(self, patience: timedelta | None) -> None:
+        """S36: its pods go with it at once, and its volumes six minutes later, whatever the machine does."""
+        risks = with_one_down()
+        looked(risks, pod("a", patience=patience))
+        risks.delete_node("node-7", T0 + seconds(100))
+        assert due_of(risks) == 400
+        (told,) = risks.to_tell(T0 + seconds(400), 9)
+        assert told.detached_at == T0 + seconds(460)
+        risks.told("node-7", T0 + seconds(400))
+        risks.remove_attachment("va-1")
+        assert (risks.report().nodes, risks.next_due) == (0, None)
+        risks.put_attachment("va-2", "node-7", T0 + seconds(900))
+        assert risks.report().nodes == 0
+
+    def test_a_node_that_registers_anew_after_it_was_deleted_is_another_incident(self) -> None:
+        risks = with_one_down()
+        looked(risks, pod("a"))
+        risks.delete_node("node-7", T0 + seconds(100))
+        risks.put_node(node(ready="True", uid="uid-8"), T0 + seconds(120))
         assert risks.report().nodes == 0
 
     def test_nothing_is_told_once_nothing_is_attached(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
+
 from policy.checks.inventory import ControlPlane
 from policy.episode.notices import KnownNode
 from policy.objects.nodes import CONTROL_PLANE_LABELS, Condition
@@ -43,9 +45,10 @@ def test_a_removal_is_news_where_there_was_something_to_remove() -> None:
     assert ledger.report_parts(NOW).checks == ()
 
 
-def test_control_plane_members_are_counted_by_either_label() -> None:
-    old, new = ({label: ""} for label in CONTROL_PLANE_LABELS)
-    ledger = ledger_of(a_node("a", labels=old), a_node("b", "False", 1, labels=new), a_node("c"))
+@pytest.mark.parametrize("label", CONTROL_PLANE_LABELS)
+def test_control_plane_members_are_counted_by_either_label(label: str) -> None:
+    new = {label: ""}
+    ledger = ledger_of(a_node("a", labels={CONTROL_PLANE_LABELS[0]: ""}), a_node("b", "False", 1, labels=new), a_node("c"))
     assert ledger.report_parts(NOW).control_plane == ControlPlane(members=2, ready=1)
     ledger.remove_node("a")
     ledger.put_node(a_node("b", labels=new), NOW)
