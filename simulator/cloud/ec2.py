@@ -153,6 +153,7 @@ class Ec2Cloud:
         self._consoles: dict[str, str] = {}
         self._detached: list[Callable[[str, str], None]] = []
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._hibernated: dict[str, str] = {}
         self._tasks = Tasks()
         self._lock = asyncio.Lock()
         self._hand_lock = asyncio.Lock()
@@ -273,6 +274,13 @@ class Ec2Cloud:
     def set_state(self, instance: str, state: str) -> None:
         """By the hand of a god. Whatever is under way goes on."""
         self._show(instance, state)
+
+    def hibernate(self, instance: str, reason: str = "Client.UserInitiatedHibernate") -> None:
+        """It is stopped, and its memory kept; reason: the code that EC2 gives."""
+        shown = self._backend.get_instance(instance)
+        shown.state_reason.code = self._hibernated[instance] = reason
+        shown.hibernation_options = {"Configured": True}
+        self._show(instance, "stopped")
 
     def set_faults(self, **faults: Any) -> None:
         """Put these faults in force and no others; with nothing, mend it all. What hung is dropped, undone and unanswered."""
@@ -402,7 +410,10 @@ class Ec2Cloud:
         for instance, state in before.items():
             if entry.outcome == "ignored" or state in {transition.via, transition.to}:
                 self._show(instance, state)
+                if instance in self._hibernated:  # another stop changes nothing of that
+                    self._backend.get_instance(instance).state_reason.code = self._hibernated[instance]
                 continue
+            self._hibernated.pop(instance, None)
             self._show(instance, transition.via)
             if instance in self._under_way:
                 self._under_way[instance].cancel()

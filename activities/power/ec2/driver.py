@@ -33,6 +33,10 @@ GOING_OFF = frozenset({"stopping", "stopped", "shutting-down", "terminated"})
 COMING_ON = frozenset({"pending", "running"})
 GONE = frozenset({"shutting-down", "terminated"})
 
+HIBERNATED = "Client.UserInitiatedHibernate"
+INTERRUPTED = "Server.Spot"
+"""How the reason begins where EC2 itself has stopped a Spot instance, which may be by hibernation."""
+
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{3,32}")
 
 
@@ -87,21 +91,23 @@ class Ec2Driver:
         return frozenset(all_but_quarantine | ({PowerCapability.QUARANTINE} if self.place.quarantine_group else set()))
 
     async def read(self, deadline: Deadline) -> Reading:
-        """The instance's state. `stopped` and `terminated` are off; one that is not there is a mistake, and not off (S3)."""
+        """The instance's state. `stopped` and `terminated` are off, but not one that is hibernated, which would go on in the
+        middle of a write once it is started. One that is not there is a mistake, and not off (S3)."""
         asked_at = datetime.now(UTC)
         instance = await self._instance("read", deadline)
-        state, name = _state(instance), instance.get("PrivateDnsName")
+        state, name, hibernated = _state(instance), instance.get("PrivateDnsName"), _is_hibernated(instance)
         return Reading(
             endpoint=self.endpoint,
-            state=POWER.get(state, PowerState.UNKNOWN),
+            state=PowerState.UNKNOWN if hibernated else POWER.get(state, PowerState.UNKNOWN),
             at=asked_at,
-            detail=state,
+            detail=f"{state}, hibernated with its memory kept" if hibernated else state,
             serves=(instance_of(self.place.instance), *((host_of(name),) if name else ())),
         )
 
     async def off(self, deadline: Deadline) -> None:
         """Stop it by force and without asking its operating system: a hung one would only use up the time, and a shutdown that
-        works would go on writing. Where EC2 says that the state is wrong, one more question tells whether it goes off anyway."""
+        works would go on writing. Where EC2 says that the state is wrong, one more question tells whether it goes off anyway; and
+        where it was stopped already, whether it is hibernated, which another stop does not change."""
         try:
             answer = await self.api.command(
                 "off",
@@ -117,9 +123,13 @@ class Ec2Driver:
                 raise
             return
         self._accepted("off", answer.get("StoppingInstances"))
+        if any((change.get("PreviousState") or {}).get("Name") == "stopped" for change in answer["StoppingInstances"]):
+            self._refuse_hibernated("off", await self._instance("read", deadline))
 
     async def on(self, deadline: Deadline) -> None:
-        """Start it. One that is still stopping can't be started yet: Transient, and nothing was carried out."""
+        """Start it, unless it is hibernated. One that is still stopping can't be started yet: Transient, and nothing was carried
+        out."""
+        self._refuse_hibernated("on", await self._instance("on", deadline))
         try:
             answer = await self.api.command("on", "start_instances", deadline, InstanceIds=[self.place.instance])
         except Ec2RefusedError as error:
@@ -262,6 +272,11 @@ class Ec2Driver:
         if f"detaching {self.place.instance}" not in detail:
             raise refused
 
+    def _refuse_hibernated(self, act: str, instance: Mapping[str, Any]) -> None:
+        if _is_hibernated(instance):
+            told = "the instance is hibernated with its memory kept: expected a person to start or terminate it"
+            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {act!r}: {told}")
+
     def _check_volume(self, volume: str) -> None:
         if VOLUME_ID.fullmatch(volume) is None:
             raise invalid(f"{self.endpoint}: {volume!r} is not the id of an EBS volume: expected one like vol-0123456789abcdef0")
@@ -285,6 +300,16 @@ class Ec2Driver:
 def _parsed(parameters: Mapping[str, str]) -> Ec2Parameters:
     with parameters_of("ec2"):
         return Ec2Parameters.parse(parameters)
+
+
+def _is_hibernated(instance: Mapping[str, Any]) -> bool:
+    """Whether it is stopped and, once it is started, goes on where it stood. What EC2 says of a Spot instance that it has stopped
+    leaves open how: then one that can be hibernated may be."""
+    if _state(instance) != "stopped":
+        return False
+    reason = str((instance.get("StateReason") or {}).get("Code", ""))
+    can_be = bool((instance.get("HibernationOptions") or {}).get("Configured"))
+    return reason == HIBERNATED or (can_be and reason.startswith(INTERRUPTED))
 
 
 def _state(instance: Mapping[str, Any]) -> str:

@@ -74,6 +74,25 @@ async def test_only_an_instance_that_is_stopped_or_terminated_is_off(stand: Ec2S
     assert reading.detail == state
 
 
+@pytest.mark.parametrize("reason", ["Client.UserInitiatedHibernate", "Server.SpotInstanceShutdown"])
+async def test_a_hibernated_instance_is_not_off_and_is_never_started(stand: Ec2Stand, reason: str) -> None:
+    """S3: started, it would go on in the middle of a write, when others have long had its volumes. A stop changes nothing."""
+    stand.ec2.hibernate(stand.instance, reason)
+    reading = await stand.driver().read(within(5))
+    assert (reading.state, reading.detail) == (PowerState.UNKNOWN, "stopped, hibernated with its memory kept")
+    for act in (stand.driver().off, stand.driver().on):
+        refused = await fails(act(within(5)), ErrorType.NOT_SUPPORTED)
+        assert "hibernated with its memory kept: expected a person to start or terminate it" in str(refused)
+    assert stand.ec2.requests("StartInstances") == []
+
+
+@pytest.mark.parametrize("reason", ["Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"])
+async def test_an_instance_that_can_hibernate_and_was_shut_down_is_off(stand: Ec2Stand, reason: str) -> None:
+    stand.ec2.hibernate(stand.instance, reason)
+    assert (await stand.driver().read(within(5))).state is PowerState.OFF
+    await stand.driver().on(within(5))
+
+
 async def test_a_stop_is_by_force_asks_no_operating_system_and_is_no_hibernation(stand: Ec2Stand) -> None:
     await stand.driver().off(within(5))
     (request,) = stand.ec2.requests("StopInstances")
@@ -309,7 +328,7 @@ async def test_an_answer_that_is_not_ec2s_proves_nothing(stand: Ec2Stand, body: 
     async with raw_server(saying("200 OK", body, "Content-Type: text/html")) as server:
         driver = stand.driver(endpoint_url=server.url)
         await fails(driver.off(within(5)), ErrorType.AMBIGUOUS)
-        await fails(driver.on(within(5)), ErrorType.AMBIGUOUS)
+        await fails(driver.on(within(5)), ErrorType.TRANSIENT)  # whether it is hibernated is asked before
         await fails(driver.read(within(5)), ErrorType.TRANSIENT)
         await fails(driver.read_volume("vol-0abc", within(5)), ErrorType.TRANSIENT)
 
