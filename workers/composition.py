@@ -139,6 +139,7 @@ async def _cluster_serving(
     from activities.cluster.watch.view_limits import ViewLimits
     from activities.herald import Herald
     from activities.permitbook import ScannerPermits
+    from workers.interceptors.whereabouts import Whereabouts, seen_by_scanner
     from workers.preparing import Preparing
 
     source = settings.policy_source()
@@ -198,6 +199,7 @@ async def _cluster_serving(
             ClusterRemediationObjects(served, target.last_look),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
+        guards=(Whereabouts(name, own=connection.cluster_uid, seen=partial(seen_by_scanner, client, name)),),
     )
 
 

@@ -163,6 +163,24 @@ async def after_an_abort(env: WorkflowEnvironment, world: ScriptedCluster) -> As
         yield scan
 
 
+async def test_a_report_of_another_cluster_under_the_same_name_is_not_believed(env: WorkflowEnvironment) -> None:
+    """S9, S18, S38: workers of two clusters serve one name, such as the chart's own, on one Temporal. Nodes have the same names
+    in both; an episode that began in one of them must not go on in the other."""
+    world = ScriptedCluster(report(cluster_uid="uid-a"))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        assert await scan.client_handle().query(HealthScanner.cluster_uid) == "uid-a"
+        world.show(report("node-1", cluster_uid="uid-b"))
+        status = await scan.until(lambda status: "uid-b" in status.problem)
+        assert "another cluster" in status.problem
+        assert status.report is not None
+        assert status.report.cluster_uid == "uid-a"
+        assert await scan.client_handle().query(HealthScanner.cluster_uid) == "uid-a"
+        assert world.opened == []
+        world.show(report("node-1", cluster_uid="uid-a"))
+        await scan.has_opened(1)
+
+
 async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: WorkflowEnvironment) -> None:
     """S19: a person's abort is not answered with the next episode."""
     world = ScriptedCluster()

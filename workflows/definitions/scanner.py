@@ -224,6 +224,11 @@ class HealthScanner:
         answers = (self._granting.answer_look(each, self._polling.report, halted=self._halted()) for each in asked.questions)
         return PermitQuestions(questions=tuple(answers))
 
+    @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
+    def cluster_uid(self) -> str:
+        """Which cluster it scans: the uid of kube-system, "" as long as nobody has said. Asked by workers that serve its name."""
+        return self._polling.cluster_uid
+
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
     def release(self, release: Release) -> None:
         """An episode ended, parked or is held."""
@@ -401,6 +406,7 @@ class HealthScanner:
             pauses=granting.pauses,
             need_person=granting.table.need_person,
             halted=self._polling.halted_told,
+            cluster_uid=self._polling.cluster_uid,
         )
         return ScannerInput(
             cluster=self._input.cluster,
