@@ -61,6 +61,11 @@ class Whereabouts(Interceptor):
         """Wrap the activities of a worker."""
         return _Here(next, self)
 
+    async def require_ours(self) -> None:
+        """Leaves what is to be done in another cluster to others."""
+        if problem := await self.problem():
+            raise left_to_others(problem)
+
     async def problem(self) -> str:
         """Why nothing is done here, "" for nothing. What can't be told is nothing."""
         now = asyncio.get_running_loop().time()
