@@ -94,6 +94,17 @@ async def test_who_is_at_the_right_cluster_asks_once_whoever_asks_meanwhile() ->
     assert (place.act.done, place.questions) == (3, 1)
 
 
+async def test_an_address_that_leads_to_another_cluster_by_now_ends_what_is_done_there() -> None:
+    """S9: the view's probe finds out, and until now only the scan heard of it."""
+    place = Place("uid-b")
+    await place.perform()
+    place.own = "uid-c"
+    await place.declines()
+    place.own = "uid-b"
+    await place.perform()
+    assert (place.act.done, place.questions) == (2, 3)
+
+
 @pytest.mark.parametrize("seen", [None, ""], ids=["nobody can say", "it has seen none"])
 async def test_what_can_not_be_told_keeps_nobody_from_anything_and_is_asked_again(seen: str | None) -> None:
     place = Place(seen)

@@ -2,8 +2,8 @@
 
 Two clusters may be given one name, such as the chart's own, on one Temporal. Their workers then share a task queue, Nodes have
 the same names in both, and what one worker has begun another one would go on with where no such Node, or another machine, is: it
-would call a taint gone that stands, and a person's word would reach the wrong machine (S9, S38). The first activities ask the
-scanner; once it is known to be ours nobody asks again, since the view watches for a change (`activities/cluster/api/probe.py`).
+would call a taint gone that stands, and a person's word would reach the wrong machine (S9, S38). So it would where an address
+leads to another cluster by now. The first activities ask the scanner, and then nobody until our own cluster is another one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Whereabouts(Interceptor):
         self._cluster = cluster
         self._own = own
         self._seen = seen
-        self._ours = False
+        self._agreed = ""
+        """The uid by which the scanner and we know the same cluster, "" while that is not known."""
         self._problem = ""
         self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
@@ -68,20 +69,23 @@ class Whereabouts(Interceptor):
 
     async def problem(self) -> str:
         """Why nothing is done here, "" for nothing. What can't be told is nothing."""
-        now = asyncio.get_running_loop().time()
-        if self._ours:
+        try:
+            own = await self._own()  # known but for the first time; the view's probe looks whether it is another one by now
+        except ApplicationError as error:
+            _log.debug("which cluster %s is can't be told: %s", self._cluster, error.message)  # the activity meets it, too
+            return self._problem
+        if own == self._agreed:
             return ""
+        now = asyncio.get_running_loop().time()
         if self._asking is None and now - self._asked_at >= ASK_AGAIN_SECONDS:
-            self._asked_at, self._asking = now, asyncio.create_task(self._ask(), name="whereabouts")
+            self._asked_at, self._asking = now, asyncio.create_task(self._ask(own), name="whereabouts")
         if self._asking is not None:
             await asyncio.shield(self._asking)
         return self._problem
 
-    async def _ask(self) -> None:
+    async def _ask(self, own: str) -> None:
         try:
-            self._hear(await self._own(), await self._seen())
-        except ApplicationError as error:
-            _log.debug("which cluster %s is can't be told: %s", self._cluster, error.message)  # the activity meets it, too
+            self._hear(own, await self._seen())
         finally:
             self._asking = None
 
@@ -91,7 +95,7 @@ class Whereabouts(Interceptor):
         problem = another_cluster(self._cluster, own, seen) if seen not in {"", own} else ""
         if problem and problem != self._problem:
             _log.error("%s", problem)
-        self._ours, self._problem = seen == own, problem
+        self._agreed, self._problem = seen if seen == own else "", problem
 
 
 class _Here(ActivityInboundInterceptor):
