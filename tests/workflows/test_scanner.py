@@ -125,6 +125,24 @@ async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment
         await scan.has_opened(2)
 
 
+async def test_where_the_cluster_has_lost_its_workers_nobody_is_admitted_by_what_was_so_before(env: WorkflowEnvironment) -> None:
+    """S17, S18, S44: what has taken them may have taken half of the nodes as well. They are missed in seconds, and not only once
+    their scan would have been over."""
+    world = ScriptedCluster(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.loses_the_cluster()
+        lost_at = await env.get_current_time(scan.handle)
+        await scan.until(lambda status: "no worker" in status.problem)
+        assert await env.get_current_time(scan.handle) - lost_at < timedelta(seconds=40)
+        await scan.release(world.opened[0], parked=True)
+        await scan.until(lambda status: status.permits[0].holding is PermitState.PARKED)
+        await let_pass(env, scan.handle, timedelta(seconds=2))
+        assert len(world.opened) == 1
+        asked = await scan.ask("node-3")
+        assert (asked.decision, "no worker" in asked.reason) == (PermitDecision.REFUSED, True)
+
+
 async def test_a_report_that_was_long_on_its_way_admits_nobody_and_another_is_asked_for_at_once(env: WorkflowEnvironment) -> None:
     """S17, S18, S45: no worker was there for the workflow when the cluster's answered; a storm has begun since, which a last look
     does not know of."""

@@ -18,6 +18,7 @@ from policy.scan.report import ScanReport
 from policy.scan.views import another_cluster
 from policy.values.durations import format_duration
 from workflows.kit import options
+from workflows.kit.interrupts import never_began
 from workflows.kit.messages import ScannerState
 from workflows.scanner.granting import Granting
 from workflows.scanner.preserving import Preserving
@@ -136,7 +137,8 @@ class Polling:
         except ActivityError as error:
             if isinstance(error.cause, CancelledError):
                 return False
-            self._fresh, self.problem = False, f"the cluster can't be scanned: {error_message(error)}"
+            why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
+            self._fresh, self.problem = False, f"the cluster can't be scanned: {why}"
             raise
         finally:
             self._poll = None
