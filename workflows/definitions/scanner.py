@@ -113,7 +113,7 @@ class HealthScanner:
             if await self._next_report() and (report := self._polling.report) is not None:
                 await self._granting.holders.rebuild(report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
-                if self._polling.may_be_acted_on():
+                if self._polling.may_be_acted_on() and self._stop is None:
                     await self._preserving.act(report, self._grantor.holder)
                 if self._polling.may_be_acted_on():
                     await self._act(report)
