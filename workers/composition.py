@@ -20,6 +20,7 @@ from workers.configuration.clusters import ClusterSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.connections import open_connection
+from workers.interceptors.whereabouts import Whereabouts, seen_by_scanner
 from workers.runtime import runtime
 from workers.signing_keys import keyring_of
 from workers.worker import Role, Serving, activities_of
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
     from activities.evidence.kdump import KdumpListener
     from activities.notifying import Notify
+    from workers.configuration.credentials import ObjectSource
 
 
 _log = logging.getLogger(__name__)
+
+
+def _whereabouts(client: Client, name: str, connection: ClusterConnection) -> Whereabouts:
+    return Whereabouts(name, own=connection.cluster_uid, seen=partial(seen_by_scanner, client, name))
 
 
 @asynccontextmanager
@@ -49,6 +55,7 @@ async def compose(
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
                 connections[name] = await stack.enter_async_context(await open_connection(name, cluster))
+        whereabouts = {name: _whereabouts(client, name, connection) for name, connection in connections.items()}
         licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
         if licences is not None and role in {Role.ALL, Role.CLUSTER}:
             for name, connection in connections.items():
@@ -67,6 +74,7 @@ async def compose(
                         client,
                         name,
                         connection,
+                        whereabouts=whereabouts[name],
                         licences=licences,
                         machines=machines,
                         at_risk=at_risk,
@@ -78,7 +86,8 @@ async def compose(
             _log.info("evidence.directory is not set: of machines that are preserved no evidence is kept")
         if licences is not None and role in {Role.ALL, Role.POWER}:
             listener = await _kdump_listener(stack, settings.kdump.listen)
-            servings += [_power_serving(settings, site, connections, licences, listener) for site in settings.sites]
+            objects = _objects_of(settings, connections, whereabouts)
+            servings += [_power_serving(settings, site, objects, licences, listener) for site in settings.sites]
         yield servings
 
 
@@ -111,6 +120,7 @@ async def _cluster_serving(
     name: str,
     connection: ClusterConnection,
     *,
+    whereabouts: Whereabouts,
     licences: Licences,
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
@@ -198,6 +208,7 @@ async def _cluster_serving(
             ClusterRemediationObjects(served, target.last_look),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
+        guards=(whereabouts,),
     )
 
 
@@ -243,10 +254,23 @@ async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener |
         raise SettingsError(message) from error
 
 
+def _objects_of(
+    settings: Settings, connections: Mapping[str, ClusterConnection], whereabouts: Mapping[str, Whereabouts]
+) -> ObjectSource:
+    """Where the credentials of devices are: mounted, or in the cluster that the episode is in."""
+    from workers.configuration.credentials import ClusterObjects, MountedObjects
+
+    async def require_meant(cluster: str) -> None:
+        await whereabouts[cluster].require_ours()
+
+    directory = settings.secrets_directory
+    return MountedObjects(directory) if directory is not None else ClusterObjects(connections, require_meant=require_meant)
+
+
 def _power_serving(
     settings: Settings,
     site: str,
-    connections: Mapping[str, ClusterConnection],
+    objects: ObjectSource,
     licences: Licences,
     listener: KdumpListener | None,
 ) -> Serving:
@@ -255,10 +279,9 @@ def _power_serving(
     from activities.power.evidence import DeviceEvidence
     from activities.power.registry import driver_for
     from activities.power.service import PowerService
-    from workers.configuration.credentials import ClusterObjects, MountedObjects, WorkerCredentials
+    from workers.configuration.credentials import WorkerCredentials
 
     directory = settings.secrets_directory
-    objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
     hosts = settings.worker.credential_hosts
     insecure = settings.worker.insecure_devices
     credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key, hosts=hosts, insecure=insecure)

@@ -48,12 +48,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """One task queue with what is served on it. `slots`: activities at once, which is the limit on concurrent acts."""
+    """One task queue with what is served on it. `slots`: activities at once, which is the limit on concurrent acts. guards: what
+    is asked before each of them, last of all."""
 
     queue: str
     workflows: Sequence[type] = ()
     activities: Sequence[Callable[..., Any]] = ()
     slots: int = 50
+    guards: Sequence[Interceptor] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ def build(
         # Workflows have Temporal's time, and so has what only talks to Temporal.
         interceptors=[*around, Liveness(), Succession(_types(serving.workflows)), Words(required=settings.words == "verified")]
         if serving.workflows
-        else [*around, Liveness(), Timekeeping(runtime().metric_meter)],
+        else [*around, Liveness(), Timekeeping(runtime().metric_meter), *serving.guards],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

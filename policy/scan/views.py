@@ -81,6 +81,15 @@ def view_state(
     return ViewState(synced=True, stale=fault)
 
 
+def another_cluster(name: str, found: str, known: str) -> str:
+    """In words, that what answers under a cluster's name is another one than its scanner has seen. found, known: the uids of
+    kube-system."""
+    return (
+        f"another cluster answers under the name {name!r}: the uid of its kube-system is {found}, the scanner has seen {known}; "
+        "two clusters need two names; one that has taken the other's place is accepted by `nodewarden scan stop` and `scan start`"
+    )
+
+
 def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_uid: str = "") -> str:
     """A fingerprint of all that decisions depend on: equal for equal worlds, on any worker.
 

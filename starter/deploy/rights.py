@@ -318,7 +318,13 @@ RIGHTS: tuple[Right, ...] = (
         resources=("events",),
         verbs=("get", "create", "patch"),
     ),
-    Right(why="Its uid is the cluster's identity.", resources=("namespaces",), names=("kube-system",), verbs=("get",)),
+    Right(
+        why="Its uid is the cluster's identity: nothing is done, and no credential read, in another one of the same name.",
+        resources=("namespaces",),
+        names=("kube-system",),
+        verbs=("get",),
+        processes=frozenset({Process.CLUSTER, Process.POWER}),
+    ),
     Right(
         why="Who somebody is, and whether they may: asked by the proxy before the metrics, for each request.",
         groups=("authentication.k8s.io",),

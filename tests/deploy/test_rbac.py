@@ -601,7 +601,12 @@ async def _whole_story(worker: ClusterConnection, power: ClusterConnection, api:
     await _hear(worker, api)
     places = (CredentialRef(name="bmc", namespace="nodewarden"), _LINE)
     device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters={"ip": "10.0.0.7"}, credentials=places)
-    credentials = await WorkerCredentials(ClusterObjects({CLUSTER: power})).read(CLUSTER, device)
+
+    async def require_meant(_cluster: str) -> None:
+        await power.cluster_uid()
+
+    objects = ClusterObjects({CLUSTER: power}, require_meant=require_meant)
+    credentials = await WorkerCredentials(objects).read(CLUSTER, device)
     assert credentials.username == "admin"
     settings = Settings.model_validate(yaml.safe_load(next(iter(_shipped_settings().values()))))
     assert settings.worker.signing_keys_secret

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.clocks import left_to_others
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
@@ -67,6 +68,19 @@ async def test_a_secret_is_read_from_the_cluster_of_the_episode() -> None:
     found = await cluster(api).read("prod", bmc_with(BMC))
     assert (found.username, found.password) == ("admin", "pa:ss\n")
     assert api.paths == ["/api/v1/namespaces/nodewarden/secrets/bmc"]
+
+
+async def test_a_secret_of_another_cluster_under_the_same_name_is_not_read() -> None:
+    """S9, S40: its password is another one's, and one wrong login too many closes an account."""
+
+    async def leaves_it_to_others(name: str) -> None:
+        raise left_to_others(f"{name} is another cluster here")
+
+    api = Api({"username": encoded("admin"), "password": encoded("theirs")})
+    objects = ClusterObjects({"prod": cast("ClusterConnection", api)}, require_meant=leaves_it_to_others)
+    with pytest.raises(ApplicationError, match="prod is another cluster here"):
+        await WorkerCredentials(objects).read("prod", bmc_with(BMC))
+    assert api.paths == []
 
 
 async def test_a_rotated_password_holds_from_the_next_act_on() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -93,6 +93,9 @@ class ScriptedCluster:
     """What the first scan sees, where that is not the current report."""
     underway: list[timedelta] = field(default_factory=list)
     """How long the next answers are on their way, one after the other; those after them are there at once."""
+    lost: bool = False
+    """Whether the worker of the cluster gives back what it is at; how often it has."""
+    given_back: int = 0
     restless: int = 0
     """How many scans answer at once with a new digest."""
     fails: dict[str, int] = field(default_factory=dict)
@@ -127,6 +130,9 @@ class ScriptedCluster:
             return replace(self.current, digest=f"restless-{self.restless}")
         while request.known_digest == self.current.digest and self._lease_is(request):
             self.changed.clear()
+            if self.lost:
+                self.given_back += 1
+                raise failure(ErrorType.TRANSIENT, "the worker ends")
             activity.heartbeat()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), 0.05)
@@ -209,6 +215,14 @@ class Scan:
     world: ScriptedCluster
     handle: WorkflowHandle[HealthScanner, ScannerResult]
     client_handle: Callable[[], WorkflowHandle[HealthScanner, ScannerResult]]
+    of_cluster: AsyncExitStack
+    """The worker of the cluster."""
+
+    async def loses_the_cluster(self) -> None:
+        """Its one worker ends."""
+        self.world.lost = True
+        await eventually(self.env, lambda: self.world.given_back > 0)
+        await self.of_cluster.aclose()
 
     async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
         """Wait until the scanner's status is as wished."""
@@ -243,11 +257,17 @@ async def scanning(
     async with (
         worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
         worker(env.client, task_queue=WORKFLOW_QUEUE, activities=at_temporal),
-        worker(env.client, task_queue=cluster_queue(cluster), activities=in_the_cluster),
+        AsyncExitStack() as of_cluster,
     ):
+        await of_cluster.enter_async_context(worker(env.client, task_queue=cluster_queue(cluster), activities=in_the_cluster))
         handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
         scan = Scan(
-            env, cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster))
+            env,
+            cluster,
+            world,
+            handle,
+            lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster)),
+            of_cluster,
         )
         try:
             yield scan

@@ -125,6 +125,24 @@ async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment
         await scan.has_opened(2)
 
 
+async def test_where_the_cluster_has_lost_its_workers_nobody_is_admitted_by_what_was_so_before(env: WorkflowEnvironment) -> None:
+    """S17, S18, S44: what has taken them may have taken half of the nodes as well. They are missed in seconds, and not only once
+    their scan would have been over."""
+    world = ScriptedCluster(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.loses_the_cluster()
+        lost_at = await env.get_current_time(scan.handle)
+        await scan.until(lambda status: "no worker" in status.problem)
+        assert await env.get_current_time(scan.handle) - lost_at < timedelta(seconds=40)
+        await scan.release(world.opened[0], parked=True)
+        await scan.until(lambda status: status.permits[0].holding is PermitState.PARKED)
+        await let_pass(env, scan.handle, timedelta(seconds=2))
+        assert len(world.opened) == 1
+        asked = await scan.ask("node-3")
+        assert (asked.decision, "no worker" in asked.reason) == (PermitDecision.REFUSED, True)
+
+
 async def test_a_report_that_was_long_on_its_way_admits_nobody_and_another_is_asked_for_at_once(env: WorkflowEnvironment) -> None:
     """S17, S18, S45: no worker was there for the workflow when the cluster's answered; a storm has begun since, which a last look
     does not know of."""
@@ -161,6 +179,24 @@ async def after_an_abort(env: WorkflowEnvironment, world: ScriptedCluster) -> As
         await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
         world.show(report("node-1"))
         yield scan
+
+
+async def test_a_report_of_another_cluster_under_the_same_name_is_not_believed(env: WorkflowEnvironment) -> None:
+    """S9, S18, S38: workers of two clusters serve one name, such as the chart's own, on one Temporal. Nodes have the same names
+    in both; an episode that began in one of them must not go on in the other."""
+    world = ScriptedCluster(report(cluster_uid="uid-a"))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        assert await scan.client_handle().query(HealthScanner.cluster_uid) == "uid-a"
+        world.show(report("node-1", cluster_uid="uid-b"))
+        status = await scan.until(lambda status: "uid-b" in status.problem)
+        assert "another cluster" in status.problem
+        assert status.report is not None
+        assert status.report.cluster_uid == "uid-a"
+        assert await scan.client_handle().query(HealthScanner.cluster_uid) == "uid-a"
+        assert world.opened == []
+        world.show(report("node-1", cluster_uid="uid-a"))
+        await scan.has_opened(1)
 
 
 async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: WorkflowEnvironment) -> None:

@@ -43,6 +43,7 @@ FULL = ScannerState(
     pauses=(PastPause(pause=Pause(who="ada", reason="drill", since=NOW)),),
     need_person=(NeedsPerson(node="d", incident="k", told=NOW),),
     halted="paused by ada",
+    cluster_uid="uid-of-kube-system",
 )
 
 

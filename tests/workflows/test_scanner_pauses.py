@@ -13,6 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.messages import FencingInput
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
+from policy.preservation.book import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
@@ -182,14 +183,15 @@ async def test_once_it_is_stopped_nobody_who_has_a_permit_may_act(env: WorkflowE
 
 async def test_what_was_awaited_when_it_was_stopped_lets_nobody_in(env: WorkflowEnvironment) -> None:
     """S44: the stop came between a report and whom it would have admitted."""
-    world = ScriptedCluster(report("node-1"))
+    kept = PreservationNeed(victim="node-2", action="preserve", reason="asked for by annotation", stamp="one")
+    world = ScriptedCluster(report("node-1", preservations=(kept,)))
     world.may_list.clear()
     async with scanning(env, world) as scan:
         await eventually(env, lambda: world.listed == 1)
         await stopped(scan)
         world.may_list.set()
         await scan.handle.result()
-        assert (world.asked, world.opened) == ([], [])
+        assert (world.asked, world.opened, world.preserved) == ([], [], [])
 
 
 async def test_a_stop_while_the_queue_is_served_lets_nobody_in(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

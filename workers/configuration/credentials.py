@@ -12,7 +12,7 @@ import base64
 import binascii
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -148,10 +148,14 @@ class WorkerCredentials:
 
 
 class ClusterObjects:
-    """Secrets and ConfigMaps over the API of the cluster that the episode is in."""
+    """Secrets and ConfigMaps over the API of the cluster that the episode is in. require_meant: raises where what we call by that
+    name is another cluster, whose Secret of that name is another one's password."""
 
-    def __init__(self, connections: Mapping[str, ClusterConnection]) -> None:
+    def __init__(
+        self, connections: Mapping[str, ClusterConnection], *, require_meant: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
         self._connections = connections
+        self._require_meant = require_meant
 
     async def data(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:
         """All keys and values of the object now."""
@@ -163,6 +167,8 @@ class ClusterObjects:
             known = ", ".join(sorted(self._connections)) or "none"
             problem = f"this worker knows the clusters {known}, not {cluster!r}"
             raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
+        if self._require_meant is not None:
+            await self._require_meant(cluster)
         secret = reference.kind is CredentialKind.SECRET
         path = (SECRETS if secret else CONFIG_MAPS).path(reference.name, namespace=reference.namespace)
         try:

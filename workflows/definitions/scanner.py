@@ -113,7 +113,7 @@ class HealthScanner:
             if await self._next_report() and (report := self._polling.report) is not None:
                 await self._granting.holders.rebuild(report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
-                if self._polling.may_be_acted_on():
+                if self._polling.may_be_acted_on() and self._stop is None:
                     await self._preserving.act(report, self._grantor.holder)
                 if self._polling.may_be_acted_on():
                     await self._act(report)
@@ -223,6 +223,11 @@ class HealthScanner:
         None from the moment on at which somebody has stopped us, though the Lease is given back only later."""
         answers = (self._granting.answer_look(each, self._polling.report, halted=self._halted()) for each in asked.questions)
         return PermitQuestions(questions=tuple(answers))
+
+    @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
+    def cluster_uid(self) -> str:
+        """Which cluster it scans: the uid of kube-system, "" as long as nobody has said. Asked by workers that serve its name."""
+        return self._polling.cluster_uid
 
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
     def release(self, release: Release) -> None:
@@ -403,6 +408,7 @@ class HealthScanner:
             pauses=granting.pauses,
             need_person=granting.table.need_person,
             halted=self._polling.halted_told,
+            cluster_uid=self._polling.cluster_uid,
         )
         return ScannerInput(
             cluster=self._input.cluster,

@@ -133,6 +133,8 @@ class ScannerState:
     need_person: tuple[NeedsPerson, ...] = ()
     halted: str = ""
     """As people were told last."""
+    cluster_uid: str = ""
+    """Of the cluster that was seen first; the reports of another one are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

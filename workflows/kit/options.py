@@ -55,14 +55,19 @@ CHECK_PATIENCE = timedelta(seconds=30)
 SCAN_GRACE = timedelta(seconds=30)
 """What a long poll may take beyond its own wait."""
 
+SCAN_TAKEN = timedelta(seconds=15)
+"""Where no worker has taken a scan by then, the cluster has none."""
+
 TOLD_LATELY = timedelta(seconds=15)
 """How old a report may be where somebody is let act by it and no other scan is under way (S18, S45)."""
 
 
 def scan(cluster: str, wait: timedelta) -> ActivityConfig:
-    """The long poll: endless retries, a dead worker noticed by the missing heartbeat."""
+    """The long poll: retries as long as there is a worker that takes them, a dead one noticed by the missing heartbeat. Where
+    none is left, what was so before is not acted upon for as long as a poll takes (S18)."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
+        schedule_to_start_timeout=SCAN_TAKEN,
         start_to_close_timeout=wait + SCAN_GRACE,
         heartbeat_timeout=LOST_SCAN,
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),

@@ -15,8 +15,10 @@ from activities.contracts.scan import OpenEpisode, ScanActivities, ScanRequest
 from activities.errors import error_message
 from policy.objects.scopes import CLUSTER
 from policy.scan.report import ScanReport
+from policy.scan.views import another_cluster
 from policy.values.durations import format_duration
 from workflows.kit import options
+from workflows.kit.interrupts import never_began
 from workflows.kit.messages import ScannerState
 from workflows.scanner.granting import Granting
 from workflows.scanner.preserving import Preserving
@@ -63,6 +65,8 @@ class Polling:
         self.report: ScanReport | None = state.report
         self.scans, self.polls = state.scans, state.polls
         self.halted_told = state.halted
+        self.cluster_uid = state.cluster_uid or (state.report.cluster_uid if state.report is not None else "")
+        """Of the cluster that is scanned, "" as long as nobody has said."""
         self.asking: list[str] = []
         """The nodes whose episodes wait for an answer that only a report can give."""
         self.problem = ""
@@ -124,16 +128,17 @@ class Polling:
         return (told.in_flight, told.refusals, told.halted) == (self._granting.in_flight(), self._granting.refusals, halted)
 
     async def ended(self) -> bool:
-        """Take the report of the scan that was begun. False: it was cut short. Raises ActivityError where the cluster can't be
-        scanned, which is the `problem` then."""
+        """Take the report of the scan that was begun. False: there is none, it was cut short or is another cluster's. Raises
+        ActivityError where the cluster can't be scanned, which is the `problem` then."""
         poll = self._poll
         assert poll is not None
         try:
-            self.report = await poll.scan
+            report = await poll.scan
         except ActivityError as error:
             if isinstance(error.cause, CancelledError):
                 return False
-            self._fresh, self.problem = False, f"the cluster can't be scanned: {error_message(error)}"
+            why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
+            self._fresh, self.problem = False, f"the cluster can't be scanned: {why}"
             raise
         finally:
             self._poll = None
@@ -141,6 +146,12 @@ class Polling:
         self.halted_told = poll.request.halted
         self._granting.table.reminded([each.incident for each in poll.request.remind], poll.began)
         await self._take_breath(poll.began)
+        if report.cluster_uid not in {"", self.cluster_uid} and self.cluster_uid:
+            # Workers of two clusters serve one name: nobody here can know of which of them the next act would be (S9).
+            self._fresh, self.problem = False, another_cluster(self._grantor.cluster, report.cluster_uid, self.cluster_uid)
+            await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
+            return False
+        self.report, self.cluster_uid = report, self.cluster_uid or report.cluster_uid
         self._fresh, self._heard_at, self.problem = True, workflow.now(), ""
         # A stale one says itself why it lets nobody act: by a wrong clock, say.
         answered = self.report.answered_at if not self.report.view.stale else None

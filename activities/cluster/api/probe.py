@@ -65,7 +65,8 @@ class Probe:
         if self.uid and uid != self.uid:
             # Not forgiven: nobody here can know which of the two clusters the episodes are about.
             self.problem = (
-                f"another cluster answers now: the uid of kube-system was {self.uid} and is {uid}; restart to accept it"
+                f"another cluster answers now: the uid of kube-system was {self.uid} and is {uid}; `nodewarden scan stop`,"
+                " a restart of this worker and `scan start` accept it"
             )
             return
         if self.problem:

@@ -1,0 +1,135 @@
+"""Two clusters that are served under one name on one Temporal (S9, S38, S44)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.errors import ErrorType, error_type, failure
+from workers.interceptors import whereabouts
+from workers.interceptors.timekeeping import SCAN, SCANS_DECLINED
+from workers.interceptors.whereabouts import Whereabouts
+
+UNTAINT = "power-management.untaint-out-of-service"
+
+
+class Act(ActivityInboundInterceptor):
+    def __init__(self) -> None:
+        self.done = 0
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> None:  # noqa: A002 - the SDK's name
+        self.done += 1
+
+
+class Place:
+    """A worker in cluster B, and what the scanner of the name that it serves has seen."""
+
+    def __init__(self, seen: str | None) -> None:
+        self.seen, self.own, self.questions = seen, "uid-b", 0
+        self.act = Act()
+        self.guard = Whereabouts("this-cluster", own=self.our_uid, seen=self.scanner)
+
+    async def our_uid(self) -> str:
+        if not self.own:
+            raise failure(ErrorType.UNREACHABLE, "no answer")
+        return self.own
+
+    async def scanner(self) -> str | None:
+        self.questions += 1
+        await asyncio.sleep(0)
+        return self.seen
+
+    async def perform(self, name: str = UNTAINT, *, attempt: int = 1) -> None:
+        environment = ActivityEnvironment()
+        environment.info = replace(environment.info, activity_type=name, attempt=attempt)
+
+        async def run() -> None:
+            given = ExecuteActivityInput(fn=run, args=[], executor=None, headers={})
+            await self.guard.intercept_activity(self.act).execute_activity(given)
+
+        await environment.run(run)
+
+    async def declines(self, kind: ErrorType = ErrorType.WRONG_CLOCK, name: str = UNTAINT, *, attempt: int = 1) -> None:
+        with pytest.raises(ApplicationError, match="two clusters need two names") as declined:
+            await self.perform(name, attempt=attempt)
+        assert error_type(declined.value) is kind
+        assert declined.value.non_retryable is (kind is ErrorType.INVALID_CONFIG)
+
+
+@pytest.fixture(autouse=True)
+def asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whereabouts, "ASK_AGAIN_SECONDS", 0.0)
+
+
+async def test_a_worker_of_another_cluster_does_nothing_and_leaves_it_to_those_of_the_right_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S9, S32: it would have called the taint gone, whose Node is in the other cluster. S44: and says so, once."""
+    place = Place("uid-a")
+    with caplog.at_level(logging.ERROR):
+        await place.declines()
+        await place.declines()
+    assert place.act.done == 0
+    assert len(caplog.records) == 1
+
+
+async def test_a_scan_that_nobody_else_takes_fails_with_the_reason() -> None:
+    """S44: which the scanner then tells people."""
+    place = Place("uid-a")
+    await place.declines(name=SCAN, attempt=SCANS_DECLINED)
+    await place.declines(ErrorType.INVALID_CONFIG, SCAN, attempt=SCANS_DECLINED + 1)
+
+
+async def test_who_is_at_the_right_cluster_asks_once_whoever_asks_meanwhile() -> None:
+    place = Place("uid-b")
+    await asyncio.gather(place.perform(), place.perform())
+    place.seen = "uid-a"
+    await place.perform()
+    assert (place.act.done, place.questions) == (3, 1)
+
+
+async def test_an_address_that_leads_to_another_cluster_by_now_ends_what_is_done_there() -> None:
+    """S9: the view's probe finds out, and until now only the scan heard of it."""
+    place = Place("uid-b")
+    await place.perform()
+    place.own = "uid-c"
+    await place.declines()
+    place.own = "uid-b"
+    await place.perform()
+    assert (place.act.done, place.questions) == (2, 3)
+
+
+@pytest.mark.parametrize("seen", [None, ""], ids=["nobody can say", "it has seen none"])
+async def test_what_can_not_be_told_keeps_nobody_from_anything_and_is_asked_again(seen: str | None) -> None:
+    place = Place(seen)
+    await place.perform()
+    place.seen = "uid-a"
+    await place.declines()
+    assert place.act.done == 1
+
+
+async def test_a_word_stands_until_the_scanner_says_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that nobody answers for a while takes nothing back; one that is started anew has seen no cluster yet."""
+    place = Place("uid-a")
+    await place.declines()
+    place.seen = None
+    await place.declines()
+    place.seen = ""
+    await place.perform()
+    monkeypatch.setattr(whereabouts, "ASK_AGAIN_SECONDS", 60.0)
+    place.seen = "uid-a"
+    await place.perform()
+    assert place.questions == 3
+
+
+async def test_a_cluster_that_does_not_answer_is_met_by_the_activity_itself() -> None:
+    place = Place("uid-a")
+    place.own = ""
+    await place.perform()
+    assert place.act.done == 1
