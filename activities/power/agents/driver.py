@@ -229,10 +229,8 @@ class _Act:
     def refuse_suspended(self, state: PowerState) -> None:
         """The agent would send nothing, and all that it says then is of a machine that nobody has switched off (S2, S3)."""
         if state is PowerState.OFF and self.driver.suspends:
-            said = f"{self.driver.agent} says off, as it does of a suspended machine, which would go on; nothing was sent"
-            how = (
-                'see which it is: say so (ack-off), or trust_off: "true" among its parameters where no machine is ever suspended'
-            )
+            said = f"{self.driver.agent} says off, as it does of what is only suspended or not known, and nothing was sent"
+            how = 'see which it is: say so (ack-off), or trust_off: "true" among its parameters where that never happens'
             raise self._failure(ErrorType.NOT_SUPPORTED, f"{said}: {how}")
 
     async def command(self, action: str) -> None:

@@ -47,10 +47,11 @@ NOT_BY_DEFAULT: Mapping[str, str] = {
 }
 """Agents that a worker takes only where its setting names them."""
 
-_SUSPENDS = _agents("pve vbox virsh vmware_rest vmware_soap vmware_vcloud")
-"""They call a suspended machine off as well, and command nothing then: switched on, it goes on in the middle of a write."""
+_SUSPENDS = _agents("cisco_ucs pve rhevm vbox virsh vmware_rest vmware_soap vmware_vcloud")
+"""They call a suspended machine off as well, and command nothing then: switched on, it goes on in the middle of a write. Two of
+them say so also where they are told no state (rhevm), or that another blade was expected in its place (cisco_ucs)."""
 TRUST_OFF = "trust_off"
-"""Our own parameter of any agent: its machines are never suspended, says whoever has written the configuration."""
+"""Our own parameter of any agent: what it calls off is off, says whoever has written the configuration."""
 
 _NEVER: Mapping[str, str] = {
     "fence_ack_manual": "a person's word is given to nodewarden itself (acknowledge)",

@@ -92,7 +92,7 @@ async def test_a_machine_that_an_agent_may_call_off_while_it_is_suspended_is_off
     if sent:
         await driver.off(within(6))
     else:
-        await fails(driver.off(within(6)), ErrorType.NOT_SUPPORTED, "as it does of a suspended machine")
+        await fails(driver.off(within(6)), ErrorType.NOT_SUPPORTED, "as it does of what is only suspended")
     assert (await driver.read(within(5))).state is PowerState.OFF
     assert not any("trust" in warning for warning in (await driver.read(within(5))).detail.split("; "))
 
