@@ -270,7 +270,8 @@ class OffProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeReading:
-    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it.
+    """One read of one cloud volume: where it is, asked at that moment. `root`: it is the machine's own, which boots from
+    it or takes it along when it ends.
 
     seal: as of a Reading.
     """

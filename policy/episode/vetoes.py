@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from policy.checks.fence_policies import OFF
 from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
@@ -19,7 +18,10 @@ HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
 
 FENCING_LABEL = "nodewarden.io/fencing"
-"""`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector."""
+"""`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector. So does whatever else is not
+`on`: who stops something in a hurry writes `OFF`, or `false`, and is heard (S44)."""
+
+ON = "on"
 
 TAKEN_AWAY_BY = {
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
@@ -58,7 +60,8 @@ def held(node: NodeView) -> str:
 
 def switched_off_node(node: NodeView) -> str:
     """Whether the label switches fencing off for this node."""
-    return f"the label {FENCING_LABEL}={OFF} switches fencing off for it" if node.labels.get(FENCING_LABEL) == OFF else ""
+    said = node.labels.get(FENCING_LABEL, ON)
+    return f"the label {FENCING_LABEL}={said} switches fencing off for it" if said.lower() != ON else ""
 
 
 def kept_out(machine: MachineView) -> str:

@@ -30,7 +30,9 @@ SERVING_LABELS = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-p
 """Of those that run an API server: as of today, of old, and as RKE has it."""
 ETCD_LABEL = "node-role.kubernetes.io/etcd"
 """Of those that run a member of etcd, maybe nothing else of the control plane: RKE, RKE2 and k3s tell of it."""
-CONTROL_PLANE_LABELS = (*SERVING_LABELS, ETCD_LABEL)
+ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
+"""OpenShift's word for the Node that has the third member of etcd beside two of its control plane."""
+CONTROL_PLANE_LABELS = (*SERVING_LABELS, ETCD_LABEL, ARBITER_LABEL)
 ZONE_LABEL = "topology.kubernetes.io/zone"
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 

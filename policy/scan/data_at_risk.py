@@ -37,6 +37,9 @@ TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Kubernetes sets one or the other on a node that is not Ready; which one may change while it is down, so the shorter of the two
 tolerations counts."""
 
+NO_CLOUD = ("k3s://", "rke2://")
+"""How the providerIDs begin of those whose controller stands for no cloud, and deletes no Node."""
+
 TRY_AGAIN_AFTER = timedelta(seconds=30)
 """Until pods are asked for again that could not be read, and people told again who could not be told."""
 
@@ -219,7 +222,8 @@ class DataAtRisk:
             self._end(node.name)
         self._down[node.name] = (node.uid, since, vouched_off(node))
         self._gone.discard(node.name)
-        (self._by_hand.discard if node.provider_id else self._by_hand.add)(node.name)
+        cloud = bool(node.provider_id) and not node.provider_id.startswith(NO_CLOUD)
+        (self._by_hand.discard if cloud else self._by_hand.add)(node.name)
         self._weigh(node.name, now)
 
     def delete_node(self, name: str, now: datetime) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from policy.values.moments import sooner, written
+from policy.values.moments import no_later, written
 
 PAUSES_MEMO = "pauses"
 """Of a scanner's workflow: its `PastPause`s, for people, and for the scanner that comes after it."""
@@ -95,9 +95,9 @@ def unpaused(pauses: Pauses, *, who: str, reason: str, now: datetime, replaced: 
 
 
 def cut_short(pauses: Pauses, pause: Pause) -> Pause | None:
-    """The pause of somebody else that this one would end sooner than he has said, None where there is none."""
+    """The pause of somebody else that lasts no less than this one, which would take its place; None where there is none."""
     former = in_force(pauses, pause.since)
-    cuts = former is not None and former.who != pause.who and sooner(pause.until, former.until)
+    cuts = former is not None and former.who != pause.who and no_later(pause.until, former.until)
     return former if cuts else None
 
 

@@ -22,9 +22,9 @@ def later(moment: datetime, *waits: timedelta) -> datetime:
         return LATEST
 
 
-def sooner(end: datetime | None, other: datetime | None) -> bool:
-    """Whether what ends then is over before what ends at the other moment; None: only when somebody ends it."""
-    return end is not None and (other is None or end < other)
+def no_later(end: datetime | None, other: datetime | None) -> bool:
+    """Whether what ends then lasts no longer than what ends at the other moment; None: until somebody ends it."""
+    return other is None or (end is not None and end <= other)
 
 
 def in_utc(moment: datetime) -> datetime:

@@ -229,6 +229,12 @@ class Ec2Cloud:
         await self._setup("attach_volume", VolumeId=made, InstanceId=instance, Device=device)
         return made
 
+    def goes_with(self, volume: str, instance: str) -> None:
+        """It is deleted with that instance, as a disk is that it was launched with."""
+        for mapped in self._backend.get_instance(instance).block_device_mapping.values():
+            if mapped.volume_id == volume:
+                mapped.delete_on_termination = True
+
     async def make_volume(self, instance: str) -> str:
         """A new volume in the zone of that instance, not attached; its id."""
         zone = self._backend.get_instance(instance).placement.zone

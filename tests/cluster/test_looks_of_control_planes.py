@@ -123,12 +123,13 @@ class TestNodes:
         assert (await look(world)).verdict is fenced
         assert (await look(world, operation=Operation.REMOVE)).verdict is deleted
 
+    @pytest.mark.parametrize("role", ["etcd", "arbiter"])
     @pytest.mark.parametrize(("others", "verdict"), [(("True", "True"), GO), (("True", "Unknown"), WAIT)])
     async def test_a_node_that_has_nothing_but_etcd_is_a_member(
-        self, others: tuple[str, ...], verdict: LookVerdict, world: World
+        self, others: tuple[str, ...], verdict: LookVerdict, role: str, world: World
     ) -> None:
-        """S15: as RKE2 and k3s have them, beside Nodes of the rest of the control plane."""
-        await members(world, *others, labels={"node-role.kubernetes.io/etcd": "true"})
+        """S15: as RKE2, k3s and OpenShift have them, beside Nodes of the rest of the control plane."""
+        await members(world, *others, labels={f"node-role.kubernetes.io/{role}": "true"})
         await world.add_node("server", ready="True", labels=MEMBER, provider_id="metal://server", system_uuid="server")
         assert (await look(world)).verdict is verdict
 

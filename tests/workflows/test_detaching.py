@@ -64,7 +64,7 @@ STORIES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["cordon", "drain", "detach vol-1", "off", "on"],
     ),
     "what the machine boots from is never detached, and nothing at all is touched for its sake": (
-        story(plan=restart(AttachedVolume(name="pvc-0", handle="vol-root")), ends=None, says="vol-root is what the machine"),
+        story(plan=restart(AttachedVolume(name="pvc-0", handle="vol-root")), ends=None, says="vol-root is the machine's own"),
         [],
     ),
     "S1, S2: a volume that is attached again is read just before, frees nothing and holds up nothing": (

@@ -167,12 +167,16 @@ async def test_a_hold_of_somebody_else_is_not_cut_short(env: WorkflowEnvironment
         soon = HoldEpisodeRequest(who="bob", reason="a look", until=await env.get_current_time() + timedelta(minutes=1))
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.hold, soon)
-        assert "held by ada, not verified: my hands are in it; that is longer than yours" in str(refused.value.cause)
+        assert "held by ada, not verified: my hands are in it; that lasts no less than yours" in str(refused.value.cause)
         run.go_on()
         await run.until(lambda status: status.doing.startswith("held by ada"))
         await let_pass(env, run.handle, timedelta(minutes=20))
         assert world.count("off") == 0
+        with pytest.raises(WorkflowUpdateFailedError):  # it would be his to end then
+            await run.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="bob", reason="I, too"))
         await run.hold("almost done", until=await env.get_current_time() + timedelta(minutes=1))  # her own she may
+        told = await run.handle.execute_update(Fencing.hold, replace(soon, until=soon.until + timedelta(hours=1)))
+        assert "; before, it was held by ada, not verified, until " in told
         await run.result(Outcome.RECOVERED)
 
 

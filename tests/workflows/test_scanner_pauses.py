@@ -97,9 +97,11 @@ async def test_a_pause_of_somebody_else_is_not_cut_short(env: WorkflowEnvironmen
             await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a reboot", until=soon))
         assert f"paused by ada, not verified, until somebody ends it: {WHY}" in str(refused.value.cause)
         assert [(each.pause.who, each.ended) for each in await heard(scan)] == [("ada, not verified", None)]
-        await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a rack"))
-        await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="almost done", until=soon))
-        assert [each.pause.until for each in await heard(scan)] == [None, None, soon]
+        with pytest.raises(WorkflowUpdateFailedError):  # it would be his to end then
+            await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a rack"))
+        await paused(scan, until=soon)  # her own she may
+        longer = PauseRequest(who="bob", reason="a rack", until=soon + timedelta(minutes=1))
+        assert "before, it was paused by ada" in await scan.client_handle().execute_update(HealthScanner.pause, longer)
 
 
 async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,7 +299,7 @@ class HealthScanner:
         former = self._granting.pause
         pause = Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until)
         if (longer := cut_short(self._granting.pauses, pause)) is not None:
-            raise refused(f"pause: {self._input.cluster} is {longer}; that is longer than yours, and stays")
+            raise refused(f"pause: {self._input.cluster} is {longer}; that lasts no less than yours, and stays")
         self._keep(paused(self._granting.pauses, pause))
         instead = f"; before, it was {former}" if former is not None else ""
         return f"{self._input.cluster} is {pause}{instead}"

@@ -221,7 +221,7 @@ class EpisodeConversation:
         """Nothing destructive until `resume`, or a moment."""
         request, former = await self._heard(Verb.HOLD, request, self._check_hold, until=request.until), self.episode.held
         if request.cuts_short(former):
-            raise refused(f"hold: {self.episode.node} is {former}; that is longer than yours, and stays: `resume` ends it")
+            raise refused(f"hold: {self.episode.node} is {former}; that lasts no less than yours, and stays: `resume` ends it")
         return self.episode.take_hold(request)
 
     @hold.validator

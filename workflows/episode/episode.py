@@ -254,10 +254,11 @@ class Episode(EpisodeState):
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`."""
-        self.held = request
+        former, self.held = self.held, request
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
         self._hear_person()
-        return f"incident {self.incident} is held before its next destructive act"
+        instead = f"; before, it was {former}" if former is not None and former.by != request.by else ""
+        return f"incident {self.incident} is held before its next destructive act{instead}"
 
     def take_resume(self, request: PersonRequest) -> str:
         """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""

@@ -40,7 +40,7 @@ class Volumes:
     async def detach_all(
         self, device: PowerDevice, look: Callable[[], Awaitable[Licence]], patience: timedelta
     ) -> PathProof | None:
-        """Detach everything but what the machine boots from. The proof, None where nothing is attached; StepFailed otherwise."""
+        """Detach everything but what is the machine's own. The proof, None where nothing is attached; StepFailed otherwise."""
         for volume in await self._attached(device):
             if volume not in self._tried:
                 licence = await look()
@@ -52,7 +52,7 @@ class Volumes:
         return await self._until_available(device, patience)
 
     async def check(self, device: PowerDevice, chosen: Chosen) -> None:
-        """Before anything is touched: the cloud knows every one of them, and the machine boots from none."""
+        """Before anything is touched: the cloud knows every one of them, and none is the machine's own."""
         attached = await self._list(device)
         self._refuse_root(attached, chosen)
         here = [each for each in attached if chosen.has(each.volume)]
@@ -113,7 +113,9 @@ class Volumes:
     def _refuse_root(self, attached: Iterable[VolumeReading], chosen: Chosen) -> None:
         roots = [each.volume for each in attached if each.root and chosen.has(each.volume)]
         if roots:
-            raise Hopeless(f"{', '.join(roots)} is what the machine boots from: that is never detached")
+            raise Hopeless(
+                f"{', '.join(roots)} is the machine's own (it boots from it, or takes it along): that is never detached"
+            )
 
     async def _detach_if_here(self, device: PowerDevice, volume: str, licence: Licence) -> None:
         """One that Kubernetes has moved to another machine since it was listed is none of ours to detach."""

@@ -15,7 +15,7 @@ from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.report import ScanReport
-from policy.values.moments import sooner, written
+from policy.values.moments import no_later, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,14 @@ class PersonRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEpisodeRequest(Word):
-    """Nothing destructive until a moment, or until `resume`. Repeated, the last one counts; one that ends sooner than that of
+    """Nothing destructive until a moment, or until `resume`. Repeated, the last one counts; one that lasts no longer than that of
     somebody else is refused."""
 
     until: datetime | None = None
 
     def cuts_short(self, former: HoldEpisodeRequest | None) -> bool:
-        """Whether it would end a hold of somebody else sooner than he has said."""
-        return former is not None and former.by != self.by and sooner(self.until, former.until)
+        """Whether it would take the place of somebody else's that lasts no less."""
+        return former is not None and former.by != self.by and no_later(self.until, former.until)
 
     def __str__(self) -> str:
         until = f", until {written(self.until)}" if self.until is not None else ""
@@ -184,7 +184,7 @@ class StopRequest(Word):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRequest(Word):
     """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Repeated, the last one counts; one that
-    ends sooner than that of somebody else is refused."""
+    lasts no longer than that of somebody else is refused."""
 
     until: datetime | None = None
 

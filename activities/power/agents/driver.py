@@ -72,7 +72,8 @@ class FenceAgentFactory:
         return FenceAgentDriver(
             agent=self.agent,
             endpoint=endpoint,
-            parameters=parameters,
+            parameters={key: value for key, value in parameters.items() if canonical_name(key) != fence_agents.TRUST_OFF},
+            suspends=fence_agents.off_may_be_suspended(self.agent, parameters),
             secrets=secrets,
             credentials=credentials,
             search_path=self.search_path,
@@ -98,13 +99,14 @@ class FenceAgentFactory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceAgentDriver:
-    """One plug behind one agent. Holds nothing open."""
+    """One plug behind one agent. Holds nothing open. suspends: whether a machine that it calls off may only be suspended."""
 
     agent: str
     endpoint: str
     parameters: Mapping[str, str]
     secrets: Mapping[str, str] = field(repr=False)
     credentials: DeviceCredentials = field(repr=False)
+    suspends: bool = False
     search_path: str = SEARCH_PATH
 
     @property
@@ -129,6 +131,7 @@ class FenceAgentDriver:
         if state is PowerState.OFF:
             state, detail = await run.confirmed_off()
         run.refuse_unknown(state, detail)
+        run.refuse_suspended(state)
         await run.command("off")
 
     async def on(self, deadline: Deadline) -> None:
@@ -222,6 +225,13 @@ class _Act:
         """A device that can't be read is not commanded: a lost answer there could not be told from a lost command."""
         if state is PowerState.UNKNOWN:
             raise self._failure(ErrorType.TRANSIENT, f"its state is not known, so nothing was commanded: {detail}")
+
+    def refuse_suspended(self, state: PowerState) -> None:
+        """The agent would send nothing, and all that it says then is of a machine that nobody has switched off (S2, S3)."""
+        if state is PowerState.OFF and self.driver.suspends:
+            said = f"{self.driver.agent} says off, as it does of what is only suspended or not known, and nothing was sent"
+            how = 'see which it is: say so (ack-off), or trust_off: "true" among its parameters where that never happens'
+            raise self._failure(ErrorType.NOT_SUPPORTED, f"{said}: {how}")
 
     async def command(self, action: str) -> None:
         """Have the agent do something. From here on whatever goes wrong may have been carried out (S34)."""

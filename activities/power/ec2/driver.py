@@ -164,7 +164,8 @@ class Ec2Driver:
         return str(answer.get("Output", ""))[-CONSOLE_LENGTH:]
 
     async def volumes(self, deadline: Deadline) -> tuple[VolumeReading, ...]:
-        """The EBS volumes that the instance has, also those that are on their way from or to it."""
+        """The EBS volumes that the instance has, also those that are on their way from or to it. What goes with the instance is
+        its own, as what it boots from: no driver of Kubernetes attaches volumes so."""
         asked_at = datetime.now(UTC)
         instance = await self._instance("volumes", deadline)
         root = instance.get("RootDeviceName")
@@ -174,7 +175,7 @@ class Ec2Driver:
                 # Whatever else is said of it: only the volume itself can say that it is available.
                 state=VolumeState.UNKNOWN if mapping["Ebs"].get("Status") == "detached" else VolumeState.ATTACHED,
                 at=asked_at,
-                root=mapping.get("DeviceName") == root,
+                root=mapping.get("DeviceName") == root or mapping["Ebs"].get("DeleteOnTermination") is True,
                 detail=f"{mapping.get('DeviceName')}, {mapping['Ebs'].get('Status')}",
             )
             for mapping in instance.get("BlockDeviceMappings", ())

@@ -191,7 +191,8 @@ class GceDriver:
         return output.contents.encode()[-CONSOLE_BYTES:].decode(errors="replace")
 
     async def volumes(self, deadline: Deadline) -> tuple[VolumeReading, ...]:
-        """The persistent disks attached now, as CSI handles. Scratch disks go with the machine and are none."""
+        """The persistent disks attached now, as CSI handles. Scratch disks go with the machine and are none. What is deleted with
+        the instance is its own, as what it boots from: no driver of Kubernetes attaches disks so."""
         asked_at = datetime.now(UTC)
         found = await self._instance("volumes", deadline)
         return tuple(
@@ -199,7 +200,7 @@ class GceDriver:
                 volume=Disk.parse(attached.source, self.instance).handle,
                 state=VolumeState.ATTACHED,
                 at=asked_at,
-                root=attached.boot,
+                root=attached.boot or attached.auto_delete,
                 detail=attached.device_name,
             )
             for attached in found.disks

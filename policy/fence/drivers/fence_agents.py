@@ -40,10 +40,18 @@ _PLUG_AGENTS = _agents(
 NOT_BY_DEFAULT: Mapping[str, str] = {
     "fence_amt": "it puts the password into the environment of its tool; fence_amt_ws does not",
     "fence_dummy": "it has no device and only pretends; a file that is missing it calls off",
+    "fence_ibmz": "it calls every partition off that is not active, also one that is degraded, or stops still",
     "fence_ironic": "it puts the password into the environment of its tool",
+    "fence_lpar": "it calls every partition off that does not run where it is, also one that is moved to another host",
     "fence_vmware": "it puts the password into the arguments of its tool; fence_vmware_rest and fence_vmware_soap do not",
 }
 """Agents that a worker takes only where its setting names them."""
+
+_SUSPENDS = _agents("cisco_ucs pve rhevm vbox virsh vmware_rest vmware_soap vmware_vcloud")
+"""They call a suspended machine off as well, and command nothing then: switched on, it goes on in the middle of a write. Two of
+them say so also where they are told no state (rhevm), or that another blade was expected in its place (cisco_ucs)."""
+TRUST_OFF = "trust_off"
+"""Our own parameter of any agent: what it calls off is off, says whoever has written the configuration."""
 
 _NEVER: Mapping[str, str] = {
     "fence_ack_manual": "a person's word is given to nodewarden itself (acknowledge)",
@@ -148,6 +156,11 @@ def parameters_of(driver: str) -> DriverParameters | None:
     )
 
 
+def off_may_be_suspended(agent: str, parameters: Mapping[str, str]) -> bool:
+    """Whether a machine that was not commanded off may only be suspended where the agent calls it off."""
+    return agent in _SUSPENDS and not _is_true(canonical_parameters(agent, parameters).get(TRUST_OFF, ""))
+
+
 def has_plugs(agent: str) -> bool:
     """Whether it is known to tell machines apart by their plugs, whatever its metadata make of that parameter."""
     return agent in _PLUG_AGENTS
@@ -166,7 +179,7 @@ def _identifying(agent: str) -> frozenset[str]:
         return plug | {"status_file", "status-file"}
     if agent == "fence_openstack":
         return plug | {"uuid"}
-    if agent == "fence_drac5" or agent not in PUBLISHED:
+    if agent == "fence_drac5" or agent not in PUBLISHED | _PLUG_AGENTS:
         return plug | address  # one that may have plugs or not; what it has, its metadata say on the worker
     return plug
 
@@ -236,7 +249,7 @@ def _plug(agent: str, given: Mapping[str, str]) -> str:
             raise ParameterError("plug", f"{agent} has no plugs, it would be ignored: expected the machine's own ip")
         return ""
     if not plug:
-        if agent == "fence_drac5" or agent not in PUBLISHED:
+        if agent == "fence_drac5" or agent not in PUBLISHED | _PLUG_AGENTS:
             return ""
         raise ParameterError("plug", "expected the plug or the name of the machine as the agent lists it, got nothing")
     if "," in plug:

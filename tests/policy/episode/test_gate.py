@@ -95,7 +95,9 @@ SITUATIONS: dict[str, list[Seen]] = {
     "`nodewarden.io/hold` on the Node": [
         replace(FREE, node=on_node(**{"nodewarden.io/hold": word})) for word in ("", "true", "ada looks at it")
     ],
-    "`nodewarden.io/fencing=off` on the Node": [replace(FREE, node=labelled(**{"nodewarden.io/fencing": "off"}))],
+    "`nodewarden.io/fencing=off` on the Node": [
+        replace(FREE, node=labelled(**{"nodewarden.io/fencing": said})) for said in ("off", "OFF", "false", "")
+    ],
     "fencing is switched off for the cluster, or for its group": [
         replace(FREE, policies=FencePolicies(switched_off=("ada",))),
         replace(FREE, node=None, policies=FencePolicies(switched_off=("ada",))),
@@ -191,7 +193,14 @@ def test_nothing_is_in_the_way_of_a_node_of_which_nobody_says_anything() -> None
     assert [each for each in Operation if objection(plain, each, By.PROGRAM, NOW)] == []
 
 
-@pytest.mark.parametrize("node", [on_node(**{"nodewarden.io/hold": "false"}), labelled(**{"nodewarden.io/fencing": "on"})])
+@pytest.mark.parametrize(
+    "node",
+    [
+        on_node(**{"nodewarden.io/hold": "false"}),
+        labelled(**{"nodewarden.io/fencing": "on"}),
+        labelled(**{"nodewarden.io/fencing": "On"}),
+    ],
+)
 def test_a_word_that_is_taken_back_stops_nobody(node: NodeView) -> None:
     assert objection(replace(FREE, node=node), Operation.DISRUPT, By.PROGRAM, NOW) is None
 

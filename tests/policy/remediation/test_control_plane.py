@@ -217,6 +217,19 @@ def test_nodes_that_have_nothing_but_etcd_vote(seen: Sequence[StaticPod]) -> Non
     assert blocked(split("s1", "s2"), "s1", STOPPED) is BlockingRule.NO_API_SERVER
 
 
+def test_an_arbiter_votes_and_serves_nobody() -> None:
+    """S15: OpenShift's third voter, which bears no other role."""
+
+    def seen(*sick: str) -> ControlPlaneView:
+        roles = {"n1": CONTROL_PLANE, "n2": CONTROL_PLANE, "n3": {"node-role.kubernetes.io/arbiter": ""}}
+        ready = [a_node(name, "Unknown" if name in sick else "True", labels=labels) for name, labels in roles.items()]
+        return members_from_nodes(ready, [*ETCD_ON_3, *pods(Component.API_SERVER, "n1", "n2")])
+
+    assert blocked(seen("n3"), "n3", STOPPED) is None
+    assert blocked(seen("n1", "n3"), "n3", STOPPED) is BlockingRule.QUORUM
+    assert blocked(seen("n1", "n2"), "n1", STOPPED) is BlockingRule.NO_API_SERVER
+
+
 def test_a_voter_without_a_node_is_still_a_voter() -> None:
     """A Node that was deleted, or one that runs nothing of the control plane but etcd."""
     gone = [*pods(Component.ETCD, "n1", "n2"), StaticPod(component=Component.ETCD, node="n4", ready=True)]

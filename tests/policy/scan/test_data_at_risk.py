@@ -185,10 +185,14 @@ class TestCancelling:
         assert risks.to_tell(T0 + seconds(600), 9) == []
         assert risks.report().nodes == 0
 
+    @pytest.mark.parametrize("provider_id", ["", "k3s://node-7"])
     @pytest.mark.parametrize("patience", [None, seconds(3600)], ids=["its pods stay", "they stay for an hour"])
-    def test_a_node_that_no_cloud_knows_is_deleted_by_hand_and_its_machine_may_run_on(self, patience: timedelta | None) -> None:
+    def test_a_node_that_no_cloud_knows_is_deleted_by_hand_and_its_machine_may_run_on(
+        self, patience: timedelta | None, provider_id: str
+    ) -> None:
         """S36: its pods go with it at once, and its volumes six minutes later, whatever the machine does."""
         risks = with_one_down()
+        risks.put_node(node(provider_id=provider_id), T0)
         looked(risks, pod("a", patience=patience))
         risks.delete_node("node-7", T0 + seconds(100))
         assert due_of(risks) == 400

@@ -73,6 +73,31 @@ async def test_f01_off_asks_first_sets_once_and_is_no_proof(agent: ScriptedAgent
 
 
 @needs_library
+@pytest.mark.parametrize(
+    ("status", "parameters", "sent"),
+    [
+        (["off"], {}, False),
+        (["off"], {"trust-off": "false"}, False),
+        (["off"], {"trust-off": "true"}, True),
+        (["on", "on", "off"], {}, True),
+    ],
+)
+async def test_a_machine_that_an_agent_may_call_off_while_it_is_suspended_is_off_only_by_our_command(
+    agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch, status: list[str], parameters: dict[str, str], *, sent: bool
+) -> None:
+    """S2, S3: as fence_vmware_rest and fence_virsh do, which send nothing to what they call off; and that was a proof."""
+    monkeypatch.setattr(fence_agents, "_SUSPENDS", frozenset({"fence_scripted"}))
+    agent.script(status=status)
+    driver = agent.driver(parameters)
+    if sent:
+        await driver.off(within(6))
+    else:
+        await fails(driver.off(within(6)), ErrorType.NOT_SUPPORTED, "as it does of what is only suspended")
+    assert (await driver.read(within(5))).state is PowerState.OFF
+    assert not any("trust" in warning for warning in (await driver.read(within(5))).detail.split("; "))
+
+
+@needs_library
 @pytest.mark.parametrize("answer_takes", VECTORS["F05"]["answer_takes_seconds"])
 async def test_f05_an_agent_that_counts_polls_ends_by_our_clock(agent: ScriptedAgent, answer_takes: float) -> None:
     """S34: and by itself, so that it can say what it knows."""
@@ -360,6 +385,8 @@ async def test_an_agent_dies_by_its_deadline_when_the_worker_was_killed(agent: S
         ("fence_scsi", "the machine runs on"),
         ("fence_ovh", "can't be read"),
         ("fence_ack_manual", "acknowledge"),
+        ("fence_lpar", "not allowed on this worker: it calls every partition off that does not run where it is"),
+        ("fence_ibmz", "not allowed on this worker: it calls every partition off that is not active"),
         ("fence_vmware", "not allowed on this worker: it puts the password into the arguments"),
         ("fence_apc_smnp", "it is none of the published package's"),
     ],

@@ -200,6 +200,13 @@ async def test_a_volume_is_attached_then_detaching_then_available(stand: Ec2Stan
     assert {(form["InstanceId"], form["Force"]) for form in forms} == {(stand.instance, "true")}
 
 
+async def test_a_disk_that_goes_with_the_instance_is_its_own(stand: Ec2Stand) -> None:
+    """S28, S35: Bottlerocket keeps containers on one, and nobody would attach it again."""
+    data, claimed = await stand.ec2.volume(stand.instance), await stand.ec2.volume(stand.instance, device="/dev/sdg")
+    stand.ec2.goes_with(data, stand.instance)
+    assert {each.volume for each in await stand.driver().volumes(within(5)) if not each.root} == {claimed}
+
+
 async def test_a_volume_that_ec2_does_not_know_is_never_available(stand: Ec2Stand) -> None:
     """S3: it may have been deleted, or be in another account."""
     driver = stand.driver()

@@ -214,10 +214,12 @@ async def test_attached_disks_are_listed_as_csi_handles_with_the_boot_disk_marke
     compute = stand.cloud.compute
     compute.attach(stand.instance, compute.add_disk(PROJECT, "data", zone=ZONE))
     compute.attach(stand.instance, compute.add_disk(PROJECT, "shared", region="europe-west1"))
+    compute.attach(stand.instance, compute.add_disk(PROJECT, "containers", zone=ZONE), auto_delete=True)
     compute.add_local_ssd(stand.instance)
     volumes = await stand.driver().volumes(within(10))
     assert {volume.volume: volume.root for volume in volumes} == {
         f"{HANDLE}/{NAME}": True,
+        f"{HANDLE}/containers": True,
         f"{HANDLE}/data": False,
         f"projects/{PROJECT}/regions/europe-west1/disks/shared": False,
     }
