@@ -211,9 +211,14 @@ def _read_inside(directory: Path, relative: Path, what: str, *, folder: bool = F
             raise failure(ErrorType.INVALID_CONFIG, f"{what}: {path} cannot be read: it is not there")
         return ""
     try:
-        return path.read_text(encoding="utf-8").rstrip("\n")
+        return _without_line_end(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise failure(ErrorType.INVALID_CONFIG, f"{what}: {path} cannot be read: {type(error).__name__}") from None
+
+
+def _without_line_end(text: str) -> str:
+    """Editors end a file with one, and `kubectl create secret --from-file` takes it along: no device would take that password."""
+    return text.rstrip("\r\n")
 
 
 def _name(reference: CredentialRef) -> str:
@@ -239,6 +244,6 @@ def _properties(data: Mapping[str, str], reference: CredentialRef) -> Mapping[st
 
 def _decoded(value: object, key: str, reference: CredentialRef) -> str:
     try:
-        return base64.b64decode(str(value), validate=True).decode()
+        return _without_line_end(base64.b64decode(str(value), validate=True).decode())
     except (binascii.Error, UnicodeDecodeError):
         raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {key!r} is not text in base64") from None
