@@ -7,7 +7,6 @@ unhealthy, and under which brakes, has been judged before (`policy/scan/ledger.p
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,12 +15,12 @@ from typing import Protocol
 
 from policy.checks.brakes import Closed
 from policy.checks.fence_policies import PowerMoment, quiet_left
-from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
-from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
+from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.ladder import removes
+from policy.scan.budgets import ReadyOnes, ScopeBudgets, control_plane_guard, groups_of, limit_reached, limits_of, names_of
 from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
@@ -167,7 +166,7 @@ def answer_request(
     if opened := next(filter(None, map(against_requests, report.checks)), ""):
         return _refusal(opened)
     groups = groups_of(report, request.node)
-    taking = _ReadyOnes(report, permits, but_for=request.node)
+    taking = ReadyOnes(report, permits, but_for=request.node)
     if braked := _braked(report, groups, taking.with_one(groups, ready=_ready_now(report, request))):
         return _refusal(braked[1])
     if request.control_plane:
@@ -186,40 +185,12 @@ def answer_request(
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
         return _refusal(quiet[1])
     counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
-    if full := _limit_reached(limits_of(report, request), counted) or _ScopeBudgets(report, counted).objection(groups):
+    if full := limit_reached(limits_of(report, request), counted) or ScopeBudgets(report, counted).objection(groups):
         return PermitAnswer(decision=PermitDecision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
         return PermitAnswer(decision=PermitDecision.QUEUED, reason=_cap_reached(counted, cap) + waiting)
     return PermitAnswer(decision=PermitDecision.GRANTED, reason=f"{len(counted) + 1} of {cap} permits are held now")
-
-
-def control_plane_guard(
-    members: int,
-    ready: int,
-    *,
-    target_ready: bool,
-    open_member_episodes: Collection[str],
-    removes: bool = False,
-    is_member: bool = True,
-) -> str:
-    """Why a control-plane member may not be taken, "" when it may (S15).
-
-    Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
-    Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
-    are left then, so that one of two may be. is_member False: it never had a Node, and nobody counts on it.
-    """
-    if open_member_episodes:
-        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
-    if not is_member and removes:
-        return "" if members else "no control-plane member is seen"
-    if members <= 1:
-        return "it is the only control-plane member"
-    counted = members - 1 if removes else members
-    left, quorum = ready - (1 if target_ready else 0), counted // 2 + 1
-    if left < quorum:
-        return f"{left} of {counted} control-plane members would be left Ready, a quorum needs {quorum}"
-    return ""
 
 
 def orphans(observations: Iterable[Observation], known_open: Collection[str]) -> tuple[Observation, ...]:
@@ -235,36 +206,6 @@ def orphans(observations: Iterable[Observation], known_open: Collection[str]) ->
         if seen.present and seen.incident and not seen.mark_problem and seen.incident not in known_open
         and seen.ready and not seen.unhealthy and not seen.soon and not seen.preserved
     )  # fmt: skip
-
-
-def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
-    """The groups of a node that was watched, none where it was not seen."""
-    return next((seen.groups for seen in report.observations if seen.node == node), ())
-
-
-def limits_of(report: ScanReport, request: PermitRequest) -> tuple[tuple[str, int], ...]:
-    """The checks that would have something done about the node and limit how many of their targets are remediated at once, and
-    how many; none where it is no candidate, or is not to be remediated."""
-    if request.kind is Kind.PRESERVATION:
-        return ()
-    return next((candidate.in_flight for candidate in report.candidates if candidate.node == request.node), ())
-
-
-def _limit_reached(limits: Iterable[tuple[str, int]], counted: Iterable[Permit], taken: Iterable[Candidate] = ()) -> str:
-    """Which check's own limit has no room for one more, "" where all have (`nodewarden.io/max-in-flight`)."""
-    counted, taken = tuple(counted), tuple(taken)
-    for key, most in limits:
-        busy = [permit.node for permit in counted if permit.found or key in permit.checks]
-        busy += [each.node for each in taken if any(key == other for other, _ in each.in_flight)]
-        if len(busy) >= most:
-            return f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
-    return ""
-
-
-def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
-    """Whether the caps of all scopes leave room for an episode of the node that is found to be open."""
-    others = [permit for permit in permits if permit.holding is not PermitState.PARKED and permit.node != node]
-    return not _ScopeBudgets(report, others).objection(groups_of(report, node))
 
 
 class _Table:
@@ -291,8 +232,8 @@ class _Table:
             *(Replacing(owner=each.owner, node=each.node, since=each.granted_at) for each in permits if each.owner),
             *replaced,
         ]
-        self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
-        self._taking = _ReadyOnes(report, permits)
+        self._budgets = ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
+        self._taking = ReadyOnes(report, permits)
         self._unlicensed = _unlicensed(report) or ((AdmissionRefusal.PAUSED, str(pause)) if pause is not None else None)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
@@ -354,7 +295,7 @@ class _Table:
     def _under_way(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
         held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
-        full = _limit_reached(candidate.in_flight, held, self._taken)
+        full = limit_reached(candidate.in_flight, held, self._taken)
         return (AdmissionRefusal.IN_FLIGHT, full) if full else None
 
     def reserve(self, candidate: Candidate) -> None:
@@ -400,7 +341,7 @@ class _Table:
         if len(self._counted) < self._cap:
             full = self._budgets.objection(candidate.groups)
             return (AdmissionRefusal.SCOPE_CAP, full) if full else None
-        return AdmissionRefusal.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
+        return AdmissionRefusal.CAP, f"{len(self._counted)} of {self._cap} permits are held: {names_of(self._counted)}"
 
     def _spend(self, healthy_under: Iterable[str]) -> None:
         for key in healthy_under:
@@ -418,64 +359,9 @@ def _may_be_the_successor(candidate: Candidate, replacing: Replacing) -> bool:
     return candidate.created >= replacing.since - CLOCKS_APART
 
 
-class _ScopeBudgets:
-    """Who holds permits in which group, against the caps of the fence policies (S14).
-
-    A holder counts in the groups that it was granted in and in those that it is seen in now. One of which a scope's group is not
-    known (its line was taken in from an open episode, its Node is gone) counts in all groups of that scope.
-    """
-
-    def __init__(self, report: ScanReport, counted: Iterable[Permit]) -> None:
-        self._caps = report.policies.caps
-        self._seen = {seen.node: seen.groups for seen in report.observations}
-        self._holders: list[tuple[str, frozenset[str]]] = []
-        for permit in counted:
-            self.spend(permit.node, (*permit.groups, *self._seen.get(permit.node, ())))
-
-    def spend(self, node: str, groups: Collection[str]) -> None:
-        """Count a holder from now on."""
-        self._holders.append((node, frozenset(groups)))
-
-    def objection(self, groups: Collection[str]) -> str:
-        """Which group has no room for one more, "" where all have."""
-        for each in self._caps:
-            mine = {group for group in groups if scope_of(group) == each.scope}
-            holders = [node for node, theirs in self._holders if _meet(each.scope, mine, theirs)]
-            if len(holders) >= each.cap:
-                where = called(min(mine)) if mine else f"whatever {each.scope} it is in"
-                return f"{len(holders)} of {each.cap} permits of {where} are held: {_names(holders)}"
-        return ""
-
-
-class _ReadyOnes:
-    """Of each group how many nodes still say Ready that somebody may disrupt: a storm rule that counts those alone that are down
-    would let all of them go down together (S17)."""
-
-    def __init__(self, report: ScanReport, permits: Iterable[Permit], *, but_for: str = "") -> None:
-        self._ready: Counter[str] = Counter()
-        seen = {each.node: each for each in report.observations}
-        for permit in permits:
-            if permit.holding is not PermitState.PARKED and permit.node != but_for and permit.node in seen:
-                self.count({*permit.groups, *seen[permit.node].groups}, ready=seen[permit.node].ready)
-
-    def count(self, groups: Collection[str], *, ready: bool) -> None:
-        """A node of these groups that may be disrupted from now on."""
-        self._ready.update({CLUSTER, *groups} if ready else ())
-
-    def with_one(self, groups: Collection[str], *, ready: bool) -> Mapping[str, int]:
-        """The numbers if one more is."""
-        return self._ready + Counter({CLUSTER, *groups} if ready else ())
-
-
 def _ready_now(report: ScanReport, request: PermitRequest) -> bool:
     """What was seen of the node; else what its episode says, which assumes the worse."""
     return next((seen.ready for seen in report.observations if seen.node == request.node and seen.present), request.ready)
-
-
-def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
-    """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
-    them = {group for group in theirs if scope_of(group) == scope}
-    return not mine or not them or bool(them.intersection(mine))
 
 
 def _braked(report: ScanReport, groups: Collection[str], taking: Mapping[str, int]) -> tuple[AdmissionRefusal, str] | None:
@@ -558,13 +444,7 @@ def _held_by(node: str, holder: Permit) -> str:
 
 
 def _cap_reached(counted: Collection[Permit], cap: int) -> str:
-    return f"{len(counted)} of {cap} permits are held: {_names([permit.node for permit in counted]) or 'none'}"
-
-
-def _names(nodes: Collection[str]) -> str:
-    """Some names for a sentence, never a fleet."""
-    shown = sorted(nodes)[:3]
-    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
+    return f"{len(counted)} of {cap} permits are held: {names_of([permit.node for permit in counted]) or 'none'}"
 
 
 def _refusal(reason: str) -> PermitAnswer:

@@ -20,7 +20,8 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.remedies import RESTORING, orphaned, remedy
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal, control_plane_guard
+from policy.scan.admission import AdmissionRefusal
+from policy.scan.budgets import control_plane_guard
 from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, left_alone
 from policy.scan.known import Known
 from policy.scan.reporting import notices, overlapping

@@ -20,7 +20,8 @@ from activities.errors import error_message
 from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
-from policy.scan.admission import AdmissionRefusal, admit, answer_request, control_plane_guard, orphans
+from policy.scan.admission import AdmissionRefusal, admit, answer_request, orphans
+from policy.scan.budgets import control_plane_guard
 from policy.scan.pauses import Pause, in_force
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options

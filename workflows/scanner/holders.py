@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
-from policy.scan.admission import room_in_scopes
+from policy.scan.budgets import room_in_scopes
 from policy.scan.report import ScanReport
 from workflows.kit import options
 from workflows.kit.messages import ScannerState

@@ -12,7 +12,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.remediation.ladder import removes
-from policy.scan.admission import groups_of, limits_of
+from policy.scan.budgets import groups_of, limits_of
 from policy.scan.report import Candidate, LeftOver, ScanReport
 from workflows.scanner.permit_table import PermitTable
 

@@ -1,0 +1,135 @@
+"""Whether there is room for one more: the caps of groups, a check's own limit, a control plane's quorum, and how many of a group
+are left Ready (S14, S15, S17).
+
+Numbers only, each with the sentence that says what is full. What else stands against a node, and in which order that is asked, is
+`policy/scan/admission.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from policy.episode.messages import Kind
+from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.objects.scopes import CLUSTER, called, scope_of
+from policy.scan.report import Candidate, ScanReport
+
+
+def control_plane_guard(
+    members: int,
+    ready: int,
+    *,
+    target_ready: bool,
+    open_member_episodes: Collection[str],
+    removes: bool = False,
+    is_member: bool = True,
+) -> str:
+    """Why a control-plane member may not be taken, "" when it may (S15).
+
+    Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
+    Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
+    are left then, so that one of two may be. is_member False: it never had a Node, and nobody counts on it.
+    """
+    if open_member_episodes:
+        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
+    if not is_member and removes:
+        return "" if members else "no control-plane member is seen"
+    if members <= 1:
+        return "it is the only control-plane member"
+    counted = members - 1 if removes else members
+    left, quorum = ready - (1 if target_ready else 0), counted // 2 + 1
+    if left < quorum:
+        return f"{left} of {counted} control-plane members would be left Ready, a quorum needs {quorum}"
+    return ""
+
+
+def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
+    """The groups of a node that was watched, none where it was not seen."""
+    return next((seen.groups for seen in report.observations if seen.node == node), ())
+
+
+def limits_of(report: ScanReport, request: PermitRequest) -> tuple[tuple[str, int], ...]:
+    """The checks that would have something done about the node and limit how many of their targets are remediated at once, and
+    how many; none where it is no candidate, or is not to be remediated."""
+    if request.kind is Kind.PRESERVATION:
+        return ()
+    return next((candidate.in_flight for candidate in report.candidates if candidate.node == request.node), ())
+
+
+def limit_reached(limits: Iterable[tuple[str, int]], counted: Iterable[Permit], taken: Iterable[Candidate] = ()) -> str:
+    """Which check's own limit has no room for one more, "" where all have (`nodewarden.io/max-in-flight`)."""
+    counted, taken = tuple(counted), tuple(taken)
+    for key, most in limits:
+        busy = [permit.node for permit in counted if permit.found or key in permit.checks]
+        busy += [each.node for each in taken if any(key == other for other, _ in each.in_flight)]
+        if len(busy) >= most:
+            return f"{key} lets {most} be remediated at once: {names_of(busy) or 'none'}"
+    return ""
+
+
+def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
+    """Whether the caps of all scopes leave room for an episode of the node that is found to be open."""
+    others = [permit for permit in permits if permit.holding is not PermitState.PARKED and permit.node != node]
+    return not ScopeBudgets(report, others).objection(groups_of(report, node))
+
+
+class ScopeBudgets:
+    """Who holds permits in which group, against the caps of the fence policies (S14).
+
+    A holder counts in the groups that it was granted in and in those that it is seen in now. One of which a scope's group is not
+    known (its line was taken in from an open episode, its Node is gone) counts in all groups of that scope.
+    """
+
+    def __init__(self, report: ScanReport, counted: Iterable[Permit]) -> None:
+        self._caps = report.policies.caps
+        self._seen = {seen.node: seen.groups for seen in report.observations}
+        self._holders: list[tuple[str, frozenset[str]]] = []
+        for permit in counted:
+            self.spend(permit.node, (*permit.groups, *self._seen.get(permit.node, ())))
+
+    def spend(self, node: str, groups: Collection[str]) -> None:
+        """Count a holder from now on."""
+        self._holders.append((node, frozenset(groups)))
+
+    def objection(self, groups: Collection[str]) -> str:
+        """Which group has no room for one more, "" where all have."""
+        for each in self._caps:
+            mine = {group for group in groups if scope_of(group) == each.scope}
+            holders = [node for node, theirs in self._holders if _meet(each.scope, mine, theirs)]
+            if len(holders) >= each.cap:
+                where = called(min(mine)) if mine else f"whatever {each.scope} it is in"
+                return f"{len(holders)} of {each.cap} permits of {where} are held: {names_of(holders)}"
+        return ""
+
+
+class ReadyOnes:
+    """Of each group how many nodes still say Ready that somebody may disrupt: a storm rule that counts those alone that are down
+    would let all of them go down together (S17)."""
+
+    def __init__(self, report: ScanReport, permits: Iterable[Permit], *, but_for: str = "") -> None:
+        self._ready: Counter[str] = Counter()
+        seen = {each.node: each for each in report.observations}
+        for permit in permits:
+            if permit.holding is not PermitState.PARKED and permit.node != but_for and permit.node in seen:
+                self.count({*permit.groups, *seen[permit.node].groups}, ready=seen[permit.node].ready)
+
+    def count(self, groups: Collection[str], *, ready: bool) -> None:
+        """A node of these groups that may be disrupted from now on."""
+        self._ready.update({CLUSTER, *groups} if ready else ())
+
+    def with_one(self, groups: Collection[str], *, ready: bool) -> Mapping[str, int]:
+        """The numbers if one more is."""
+        return self._ready + Counter({CLUSTER, *groups} if ready else ())
+
+
+def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
+    """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
+    them = {group for group in theirs if scope_of(group) == scope}
+    return not mine or not them or bool(them.intersection(mine))
+
+
+def names_of(nodes: Collection[str]) -> str:
+    """Some names for a sentence, never a fleet."""
+    shown = sorted(nodes)[:3]
+    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
