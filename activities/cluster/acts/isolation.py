@@ -102,7 +102,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
                 whose = "by us" if found.cordoned else "by somebody else, whose it stays"
                 return Edit(detail=f"cordoned already {whose}", mark=found)
             mark = replace(claim(found, target, now), cordoned=True)
-            return Edit(detail="cordoned", operations=(*write_mark(node, mark), *cordon()), mark=mark)
+            return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
 
         return await self._licensed(request.look, decide)
 

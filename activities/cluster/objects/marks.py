@@ -64,9 +64,12 @@ def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHI
     return replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id, since=since, off_proven=off_proven)
 
 
-def write_mark(node: LiveNode, mark: Mark) -> Operations:
+def write_mark(node: LiveNode, mark: Mark, *, cordons: bool = False) -> Operations:
     """Put that mark on the node, with the label that makes it ours; nothing where it says so already. What is there and is not
-    ours goes: whoever wrote it must not keep the node from us."""
+    ours goes: whoever wrote it must not keep the node from us. A cordon that is gone is not noted any more: whoever sets it again
+    means it (S28). cordons: it is set in the same write."""
+    if mark.cordoned and not (cordons or node.view.unschedulable):
+        mark = replace(mark, cordoned=False)
     value = mark.to_json()
     if node.annotations.get(MARK_ANNOTATION) == value and is_marked(node.view):
         return ()

@@ -126,6 +126,19 @@ class TestWayBack:
         await empty.isolation.mark_schedulable(await empty.restore())
         assert (await empty.node())["spec"]["unschedulable"] is True
 
+    async def test_so_it_is_within_one_episode(self, empty: World) -> None:
+        """S28: whatever is noted on the node between the two notes as well that ours is gone."""
+        await empty.add_node()
+        await empty.target.mark(await empty.act())
+        await empty.isolation.mark_unschedulable(await empty.cordon())
+        await empty.change_node({"spec": {"unschedulable": None}})
+        assert await note(empty, NOW)
+        await empty.change_node({"spec": {"unschedulable": True}})
+        await empty.isolation.mark_schedulable(await empty.restore())
+        node = await empty.node()
+        assert node["spec"]["unschedulable"] is True
+        assert MARK_ANNOTATION not in node["metadata"].get("annotations", {})
+
     async def test_a_preserved_node_stays_cordoned_and_only_mark_and_taint_go(self, empty: World) -> None:
         """S21."""
         await empty.add_node(annotations={PRESERVE_ANNOTATION: "now"}, unschedulable=True, taints=(CUSTOM_TAINT, OUT_OF_SERVICE))

@@ -25,7 +25,7 @@ GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
 @pytest.fixture
 async def off(empty: World) -> World:
     """A marked node with a taint of others, proven off."""
-    await empty.add_node(taints=(GPU,))
+    await empty.add_node(taints=(GPU,), unschedulable=True)
     await empty.hold_cluster_lease()
     await empty.mark_as_ours(cordoned=True)
     return empty
