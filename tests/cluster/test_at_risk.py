@@ -190,6 +190,20 @@ async def test_what_is_over_before_the_time_comes_is_never_told(cluster: ApiClie
     assert scans.meter.counted == []
 
 
+async def test_a_node_that_no_cloud_knows_is_at_risk_though_its_object_is_deleted(cluster: ApiClient, scans: Scans) -> None:
+    """S36: on bare metal nobody but a person deletes a Node, and its machine may run on."""
+    await cluster.delete(f"{NODES}/{SICK}")
+    await cluster.create(NODES, {**node(SICK), "spec": {}})
+    scan = await scans.open()
+    await fall(cluster, PATIENCE - timedelta(seconds=10))
+    await scans.observe_until(scan, lambda report: report.at_risk.nodes and not report.at_risk.unread)
+    await cluster.delete(f"{NODES}/{SICK}")
+    report = await scans.observe_until(scan, lambda report: report.checks[0].total == 3)
+    assert report.at_risk.nodes == 1
+    await cluster.delete(f"{ATTACHMENTS}/va-1")
+    await scans.observe_until(scan, lambda report: not report.at_risk.nodes)
+
+
 async def test_the_deletion_of_a_pod_counts_from_when_it_was_asked_for(cluster: ApiClient, scans: Scans) -> None:
     """S36: its deletionTimestamp lies a grace period later than that."""
     await cluster.patch(f"{PODS}/db-0", {"metadata": {"finalizers": ["example.com/stays"]}})

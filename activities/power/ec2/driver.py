@@ -34,6 +34,7 @@ COMING_ON = frozenset({"pending", "running"})
 GONE = frozenset({"shutting-down", "terminated"})
 
 HIBERNATED = "Client.UserInitiatedHibernate"
+"""The reason of a stop that keeps the memory (EC2's API reference, StateReason)."""
 INTERRUPTED = "Server.Spot"
 """How the reason begins where EC2 itself has stopped a Spot instance, which may be by hibernation."""
 
