@@ -3,12 +3,13 @@
 The cap is spread over the parts of a pool (its zones, or MachineDeployments) as Gardener spreads a worker pool: all get the same,
 and of what is left over the first ones get one more. The newest are kept first: what a health check alone calls failed by that
 moment, which is later than any machine's creation, all others by their creation as in the shipped system. When the cap falls
-exactly the surplus goes, the earliest expiry first (S23, S24). Machines that somebody asked for neither count nor are released.
+exactly what exceeds the whole of it goes, the earliest expiry first, from the parts that have more than their share (S23, S24).
+Machines that a person asked for neither count nor are released.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,7 +39,7 @@ PLAIN = Queue()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutomaticChoice:
-    """What the cap asks of one part of a pool. count: automatic preservations as found."""
+    """What the cap asks of one pool. count: automatic preservations as found."""
 
     count: int = 0
     selected: tuple[Held, ...] = ()
@@ -54,24 +55,37 @@ def shares(cap: int, parts: Sequence[str]) -> dict[str, int]:
     return {part: each + (1 if index < rest else 0) for index, part in enumerate(ordered)}
 
 
-def choose(machines: Iterable[Held], cap: int, *, now: datetime, queue: Queue = PLAIN) -> AutomaticChoice:
-    """Which machines of one part begin to be kept, and which are released. A hold that ends by itself gives its place up."""
-    count, held, candidates = 0, [], []
-    for machine in machines:
-        if is_automatic(machine):
-            count += 1
-            if machine.failed and not machine.deleting and not machine.expired(now):
-                held.append(machine)
-        elif machine.key not in queue.barred and _is_candidate(machine):
-            candidates.append(machine)
-    surplus = len(held) - cap
-    if surplus > 0:
-        held.sort(key=lambda machine: (machine.expiry or LATEST, machine.created or _BEGINNING, machine.key))
-        return AutomaticChoice(count=count, released=tuple(held[:surplus]))
-    candidates.sort(key=lambda machine: machine.key)
-    candidates.sort(key=lambda machine: machine.failed_at or machine.created or _BEGINNING, reverse=True)
-    candidates.sort(key=lambda machine: machine.key not in queue.begun)
-    return AutomaticChoice(count=count, selected=tuple(candidates[:-surplus] if surplus else ()))
+def choose(parts: Mapping[str, Iterable[Held]], cap: int, *, now: datetime, queue: Queue = PLAIN) -> AutomaticChoice:
+    """Which machines of one pool begin to be kept, and which are released. A hold that ends by itself gives its place up.
+
+    parts: all machines by the part that they are in, also parts without machines. The shares say only where a free place goes
+    and which part gives one back first: parts come into sight and go again (a Machine without its Node, a new MachineSet), and
+    as long as the whole cap is not exceeded nothing is released (S21, S24).
+    """
+    left, count, kept, candidates = shares(cap, list(parts)), 0, list[tuple[str, Held]](), list[tuple[str, Held]]()
+    for part, machines in parts.items():
+        for machine in machines:
+            if is_automatic(machine):
+                count += 1
+                if machine.failed and not machine.deleting and not machine.expired(now):
+                    kept.append((part, machine))
+                    left[part] -= 1
+            elif machine.key not in queue.barred and _is_candidate(machine):
+                candidates.append((part, machine))
+    room, selected, released = cap - len(kept), list[Held](), list[Held]()
+    kept.sort(key=lambda each: (each[1].expiry or LATEST, each[1].created or _BEGINNING, each[1].key))
+    for part, machine in kept:
+        if len(released) < -room and left[part] < 0:
+            released.append(machine)
+            left[part] += 1
+    candidates.sort(key=lambda each: each[1].key)
+    candidates.sort(key=lambda each: each[1].failed_at or each[1].created or _BEGINNING, reverse=True)
+    candidates.sort(key=lambda each: each[1].key not in queue.begun)
+    for part, machine in candidates:
+        if len(selected) < room and left[part] > 0:
+            selected.append(machine)
+            left[part] -= 1
+    return AutomaticChoice(count=count, selected=tuple(selected), released=tuple(released))
 
 
 def is_automatic(machine: Held) -> bool:

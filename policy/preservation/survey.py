@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from policy.objects.nodes import ZONE_LABEL
-from policy.preservation.automatic import PLAIN, AutomaticChoice, Queue, choose, is_automatic, shares
+from policy.preservation.automatic import PLAIN, AutomaticChoice, Queue, choose, is_automatic
 from policy.preservation.deciding import Automatic, PreservationAction, PreservationDecision, decide
 from policy.preservation.held import Held
 from policy.preservation.ordering import scale_down_order
@@ -113,7 +113,10 @@ def survey(
         chosen.append(PoolSurvey(name=pool.name, cap=pool.cap, choice=choice))
     for name, machines_of in sorted(own.items()):
         if name in known and not blocked:
-            choice = choose(machines_of, known[name].cap, now=now, queue=queue)
+            choice = choose({name: machines_of}, known[name].cap, now=now, queue=queue)
+            # A pool may select its machines by labels of their Nodes: without its Node a machine may be of any (S21).
+            lost = {machine.key for machine in machines_of if pools and machine.node is None and machine.node_name}
+            choice = replace(choice, released=tuple(machine for machine in choice.released if machine.key not in lost))
         else:
             # Nobody says how many: none begins, and what was begun under a pool that is gone lasts as long as it was to.
             choice = AutomaticChoice(count=sum(is_automatic(machine) for machine in machines_of))
@@ -152,7 +155,7 @@ def _held_back(decision: PreservationDecision, blocked: str) -> PreservationDeci
 def _spread(
     pool: Pool, machines: Sequence[Held], others: Collection[str], now: datetime, queue: Queue
 ) -> tuple[AutomaticChoice, list[str]]:
-    """The pool's cap, spread over its parts, and what each part makes of it; with what is doubtful about that."""
+    """What the pool's cap makes of its machines, spread over its parts; with what is doubtful about that."""
     warnings = list[str]()
     parts: defaultdict[str, list[Held]] = defaultdict(list)
     for machine in machines:
@@ -164,14 +167,7 @@ def _spread(
         warnings.append(
             f"{pool.name}: {CAP} {pool.cap} is less than its {len(named)} parts ({', '.join(named)}): some keep no machine"
         )
-    caps = shares(pool.cap, list(parts))
-    choices = [choose(parts[part], caps[part], now=now, queue=queue) for part in sorted(parts)]
-    whole = AutomaticChoice(
-        count=sum(choice.count for choice in choices),
-        selected=tuple(machine for choice in choices for machine in choice.selected),
-        released=tuple(machine for choice in choices for machine in choice.released),
-    )
-    return whole, warnings
+    return choose(parts, pool.cap, now=now, queue=queue), warnings
 
 
 def _parts_of(pool: Pool, known: Mapping[str, DeploymentPool]) -> list[str]:

@@ -25,9 +25,10 @@ from policy.preservation.held import (
 from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
+from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
-from policy.values.selectors import Selector
+from policy.values.selectors import Operator, Requirement, Selector
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=72)
@@ -204,6 +205,70 @@ def test_a_lower_cap_releases_the_surplus_by_name() -> None:
         fleet.machine(number, failed=True, expiry=expiry, annotations={PRESERVE_ANNOTATION: "auto-preserved"} | LAST)
     (need,) = fleet.needs(NOW + SETTLED)
     assert (need.victim, need.action, bool(need.released)) == ("n-1", "terminate", True)
+
+
+def kept_by_the_cap(fleet: Fleet, *numbers: int, zone: str = "a", **changes: object) -> None:
+    for number in numbers:
+        expiry = LATER + timedelta(hours=number)
+        words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        said = Condition(
+            type=CONDITION, status="True", reason=BY_US, message=f"{DRAINED} Machine preserved until {expiry:%Y-%m-%dT%H:%M:%SZ}."
+        )
+        fleet.node(number, zone=zone, conditions=(said,), tainted=True, **words)
+        annotations = {PRESERVE_ANNOTATION: "auto-preserved"} | LAST
+        fleet.machine(number, failed=True, expiry=expiry, annotations=annotations, **changes)
+
+
+def test_a_machine_that_joins_the_pool_releases_none_that_is_kept() -> None:
+    """S21, S24: a new Machine has no Node yet, so no zone: it is a part of its own, and the shares of the others are smaller."""
+    fleet = Fleet(pool(3, zones=("a", "b")))
+    kept_by_the_cap(fleet, 1, 2, zone="a")
+    kept_by_the_cap(fleet, 3, zone="b")
+    assert fleet.actions(NOW + SETTLED) == {}
+    fleet.machine(4, node_name="", phase="Pending")
+    assert fleet.actions(NOW + SETTLED) == {}
+    fleet.node(4, zone="c")
+    fleet.machine(4)
+    assert fleet.actions(NOW + SETTLED) == {}
+
+
+def test_a_new_machine_set_releases_none_that_is_kept() -> None:
+    """S21, S24: it is a part of the pool from its first moment, and healthy."""
+    fleet = Fleet(pool(3))
+    kept_by_the_cap(fleet, 1, 2, 3)
+    for name in ("set", "new"):
+        fleet.book.put_deployment(f"MachineSet/{name}", DeploymentPool(name=name))
+    assert fleet.actions(NOW + SETTLED) == {}
+    fleet.node(4)
+    fleet.machine(4, controller="MachineSet/new")
+    assert fleet.actions(NOW + SETTLED) == {}
+
+
+def test_of_the_whole_surplus_the_part_that_has_more_than_its_share_gives_back_first() -> None:
+    """S24: one too many in all. Zone a has more than its share: its earliest goes, though zone b has an earlier."""
+    fleet = Fleet(pool(2, zones=("a", "b")))
+    kept_by_the_cap(fleet, 1, zone="b")
+    kept_by_the_cap(fleet, 2, 3, zone="a")
+    assert fleet.actions(NOW + SETTLED) == {"n-2": "terminate"}
+
+
+def test_a_part_that_has_more_than_its_share_leaves_less_for_the_others() -> None:
+    """S23: zone b may keep one by its share, but the whole cap is used up."""
+    fleet = Fleet(pool(2, zones=("a", "b")))
+    kept_by_the_cap(fleet, 1, 2, zone="a")
+    fleet.node(3, zone="b")
+    fleet.machine(3, failed=True)
+    assert "n-3" not in fleet.actions(NOW + SETTLED)
+
+
+def test_a_kept_machine_that_loses_its_node_is_not_released_by_another_cap() -> None:
+    """S21, S24: the pool selects by labels of Nodes; without its Node the machine seems to be of a MachineSet that keeps none."""
+    fleet = Fleet(pool(1, selector=Selector(requirements=(Requirement(key=ZONE_LABEL, operator=Operator.IN, values=("a",)),))))
+    fleet.book.put_deployment("MachineSet/set", DeploymentPool(name="set"))
+    kept_by_the_cap(fleet, 1)
+    assert fleet.actions(NOW + SETTLED) == {}
+    fleet.book.remove_node("n-1")
+    assert "terminate" not in fleet.actions(NOW + SETTLED).values()
 
 
 def test_a_policy_that_cannot_be_read_gives_nobody_up_and_keeps_nobody() -> None:

@@ -135,6 +135,10 @@ class Pools:
     def node_gets_well(self, machine: Kept) -> None:
         machine.held = _ready(machine.held, "True")
 
+    def move(self, machine: Kept, zone: str) -> None:
+        """It loses its zone, or is found in one that the pool does not name: a part of its own comes or goes."""
+        machine.held = replace(machine.held, labels={**machine.held.labels, ZONE_LABEL: zone})
+
     def change_cap(self, _: Kept, cap: int) -> None:
         self.cap = cap
 
@@ -240,14 +244,20 @@ class Pools:
 
     def check_choice(self, found: Survey) -> None:
         """S23, S24, S26, S27 of every decision, quiescent or not."""
-        for index, zone in enumerate(ZONES):
+        zones = sorted(
+            {*ZONES, *(machine.held.labels[ZONE_LABEL] for machine in self.machines)}, key=lambda zone: (not zone, zone)
+        )
+        room = self.cap
+        taken, given_back = 0, 0
+        for index, zone in enumerate(zones):
             mine = [machine.held for machine in self.machines if machine.held.labels[ZONE_LABEL] == zone]
             kept = [held for held in mine if automatic(held) and held.failed and not held.deleting and not held.expired(self.now)]
-            share = self.cap // 2 + (index < self.cap % 2)
+            share = self.cap // len(zones) + (index < self.cap % len(zones))
             decisions = [each for each in found.decisions if each.held.labels[ZONE_LABEL] == zone]
             released = [each.held for each in decisions if each.automatic is Automatic.RELEASED]
             selected = [each.held for each in decisions if each.automatic is Automatic.SELECTED]
-            assert len(released) == max(0, len(kept) - share), "S24: exactly the surplus"
+            room, taken, given_back = room - len(kept), taken + len(selected), given_back + len(released)
+            assert len(released) <= max(0, len(kept) - share), "S24: of parts that have more than their share"
             assert len(selected) <= max(0, share - len(kept)), "S23"
             assert all(automatic(held) for held in released), "S23: what was asked for is not released by the cap"
             stay = [held.expiry for held in kept if held not in released and held.expiry is not None]
@@ -256,6 +266,8 @@ class Pools:
             order = [held for held in found.order if held in kept and held.expiry is not None]
             going = [held for held in released if held.expiry is not None]
             assert sorted(held.key for held in order[: len(going)]) == sorted(held.key for held in going), "S24: the order agrees"
+        assert given_back == max(0, -room), "S24: exactly what exceeds the whole cap"
+        assert taken <= max(0, room), "S23"
         for decision in found.decisions:
             value = requested(decision.held.annotated).intent
             if value is Intent.FALSE:
@@ -366,6 +378,7 @@ EVENTS = st.one_of(
     events("prioritize", st.sampled_from(["1", "3", "7", "1500", "-1", "soon", "", None])),
     events("change_cap", st.integers(0, 4)),
     events("change_cap", st.integers(0, 4)),
+    events("move", st.sampled_from(["z1", "z2", "z3", ""])),
     events("change_timeout", st.integers(1, 100)),
     events("wait", st.sampled_from([1, 30, 72])),
     EXTENDED,

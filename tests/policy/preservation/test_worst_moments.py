@@ -112,7 +112,7 @@ def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> 
 def test_s25_a_machine_found_healthy_at_its_expiry_is_no_candidate_again() -> None:
     machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
     after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
-    assert choose([after], 1, now=NOW).selected == ()
+    assert choose({"": [after]}, 1, now=NOW).selected == ()
 
 
 def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:
