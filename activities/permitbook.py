@@ -1,8 +1,9 @@
 """Whether a permit is held, asked of the scanner at the moment of use: the last look's question (S20).
 
-A scanner that can't be asked is a "no" with its reason: what can't be proven held is not held. Of one cluster there is one query
-under way at most, however many nodes are looked at: whoever asks meanwhile is asked for by the next one, all in one. No answer is
-older than the look that asked for it, because a look joins only a query that has not been sent yet (S14, S20, S38).
+A scanner that can't be asked is a "no" with its reason, also while Temporal is away (S37): what can't be proven held is not held.
+Of one cluster there is one query under way at most, however many nodes are looked at: whoever asks meanwhile is asked for by the
+next one, all in one. No answer is older than the look that asked for it, because a look joins only a query that has not been sent
+yet (S14, S20, S38).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from policy.values.moments import later
 
 BEFORE_NOT_READY = timedelta(minutes=2)
 """A kernel that crashes dumps at once; that the node is not Ready is noticed later. What was heard before that is of another
-crash."""
+crash (S43)."""
 
 STILL_DEAD = timedelta(seconds=15)
 """For how long one message says that the kernel is dead. The next one is due after 10 s; no machine ends its dump, boots and has

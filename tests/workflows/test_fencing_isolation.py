@@ -346,7 +346,7 @@ async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: Workflow
 async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_crash(
     env: WorkflowEnvironment, ahead: timedelta
 ) -> None:
-    """S1, S6: a listener's clock that is ahead makes no old message a new one, and none that is behind does the reverse."""
+    """S1, S6, S43: a listener's clock that is ahead makes no old message a new one, and none that is behind does the reverse."""
     dump, old = {"plan": plan(kdump=TRUSTED), "ahead": ahead}, {"kdump": timedelta(seconds=2), "heard_ago": timedelta(seconds=6)}
     await told(env, **dump, **old, did={"free-while-dumping": 0})
     await told(env, **dump, kdump=timedelta(minutes=1), did={"free-while-dumping": 1})
