@@ -52,14 +52,16 @@ class Server:
         for each in (CONTROL, woken):
             self._poll.register(each, select.POLLIN)
         while True:
-            for ready, _ in self._poll.poll():
-                if ready == woken:
-                    os.read(woken, 4096)
-                    self._reap()
-                elif ready != CONTROL:
-                    self._kill(ready)
-                elif not self._hear():
-                    return
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            # In this order: a leash that was let go of is closed when its child is waited for, and its number may be the next
+            # one's. The child of a number that was read before that would be another.
+            for leash in ready - {woken, CONTROL}:
+                self._kill(leash)
+            if woken in ready:
+                os.read(woken, 4096)
+                self._reap()
+            if CONTROL in ready and not self._hear():
+                return
 
     def _hear(self) -> bool:
         """One message of the worker's; False where there will be no other."""

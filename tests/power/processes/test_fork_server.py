@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -125,6 +126,27 @@ async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_
     assert 3.0 <= time.monotonic() - began < 9.0
     assert others > 1
     assert not alive(child)
+    await nobody_is_left(server)
+
+
+async def test_a_child_that_ends_in_the_moment_in_which_it_is_let_go_costs_no_other_operation(start: Start) -> None:
+    """S34: the server learns of both at once, and of a new child that takes the place of the old one's leash."""
+    server = start(OBEDIENT)
+    await server.run(b"", within(20))
+    first = pid_of(server)
+    _, operation, leash = server.fork()
+    child = await child_of(server)
+    os.kill(first, signal.SIGSTOP)
+    with operation, leash:
+        operation.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(10):
+            while alive(child):
+                await asyncio.sleep(0.005)
+    after = asyncio.create_task(server.run(b'time.sleep(0.3); say(b"done")', within(20)))
+    await asyncio.sleep(0)
+    os.kill(first, signal.SIGCONT)
+    ended = await after
+    assert (ended.stdout, ended.returncode, server.pid) == (b"done\n", 0, first)
     await nobody_is_left(server)
 
 
