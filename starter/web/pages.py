@@ -85,6 +85,7 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "title": title,
             "cluster": cluster,
             "views": [(name, base + path) for name, path in VIEWS],
+            "local": not request.app.state.keeper.login,
             "reader": _reader(request),
             "has_session": not borne(request),
             "static": "/static",

@@ -25,6 +25,7 @@ from starter.commands import answers
 from starter.web import api
 from starter.web.app import application
 from starter.web.views import Views
+from starter.web.who import OwnHouse
 from tests.documents import documents
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
@@ -318,7 +319,8 @@ def metrics() -> str:
 
 def http_paths() -> str:
     """What `nodewarden ui` answers programs."""
-    told = api.document(application(Views(cast("Any", None), ())))["paths"]
+    nobody = cast("Any", None)
+    told = api.document(application(Views(nobody, ()), OwnHouse(nobody, nobody, name="")))["paths"]
     rows = [
         [code(f"{method.upper()} {path}"), _answered(operation), sentence(operation.get("description") or operation["summary"])]
         for path, operations in told.items()
