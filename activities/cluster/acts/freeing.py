@@ -12,12 +12,13 @@ consequence takes nothing from the machine. A hold does, and so does the off swi
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
+from activities.attempt import begin_by, in_time
 from activities.cluster.acts.cut_workload import behind_cut
 from activities.cluster.acts.isolation import another_machine, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -124,7 +125,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             return Edit(detail=f"tainted {OUR_TAINT.key}={OUR_TAINT.value}:{OUR_TAINT.effect}", operations=operations)
 
         try:
-            tainted = await edit_node(self._connection, target.pinned.node, decide)
+            tainted = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound as error:
             message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
             raise failure(ErrorType.NOT_FOUND, message) from error
@@ -195,9 +196,9 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
                 problem = f"Node/{name} is not deleted: its mark tells which paths are cut ({', '.join(mark.paths)})"
                 raise failure(ErrorType.INVALID_CONFIG, problem)
             await self._require_look(request)
-            self._require_time(request)
-            await self._connection.delete(NODES.path(name), uid=node.view.uid, resource_version=node.view.resource_version)
-            return ActResult(changed=True, detail=f"deleted Node/{name}, uid {node.view.uid}")
+            uid, version = node.view.uid, node.view.resource_version
+            await self._connection.delete(NODES.path(name), uid=uid, resource_version=version, not_after=request.not_after)
+            return ActResult(changed=True, detail=f"deleted Node/{name}, uid {uid}")
 
         return await edit(f"Node/{name}", once, may_vanish=True)
 
@@ -257,7 +258,6 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         require_cluster(target.cluster, self._cluster)
 
         def decide(node: LiveNode) -> Edit:
-            in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
             mark = readable_mark(node.view)
@@ -269,7 +269,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             return Edit(detail=detail, operations=untainted(node, mark, self._clock()))
 
         try:
-            result = await edit_node(self._connection, target.pinned.node, decide)
+            result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and the taint with it")
         return result if request.look is None else replace(result, look=await self._look(request.look))
@@ -376,13 +376,13 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(ErrorType.VETOED, f"Node/{pinned.node} is held by {owner(mark)}, not by this episode")
         return mark
 
-    async def _in_rows(self, request: Consequence, items: Sequence[T], delete: Callable[[T], Awaitable[bool]]) -> int:
+    async def _in_rows(self, request: Consequence, items: Sequence[T], delete: Callable[[T, datetime], Awaitable[bool]]) -> int:
         """Delete row by row while there is time. A refusal is raised unless something got done: the next round meets it again."""
         deleted, refusals = 0, list[ApplicationError]()
         for start in range(0, len(items), PARALLEL_DELETES):
-            if self._clock() > request.not_after:
+            if self._clock() > (until := begin_by(request.not_after)):
                 break
-            row = [delete(item) for item in items[start : start + PARALLEL_DELETES]]
+            row = [delete(item, until) for item in items[start : start + PARALLEL_DELETES]]
             for outcome in await asyncio.gather(*row, return_exceptions=True):
                 if isinstance(outcome, ApplicationError):
                     refusals.append(outcome)
@@ -396,17 +396,17 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             activity.logger.warning("freeing %s: %s", request.target.pinned.node, refusal.message)
         return deleted
 
-    async def _delete_pod(self, pod: Pod) -> bool:
+    async def _delete_pod(self, pod: Pod, until: datetime) -> bool:
         metadata = pod.metadata
-        return await self._delete(PODS.path(metadata.name, namespace=metadata.namespace), metadata.uid, grace_seconds=0)
+        return await self._delete(PODS.path(metadata.name, namespace=metadata.namespace), metadata.uid, until, grace_seconds=0)
 
-    async def _delete_attachment(self, attachment: Attachment) -> bool:
-        return await self._delete(VOLUME_ATTACHMENTS.path(attachment.metadata.name), attachment.metadata.uid)
+    async def _delete_attachment(self, attachment: Attachment, until: datetime) -> bool:
+        return await self._delete(VOLUME_ATTACHMENTS.path(attachment.metadata.name), attachment.metadata.uid, until)
 
-    async def _delete(self, path: str, uid: str, *, grace_seconds: int | None = None) -> bool:
+    async def _delete(self, path: str, uid: str, until: datetime, *, grace_seconds: int | None = None) -> bool:
         """False where that very object is gone already; one of the same name and another uid is none of ours."""
         try:
-            await self._connection.delete(path, uid=uid, grace_seconds=grace_seconds)
+            await self._connection.delete(path, uid=uid, grace_seconds=grace_seconds, not_after=until)
         except (ObjectNotFound, ObjectConflict):
             return False
         return True

@@ -11,7 +11,6 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
 from activities.cluster.acts.drain import Drainer
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -96,7 +95,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"cordoning Node/{target.pinned.node}")
             found = require_held(node, target, "it is not cordoned")
             if node.view.unschedulable:
                 whose = "by us" if found.cordoned else "by somebody else, whose it stays"
@@ -104,15 +102,15 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
 
-        return await self._licensed(request.look, decide)
+        return await self._licensed(request.look, request.not_after, decide)
 
-    async def _licensed(self, request: LookRequest, decide: Callable[[LiveNode], Edit]) -> ActResult:
+    async def _licensed(self, request: LookRequest, not_after: datetime | None, decide: Callable[[LiveNode], Edit]) -> ActResult:
         """One edit of the Node, milliseconds after a look that says go (S20)."""
         require_last_look(request, request.target)
         seen = await self._look(request)
         if seen.verdict is not LookVerdict.GO:
             return ActResult(changed=False, detail=seen.reason, look=seen)
-        return replace(await edit_node(self._connection, request.target.pinned.node, decide), look=seen)
+        return replace(await edit_node(self._connection, request.target.pinned.node, decide, not_after=not_after), look=seen)
 
     @activity.defn(name="isolation.note-path")
     async def note_path(self, request: PathRequest) -> ActResult:
@@ -121,8 +119,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         require_cluster(target.cluster, self._cluster)
 
         def decide(node: LiveNode) -> Edit:
-            now = self._clock()
-            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
             if request.cut:
                 require_pinned(node, target)
             found = readable_mark(node.view)
@@ -137,7 +133,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             )
 
         try:
-            return await edit_node(self._connection, target.pinned.node, decide)
+            return await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             if request.cut:
                 raise
@@ -157,7 +153,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"tainting Node/{target.pinned.node}")
             found = require_held(node, target, "it is not tainted")
             if any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints):
                 ours = taint in node.taints and spelled(taint) in found.taints
@@ -167,7 +162,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             operations = (*write_mark(node, mark), *append_taint(node, taint))
             return Edit(detail=f"tainted {spelled(taint)}", operations=operations, mark=mark)
 
-        return await self._licensed(request.look, decide)
+        return await self._licensed(request.look, request.not_after, decide)
 
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
@@ -194,7 +189,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"restoring Node/{target.pinned.node}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
             found = readable_mark(node.view)
@@ -211,7 +205,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             return _way_back(node, ours, machines, now)
 
         try:
-            result = await edit_node(self._connection, target.pinned.node, decide)
+            result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
         await self._teller.along(target, request.news)

@@ -11,7 +11,6 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
 from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -136,11 +135,9 @@ class ClusterTarget(OfOneCluster, TargetActivities):
 
     async def _mark(self, target: Target, not_after: datetime | None, added: Added = NOTHING_ADDED) -> ActResult:
         def decide(node: LiveNode) -> Edit:
-            now = self._clock()
-            in_time(not_after, now, f"marking Node/{target.pinned.node}")
-            return mark_edit(node, target, now, added)
+            return mark_edit(node, target, self._clock(), added)
 
-        return await edit_node(self._connection, target.pinned.node, decide)
+        return await edit_node(self._connection, target.pinned.node, decide, not_after=not_after)
 
     @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from activities.attempt import in_time
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
@@ -48,14 +47,13 @@ async def take_node_lease(
     async def once() -> LeaseView | None:
         document = await unless_gone(connection.get(path))
         now = clock()  # after the reading: the worker may have stood still meanwhile
-        in_time(not_after, now, f"taking the lease of Node/{target.pinned.node}")
         if document is None:
-            await _create(connection, target, duration, now)
+            await _create(connection, target, duration, now, not_after)
             return None
         lease = read_lease(document)
         if lease.holder != IDENTITY and lease.live(now):
             return lease
-        await connection.replace(path, _taken(document, lease, target, duration, now))
+        await connection.replace(path, _taken(document, lease, target, duration, now), not_after=not_after)
         return None
 
     return await edit(f"the lease of Node/{target.pinned.node}", once, may_vanish=True)
@@ -75,7 +73,9 @@ async def release_node_lease(connection: ClusterConnection, request: ReleaseRequ
         await edit(f"the lease of Node/{request.target.pinned.node}", once)
 
 
-async def _create(connection: ClusterConnection, target: Target, duration: timedelta, now: datetime) -> None:
+async def _create(
+    connection: ClusterConnection, target: Target, duration: timedelta, now: datetime, not_after: datetime | None
+) -> None:
     collection = LEASES.path(namespace=NODE_LEASE_NAMESPACE)
     lease: JsonObject = {
         "apiVersion": LEASES.api_version,
@@ -94,7 +94,7 @@ async def _create(connection: ClusterConnection, target: Target, duration: timed
         },
     }
     try:
-        await connection.create(collection, lease)
+        await connection.create(collection, lease, not_after=not_after)
     except ObjectNotFound:
         await _create_namespace(connection)
         raise  # and anew

@@ -93,10 +93,10 @@ class TestPodsThatItDrivesOut:
         """S2, S20: the reading that licensed the taint is no longer fresh."""
         await off.add_pod("db-0")
 
-        async def time_passes() -> None:
+        def time_passes() -> None:
             off.now += timedelta(minutes=1)
 
-        off.connection.before_writes.append(time_passes)
+        off.connection.after_writes = time_passes
         await off.freeing.taint_out_of_service(await off.free())
         assert OUT_OF_SERVICE in await taints(off)
         assert await off.pods() == ["db-0"]

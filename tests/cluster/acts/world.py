@@ -83,6 +83,7 @@ class InterruptedConnection(ClusterConnection):
         super().__init__(*args, **options)
         self.before_writes: deque[Callable[[], Awaitable[Any]]] = deque()
         self.after_reads: Callable[[], None] = lambda: None
+        self.after_writes: Callable[[], None] = lambda: None
 
     async def get_bytes(self, *args: Any, **options: Any) -> bytes:
         try:
@@ -93,7 +94,10 @@ class InterruptedConnection(ClusterConnection):
     async def _write(self, *args: Any, **options: Any) -> JsonObject:
         if self.before_writes:
             await self.before_writes.popleft()()
-        return await super()._write(*args, **options)
+        try:
+            return await super()._write(*args, **options)
+        finally:
+            self.after_writes()
 
 
 class Permits:
@@ -126,6 +130,7 @@ class World:
         self.others = others
         self.connection = connection
         self.now = NOW
+        connection.clock = self.clock
         self.permits = Permits()
         self.verdict = LookVerdict.GO
         self.target = ClusterTarget(ServedCluster(CLUSTER, connection, clock=self.clock), self.permits, LICENCES)
