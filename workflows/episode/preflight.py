@@ -67,13 +67,11 @@ class Licence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDown:
-    """Whether the need is provably gone, and what stands against the node. until: what follows from it begins by then (S45).
-    words: how often people had spoken before it: all of it may have changed while we waited at their word (S47)."""
+    """Whether the need is provably gone, and what stands against the node. until: what follows from it begins by then (S45)."""
 
     need_gone: bool
     workload: Workload | None
     until: datetime
-    words: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +319,7 @@ class Preflight:
         Raises TargetChanged where it is another machine by now, or where another device is configured for it: what the pinned one
         says is no proof then (S9); Unlicensed where that can't be seen.
         """
-        words, until = self._episode.words, workflow.now() + options.ACT_WINDOW
+        until = workflow.now() + options.ACT_WINDOW
         try:
             result = await self._look(Operation.WAIT, counts=True)
         except Interrupt as interrupt:
@@ -336,7 +334,7 @@ class Preflight:
         if result.verdict is LookVerdict.NOT_LICENSED:
             raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
         gone = result.verdict is LookVerdict.NEED_GONE
-        return SeenDown(need_gone=gone, workload=result.workload, until=until, words=words)
+        return SeenDown(need_gone=gone, workload=result.workload, until=until)
 
     async def refresh(self) -> bool:
         """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""

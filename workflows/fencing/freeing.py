@@ -218,8 +218,9 @@ class FreeingSequence:
                 self._episode.note("untaint-out-of-service", "failed", failed)
 
     async def wait_while_held(self) -> None:
-        """A hold is a person who is waited for. A taint that can't be removed then is tried again all the while."""
-        pause = FIRST_PAUSE
+        """A hold is a person who is waited for. A taint that can't be removed then is tried again all the while; what was seen
+        before is old afterwards (S47)."""
+        pause, self._seen = FIRST_PAUSE, None if self._episode.is_held else self._seen
         while (held := self._episode.held) is not None and self._episode.is_held:
             await self.pause()
             if not self._progress.may_be_tainted:
@@ -308,7 +309,7 @@ class FreeingSequence:
             await self.wait_while_held()
             proof = await self._power.read_again()
             seen, self._seen = self._seen, None
-            if seen is None or seen.words != self._episode.words or workflow.now() >= seen.until:
+            if seen is None or workflow.now() >= seen.until:
                 seen = await self._look(proof)
                 self._seen = None
             until = min(self._power.licensed_until(proof), seen.until)
