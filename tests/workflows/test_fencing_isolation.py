@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from policy.fence.plan import CORDON, UNCORDON, CutStorage, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.plans import BACK, CLOUD, CUT, DETACH, DRAIN, FREE, LIFT, PORT, QUARANTINE, SAN, TAINT, switched
+from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
 
 FOR_YEARS = timedelta(days=3650)
@@ -184,6 +186,24 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
             await run.sees(boot_id="boot-2", ready_since=None)
         await run.result(Outcome.RECOVERED)
     assert world.count("restore-path") == 1
+
+
+async def test_a_signal_that_nothing_confirms_gives_no_path_back(env: WorkflowEnvironment) -> None:
+    """S42, S43: anybody who can signal may say that the node has another boot; its pods run elsewhere by now. Nor does it once
+    the API is away."""
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        await run.sees(ready=True)
+        await run.parked()
+        world.look_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 500
+        await run.tell(replace(world.observation(), boot_id="boot-2"))
+        await let_pass(env, run.handle, timedelta(minutes=5))
+        assert f"{PORT.endpoint} is left cut: pods were freed" in (await run.parked()).problem
+        assert (world.count("restore-path"), world.paths[PORT.endpoint]) == (0, PowerState.OFF)
+        world.look_errors.clear()
+        await run.sees(boot_id="boot-2")
+        await run.result(Outcome.RECOVERED)
 
 
 async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boot_that_it_is_on(env: WorkflowEnvironment) -> None:

@@ -9,9 +9,15 @@ import pytest
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.fence.kdump import KdumpRule
+from policy.fence.plan import CORDON
+from policy.fence.power import PowerState
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
+from tests.workflows.plans import CUT as FABRIC_CUT
+from tests.workflows.plans import FREE as FREE_CUT
+from tests.workflows.plans import PORT, switched
 from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, silent, step
 from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, plan
@@ -238,3 +244,61 @@ def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> No
         play.until(lambda status: "waits for its replacement" in status.doing)
         play.abort()
         play.result(Outcome.ABORTED)
+
+
+def _second_round(play: Play, node: World) -> None:
+    """The first one has brought the node back on another boot; its machine was to go and did not, and a person has it go on."""
+    node.ready, node.boot_id = True, "boot-2"
+    play.tell(node.observation())
+    play.did("uncordon")
+    node.ready, node.pods, node.cut_pods, node.kdump = False, 3, 2, None
+    play.parked()
+    play.resume()
+
+
+def test_a_restart_that_one_round_has_proven_opens_no_path_of_the_next() -> None:
+    """S1, S2, S35: what the second round frees ran on boot-2, on which the node is Ready again: its processes have run all the
+    while, and somebody else may write by now what they write."""
+    node = World(plan=switched(levels=(), isolation=(CORDON, FABRIC_CUT, FREE_CUT), boot_timeout=timedelta(hours=1)))
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=None, node=node)
+    with Play(world) as play:
+        play.did("free-cut-pods")
+        _second_round(play, node)
+        play.did("free-cut-pods", 2)
+        node.ready = True
+        play.tell(node.observation())
+        assert f"{PORT.endpoint} is left cut: pods were freed and no restart is proven" in play.parked().problem
+        assert (node.count("restore-path"), node.paths[PORT.endpoint]) == (1, PowerState.OFF)
+        node.boot_id = "boot-3"
+        play.tell(node.observation())
+        play.did("restore-path", 2)
+
+
+def test_a_kernel_that_was_dead_in_one_round_is_no_reason_to_free_in_the_next() -> None:
+    """S6, S35: that its pods were freed while it dumped says nothing of the boot that followed. The need is gone before
+    anything of that boot is freed, and nothing is."""
+    rule = KdumpRule(trusted=True)
+    node = World(plan=plan(kdump=rule, wait_before_power=timedelta(days=1)), kdump=timedelta(days=1))
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=None, node=node)
+    with Play(world) as play:
+        play.did("free-while-dumping")
+        _second_round(play, node)
+        node.plan = plan()
+        world.after["power-management.power-off"] = lambda: setattr(node, "excused", True)
+        play.did("on")
+        assert (node.consequences, node.pods) == (["free-while-dumping"], 3)
+
+
+def test_a_restart_that_one_round_has_proven_takes_no_doubt_from_the_next() -> None:
+    """S2, S44: in the second round the off was a lie, and the node is well on the boot that was pinned for it."""
+    node = World(plan=plan(tries=1, free_timeout=timedelta(hours=1)))
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=None, node=node)
+    with Play(world) as play:
+        play.did("on")
+        _second_round(play, node)
+        node.pods_stay = True
+        play.did("taint", 2)
+        node.power = dict.fromkeys(node.power, PowerState.ON)
+        node.ready = True
+        play.tell(node.observation())
+        assert "its pods may have been freed when it was said to be off, and no restart of it is proven" in play.parked().problem

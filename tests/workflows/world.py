@@ -540,6 +540,7 @@ class ScriptedTarget:
         world.consequence(request, "delete-workload")
         await world.act("delete-workload")
         deleted = world.pods if world.per_minute is None else min(request.at_most or 0, world.pods)
+        deleted = 0 if world.pods_stay else deleted
         world.pods -= deleted
         return contract.FreeResult(
             deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0, per_minute=world.per_minute)

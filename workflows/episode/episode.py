@@ -94,6 +94,16 @@ class Episode(EpisodeState):
         self.latest_moment = moment
         return moment
 
+    def begin_round(self) -> None:
+        """Another boot, or another step of a ladder, is fenced from here on: what was proven of the one before proves nothing of
+        it (S1, S2). Pods that were freed stay freed, unless a restart since is proven (S35)."""
+        self.freed = (self.freed or self.kernel_dead is not None) and self.restart_proof is None
+        self.off_proof = self.restart_proof = self.kernel_dead = None
+
+    def frees(self) -> None:
+        """Pods may run elsewhere from here on: a restart that was proven before says nothing of those (S35)."""
+        self.restart_proof = None
+
     # What people see ------------------------------------------------------------------------------------------------
 
     def note(self, act: str, outcome: str, detail: str = "") -> None:
@@ -214,7 +224,8 @@ class Episode(EpisodeState):
     # What people and the scanner say --------------------------------------------------------------------------------
 
     def observe(self, observation: Observation) -> None:
-        """The node changed (signal `observe` of the scanner). A level: the latest is all that counts."""
+        """The node changed (signal `observe` of the scanner). A level: the latest is all that counts. It is a hint, and proves
+        nothing: anybody who can signal may have sent it (S42)."""
         self.observation = observation
         self._drop_a_word_about_another_boot(observation)
         self.unseen = True
@@ -295,9 +306,13 @@ class Episode(EpisodeState):
         except ActivityError:
             self.unseen = self.unseen or unseen
             raise
-        self.observation = result.observation
+        self.see(result.observation)
         self._drop_a_word_about_another_boot(result.observation)
         return result
+
+    def see(self, observation: Observation | None) -> None:
+        """The node was read live."""
+        self.observation = self.looked = observation
 
     # Waiting --------------------------------------------------------------------------------------------------------
 

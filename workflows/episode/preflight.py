@@ -67,10 +67,11 @@ class Licence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDown:
-    """Whether the need is provably gone, and what stands against the node."""
+    """Whether the need is provably gone, and what stands against the node. until: what follows from it begins by then (S45)."""
 
     need_gone: bool
     workload: Workload | None
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,25 +312,29 @@ class Preflight:
             return False
         return result.verdict is LookVerdict.NEED_GONE
 
-    async def before_freeing(self, *, still_up: Callable[[], bool]) -> SeenDown | None:
+    async def before_freeing(self, *, once: bool = False) -> SeenDown | None:
         """What is seen before what ran on the machine is freed. None: that says nothing yet, since the node is seen up, or could
-        not be looked at.
+        not be looked at. once: the latter is raised.
 
         Raises TargetChanged where it is another machine by now, or where another device is configured for it: what the pinned one
         says is no proof then (S9); Unlicensed where that can't be seen.
         """
+        until = workflow.now() + options.ACT_WINDOW
         try:
             result = await self._look(Operation.WAIT, counts=True)
         except Interrupt as interrupt:
+            if once:
+                raise
             self._episode.note("look", "failed", interrupt.reason)
             return None
-        if still_up():
+        if result.observation.present and result.observation.ready:
             return None
         if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
         if result.verdict is LookVerdict.NOT_LICENSED:
             raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
-        return SeenDown(need_gone=result.verdict is LookVerdict.NEED_GONE, workload=result.workload)
+        gone = result.verdict is LookVerdict.NEED_GONE
+        return SeenDown(need_gone=gone, workload=result.workload, until=until)
 
     async def refresh(self) -> bool:
         """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""

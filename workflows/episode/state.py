@@ -384,6 +384,9 @@ class EpisodeState:
     """Of its node; None before that has been looked at."""
     pinned: Pinned | None = None
     observation: Observation | None = None
+    """The node as it was last told, whoever told it: a hint."""
+    looked: Observation | None = None
+    """As the latest live look has seen it: only this proves anything (S42, S43)."""
 
     # What people see
     phase: Phase = Phase.NEW
@@ -405,7 +408,7 @@ class EpisodeState:
     record: list[RecordEntry] = field(default_factory=list)
     publisher_state: PublisherState = field(default_factory=PublisherState)
 
-    # What is proven, and what was done
+    # What is proven in this round (`Episode.begin_round`), and what was done
     off_proof: OffProof | None = None
     restart_proof: RestartProof | None = None
     path_proofs: dict[str, PathProof] = field(default_factory=dict)

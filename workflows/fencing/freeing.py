@@ -31,12 +31,12 @@ from policy.values.counting import counted
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing
-from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE, SLOW_LOOKS, Preflight
+from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE, SLOW_LOOKS, Preflight, SeenDown
 from workflows.episode.state import FreeingProgress
 from workflows.fencing.devices import longer
 from workflows.fencing.power import PowerSequence
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, TooSlow, as_interrupt, interrupt_for, never_began, told_of
+from workflows.kit.interrupts import Interrupt, NeedGone, StepFailed, TooSlow, as_interrupt, interrupt_for, never_began, told_of
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -62,7 +62,7 @@ class FreeingSequence:
         self._power = power
         self._preflight = preflight
         self._progress = progress
-        self._counted: Workload | None = None
+        self._seen: SeenDown | None = None
         self._pacing = Pacing(episode, FenceStep.POWER_MANAGEMENT, progress.pacing)
 
     @property
@@ -86,6 +86,7 @@ class FreeingSequence:
         if self._episode.kernel_dead is None:
             self._episode.note("kernel-dead", "trusted", str(proof))
         self._episode.kernel_dead = proof
+        self._episode.frees()
         with as_interrupt("workloads can't be freed while the node dumps"):
             result: FreeResult = await workflow.execute_activity_method(
                 FreeingActivities.free_while_dumping,
@@ -106,9 +107,12 @@ class FreeingSequence:
         """What still stands against the node, in words to end a sentence with."""
         return f"; {self._progress.left_over}" if self._progress.left_over else ""
 
-    def hear(self, workload: Workload | None) -> None:
-        """What was just seen to stand against the node, so that it need not be looked at again."""
-        self._counted = workload
+    def hear(self, seen: SeenDown | None) -> None:
+        """What was just seen, so that the first round need not look again. Raises NeedGone before anything began (S6)."""
+        began = self._progress.began or self._episode.kernel_dead is not None
+        if seen is not None and seen.need_gone and not began:
+            raise NeedGone("the need was gone before any consequence began")
+        self._seen = seen
 
     def drop(self, why: str) -> None:
         """Free nothing: the licence ended before anything began (S6)."""
@@ -133,7 +137,7 @@ class FreeingSequence:
                 raise
 
     async def _free(self, choice: Freeing, deadline: datetime) -> None:
-        left, self._counted = self._counted or await self._left(), None
+        left = (self._seen.workload if self._seen is not None else None) or await self._left()
         if self._progress.pods_before is None:
             self._progress.pods_before = left.pods
         self._episode.workloads = left.workloads or self._episode.workloads
@@ -169,19 +173,24 @@ class FreeingSequence:
 
     async def _require_still_off(self) -> OffProof:
         """The taint goes on taking effect: so must the proof, which ends with another boot, whatever devices say, and whether or
-        not the node is Ready (S6). Where the proof is a person's word nothing else could speak against it, and it is looked for;
-        else the scanner tells of it."""
+        not the node is Ready (S6), and with other devices (S47)."""
         proof = await self._power.read_again()
-        if proof.acknowledgement is None and not self._another_boot():
-            return proof
-        if await self._preflight.refresh() and (boot := self._another_boot()):
+        await self._look(proof)
+        return proof
+
+    async def _look(self, proof: OffProof) -> SeenDown:
+        seen = await self._preflight.before_freeing(once=True)
+        if boot := self._another_boot():
             who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
             self._power.lose(f"{self._episode.node} is back, although {who}: its boot id is {boot}")
-        return proof
+        if seen is None:
+            raise StepFailed(f"nothing more is freed: {self._episode.node} says Ready, although it was read as off")
+        self.hear(seen)
+        return seen
 
     def _another_boot(self) -> str:
         """The boot that the pinned Node shows where that is not the one that was fenced, else ""."""
-        seen, pinned = self._episode.observation, self._episode.target.pinned
+        seen, pinned = self._episode.looked, self._episode.target.pinned
         if seen is None or not seen.present or seen.uid != pinned.uid or seen.boot_id == pinned.boot_id:
             return ""
         return seen.boot_id
@@ -209,8 +218,9 @@ class FreeingSequence:
                 self._episode.note("untaint-out-of-service", "failed", failed)
 
     async def wait_while_held(self) -> None:
-        """A hold is a person who is waited for. A taint that can't be removed then is tried again all the while."""
-        pause = FIRST_PAUSE
+        """A hold is a person who is waited for. A taint that can't be removed then is tried again all the while; what was seen
+        before is old afterwards (S47)."""
+        pause, self._seen = FIRST_PAUSE, None if self._episode.is_held else self._seen
         while (held := self._episode.held) is not None and self._episode.is_held:
             await self.pause()
             if not self._progress.may_be_tainted:
@@ -244,6 +254,7 @@ class FreeingSequence:
     async def _taint(self) -> Workload | None:
         """Answers what is left. None: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
+        self._episode.frees()
         before, self._progress.began = self._progress.began, True
         perhaps, self._progress.may_be_tainted = self._progress.may_be_tainted, True
         try:
@@ -270,6 +281,7 @@ class FreeingSequence:
         request = await self._pacing.bounded(await self._licence(), left)
         if request is None or self._episode.is_held or workflow.now() >= request.not_after:
             return left  # what was read is old by now
+        self._episode.frees()
         before, self._progress.began = self._progress.began, True
         try:
             result = await workflow.execute_activity_method(
@@ -285,19 +297,28 @@ class FreeingSequence:
         return result.left
 
     async def _licence(self) -> FreeRequest:
+        proof, until = await self.look_anew()
+        return FreeRequest(target=self._episode.target, proof=proof, not_after=until, holder=self._episode.holder)
+
+    async def look_anew(self) -> tuple[OffProof, datetime]:
+        """What each round of consequences needs, none of it from before a wait (S47): need, machine and devices as a look has
+        them, power as it is read (S2). Answers the proof, and until when what needs it may begin. Devices may take long, so that
+        they are read first."""
         slow = 0
         while slow < SLOW_LOOKS:
             await self.wait_while_held()
             proof = await self._power.read_again()
-            licensed_until = self._power.licensed_until(proof)
+            seen, self._seen = self._seen, None
+            if seen is None or workflow.now() >= seen.until:
+                seen = await self._look(proof)
+                self._seen = None
+            until = min(self._power.licensed_until(proof), seen.until)
             if self._episode.is_held:
-                continue  # one that came while we read is obeyed, too, and then read again
-            if workflow.now() < licensed_until:
-                return FreeRequest(
-                    target=self._episode.target, proof=proof, not_after=licensed_until, holder=self._episode.holder
-                )
+                continue  # one that came while we looked is obeyed, too, and then all is looked at again
+            if workflow.now() < until:
+                return proof, until
             slow += 1
-        raise TooSlow("power was never read in time to act upon it")
+        raise TooSlow("node and power were never read in time to act upon it")
 
     async def _left(self, proof: OffProof | None = None) -> Workload:
         """proof: under which our taint stands; all that setting it takes is looked at anew."""

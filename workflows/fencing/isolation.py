@@ -178,7 +178,7 @@ class IsolationSequence:
 
     async def _is_ready(self) -> bool:
         await self._preflight.before_destruction()
-        seen = self._episode.observation
+        seen = self._episode.looked
         return seen is not None and seen.ready
 
     async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:
@@ -269,6 +269,7 @@ class IsolationSequence:
         if request is None or stopped() or workflow.now() >= licensed_until:
             return None  # the last look is old by now: the next one sees what has become of it (S20, S45)
         self._progress.freed = True
+        self._episode.frees()
         with as_interrupt("pods behind the cut can't be freed"):
             return await workflow.execute_activity_method(
                 FreeingActivities.free_cut_pods,

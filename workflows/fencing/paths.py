@@ -179,14 +179,15 @@ class Paths:
         why = "it may have been cut before this episode," if self._is_found_cut(device.endpoint) else "pods were freed"
         problem = f"{device.endpoint} is left cut: {why} and no restart is proven; resume gives it back"
         with self._episode.undertaking(f"a word on {device.endpoint}") as under:
-            if not under.asked:
-                self._episode.resumed, under.asked = None, True
-                await self._desk.ask_for_a_person(problem)
-            while self._episode.resumed is None and not may():
+            while not (await self._preflight.refresh() and may()):  # what can't be looked at proves nothing (S43)
+                if not under.asked:
+                    self._episode.resumed, under.asked = None, True
+                    await self._desk.ask_for_a_person(problem)
+                if self._episode.resumed is not None:
+                    break
                 if self._episode.abort_asked is not None:
                     return False
                 await self._episode.rest(None, "a person's word on the path")
-                await self._preflight.refresh()
         self._episode.problem = ""
         self._episode.enter(phase=Phase.DONE, doing="goes on")
         return True

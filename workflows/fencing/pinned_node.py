@@ -1,7 +1,8 @@
 """What the latest look says about the machine that was pinned: is it back, is it another one, which boot is it?
 
-All of it is concluded from `Episode.observation`, which `workflows/episode/preflight.py` and the scanner's signals keep; the
-rules are `policy/episode/fencing.py` and `policy/episode/identity.py`.
+All that proves anything is concluded from `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What
+signals say besides (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`
+and `policy/episode/identity.py`.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class PinnedNode:
 
     def says_ready(self) -> bool:
         """Whether the node is there and Ready, whatever its boot."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         return seen is not None and seen.present and seen.ready
 
     def is_back(self) -> bool:
         """Ready with a boot id that is new since our command, on the name we pinned."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         off = self._power.proof
         word = off.acknowledgement.at if off is not None and off.acknowledgement is not None else None
         off_since = (self._power.off_commanded_at or word) if off is not None else None
@@ -64,42 +65,42 @@ class PinnedNode:
     def has_restarted(self) -> bool:
         """Whether it is Ready with a boot id that is new since our off, whatever has become of the proof of that, and whoever has
         switched it on."""
-        seen, off = self._episode.observation, self._power.off_commanded_at
+        seen, off = self._episode.looked, self._power.off_commanded_at
         if seen is None or not self.says_ready() or self.is_replaced():
             return False
         return restart_proven(self.pinned, seen, off, boot_ids_before=self._progress.boots_before) is not None
 
     def is_replaced(self) -> bool:
         """Whether another machine has taken the name; a new Node object of the same machine has not."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         if seen is None or not seen.present or seen.uid == self.pinned.uid:
             return False
         return not same_machine(self.pinned, seen)
 
     def is_gone(self) -> bool:
         """Whether there is no Node of that name any more."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         return seen is not None and not seen.present
 
     def is_registered_anew(self) -> bool:
         """Whether the Node is another object than the pinned one, and stands for the same machine."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         return seen is not None and seen.present and seen.uid != self.pinned.uid and same_machine(self.pinned, seen)
 
     def adopt_node(self) -> None:
         """The Node object as it is now is the one that we are about."""
-        if (seen := self._episode.observation) is not None:
+        if (seen := self._episode.looked) is not None:
             self._episode.note("pin", "uid", f"{self.pinned.uid} has become {seen.uid}, which is the same machine")
             self._episode.pinned = replace(self.pinned, uid=seen.uid)
 
     def has_booted(self) -> bool:
-        """Whether the node shows another boot than the pinned one."""
+        """Whether the node shows another boot than the pinned one, or is said to."""
         seen = self._episode.observation
         return seen is not None and bool(seen.boot_id) and seen.boot_id != self.pinned.boot_id
 
     def follow_boot(self) -> None:
         """The boot of the pinned Node as it is now, and since when it is not Ready."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         if seen is None or not seen.present or seen.uid != self.pinned.uid or not same_machine(self.pinned, seen):
             return
         self.pin_boot()
@@ -108,12 +109,13 @@ class PinnedNode:
 
     def pin_boot(self) -> None:
         """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         if seen is not None and seen.boot_id and seen.boot_id != self.pinned.boot_id:
             self._episode.note("pin", "boot id", f"{self.pinned.boot_id} has become {seen.boot_id}")
             self._episode.pinned = replace(self.pinned, boot_id=seen.boot_id)
+            self._episode.begin_round()
 
     def remember_boot(self) -> None:
         """Before power-on: the boot shown now is an old one, too; it may have rebooted by itself between the pin and our off."""
-        if (seen := self._episode.observation) is not None:
+        if (seen := self._episode.looked) is not None:
             self._progress.boots_before.append(seen.boot_id)

@@ -18,7 +18,7 @@ from policy.episode.messages import OffProof, Phase
 from policy.fence.config import FenceStep
 from policy.fence.power import PowerAct
 from policy.values.durations import format_duration
-from workflows.episode.preflight import Licence
+from workflows.episode.preflight import Licence, SeenDown
 from workflows.fencing.case import Case
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed
 
@@ -53,23 +53,24 @@ class PowerManagement:
         """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
         if self._progress.freeing.done:
             return
-        gone = await self._seen_down()
-        if gone and not (self._progress.freeing.began or self._episode.kernel_dead is not None):
-            self._freeing.drop("the need was gone before any consequence began")
-            return
+        seen = await self._seen_down()
         try:
-            await self._consequences()
+            await self._consequences(seen)
         except Vetoed:
             # Somebody has taken our mark away, or the API has lost it with a backup that was restored.
             if not await self._desk.mark_again():
                 raise
-            await self._consequences()
+            await self._consequences(None)
         if self._progress.freeing.left_over:
             self._desk.tell(EventReason.WORKLOADS_LEFT, self._progress.freeing.left_over)
 
-    async def _consequences(self) -> None:
-        await self._case.isolation.free_left_over(self._require_still_off)
-        await self._freeing.free()
+    async def _consequences(self, seen: SeenDown | None) -> None:
+        try:
+            self._freeing.hear(seen)
+            await self._case.isolation.free_left_over(self._require_still_off)
+            await self._freeing.free()
+        except NeedGone as interrupt:
+            self._freeing.drop(interrupt.reason)
 
     async def try_give_up(self) -> None:
         """There is no way back from this one: a last look with all that a destructive act needs (S20), and no abort since. It is
@@ -176,26 +177,26 @@ class PowerManagement:
         self._heed_an_abort()
         return licence
 
-    async def _seen_down(self) -> bool:
+    async def _seen_down(self) -> SeenDown:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
-        the one we switched off, and nothing of it is freed. Whether the need is gone, as the same look has it."""
+        the one we switched off, and nothing of it is freed."""
         with self._episode.undertaking("sees the node down") as under:
             deadline = under.began + self._plan.free_timeout
-            while (seen := await self._preflight.before_freeing(still_up=self._pinned_node.says_ready)) is None:
+            while (seen := await self._preflight.before_freeing()) is None:
                 if workflow.now() >= deadline:
                     if not self._pinned_node.says_ready():
                         raise StepFailed("the node can't be looked at")
                     raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
                 self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
                 await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
-        self._freeing.hear(seen.workload)
-        return seen.need_gone
+        return seen
 
     async def _require_still_off(self) -> datetime:
         """Answers until when what needs the proof may begin."""
         await self._freeing.wait_while_held()
         self._heed_an_abort()
-        return self._power.licensed_until(await self._power.read_again())
+        _, until = await self._freeing.look_anew()
+        return until
 
     def _heed_an_abort(self) -> None:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""

@@ -398,13 +398,16 @@ class FencingStory:
             pin = replace(pin, plan=self._adjust(pin.plan))
         episode = self.episode
         episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
-        episode.observation, episode.pinned = pin.observation, pin.pinned
+        episode.see(pin.observation)
+        episode.pinned = pin.pinned
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
             episode.note("plan", "warning", warning)
+        episode.begin_round()
         progress = FencingProgress(pin=pin, deadline=self._deadline, power=power or PowerProgress())
+        episode.off_proof = progress.power.proof
         if before is not None:
             progress.begun, progress.turn, progress.answered = before.begun, before.turn, before.answered
             progress.deadline = before.deadline

@@ -146,7 +146,7 @@ class KeepingApart:
         if not plan.isolation and not pin.adopted_paths:
             raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
         self._episode.control_plane = pin.control_plane
-        self._episode.observation = pin.observation
+        self._episode.see(pin.observation)
         return pin
 
     def _made(self, pin: PinResult) -> tuple[Preflight, IsolationSequence]:
@@ -173,7 +173,7 @@ class KeepingApart:
         """The boot that is there now, whatever it was at an earlier try: nothing is freed of one that nobody has cut off."""
         pin = self._known.pin
         assert pin is not None
-        seen = self._episode.observation if await self._made(pin)[0].refresh() else None
+        seen = self._episode.looked if await self._made(pin)[0].refresh() else None
         if seen is not None and seen.present and seen.uid == pin.pinned.uid and seen.boot_id not in {"", pin.pinned.boot_id}:
             self._episode.pinned = replace(pin.pinned, boot_id=seen.boot_id)
             self._known.pin = replace(pin, pinned=self._episode.pinned)
@@ -246,7 +246,7 @@ class KeepingApart:
 
     def _may_restore(self) -> bool:
         """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
-        boot, seen = self._known.boot, self._episode.observation
+        boot, seen = self._known.boot, self._episode.looked
         if self._episode.resumed is not None:
             return True
         if boot is None:

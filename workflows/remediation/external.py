@@ -120,8 +120,7 @@ class ExternalRemediation(LadderStep):
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
         """Whether the node is well for long enough, or gone."""
-        target, observed = self._target, self._episode.observation
-        assert observed is not None
+        target = self._target
         if target.pin.machine is not None:
             # Metal3's goes with its Machine, and never says that it has succeeded.
             goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if await self._machine_is_gone() else ""
@@ -144,7 +143,7 @@ class ExternalRemediation(LadderStep):
     async def _delay(self, seen: External) -> str:
         """What the node's health must still wait for, "" for nothing (healthyDelay of medik8s)."""
         delay = self._target.pin.healthy_delay
-        observed = self._episode.observation
+        observed = self._episode.looked
         if not delay or (observed is not None and observed.confirmed_well):
             return ""
         since = seen.well_since
@@ -173,7 +172,7 @@ class ExternalRemediation(LadderStep):
 
     def _node_is_lost(self) -> str:
         """How the Node that was pinned is lost, "" where it is there or there never was one."""
-        seen = self._episode.observation
+        seen = self._episode.looked
         if not self._target.has_node or seen is None or (seen.present and seen.uid == self._target.pin.pinned.uid):
             return ""
         return "the Node was deleted" if not seen.present else "the Node is another object now"

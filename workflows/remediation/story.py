@@ -234,7 +234,8 @@ class RemediationStory:
         episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
         episode.owner, episode.removes = pin.owner, removes(pin.ladder)
         episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
-        episode.observation, episode.pinned = pin.observation, pin.pinned
+        episode.see(pin.observation)
+        episode.pinned = pin.pinned
         episode.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
         self._open(episode.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)
@@ -320,7 +321,7 @@ class RemediationStory:
     @property
     def _node_is_gone(self) -> bool:
         """Whether the latest look has found no Node of the name."""
-        seen = self.episode.observation
+        seen = self.episode.looked
         return self.target.has_node and seen is not None and not seen.present
 
     async def _bring_back(self, off: FencingStep, problem: str) -> None:
@@ -412,7 +413,7 @@ class RemediationStory:
             return ""
         if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
             return f"; but {doubt}"
-        seen = self.episode.observation
+        seen = self.episode.looked
         back = seen is not None and seen.present and seen.ready
         return TO_SWITCH_ON if self.left_off is not None and not back else ""
 
