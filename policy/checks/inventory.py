@@ -37,10 +37,12 @@ _machine_content = attrgetter(*(field.name for field in fields(MachineView) if f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """Control-plane nodes and how many of them say Ready (S15)."""
+    """Control-plane nodes and how many of them say Ready (S15). lost: the names of Nodes that control-plane Machines name and
+    that are gone: a machine runs on without its Node, and etcd counts it."""
 
     members: int = 0
     ready: int = 0
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,14 @@ class Inventory:
         self._names: list[str] | None = None
         self._members = 0
         self._members_ready = 0
+        self._members_lost: dict[str, str] = {}
+        """The Nodes that are gone of control-plane Machines, by the key of the Machine."""
 
     @property
     def control_plane(self) -> ControlPlane:
         """The control-plane Nodes, and how many of them are Ready."""
-        return ControlPlane(members=self._members, ready=self._members_ready)
+        lost = tuple(sorted(set(self._members_lost.values())))
+        return ControlPlane(members=self._members, ready=self._members_ready, lost=lost)
 
     def names(self) -> Iterator[str]:
         """The names of all Nodes in order."""
@@ -334,6 +339,7 @@ class Inventory:
         _forget(self.machines_of, target.node_name, target)
         _forget(self._machines_in, cluster_of(machine), target)
         _forget(self._machines_as, machine.provider_id, target)
+        self._members_lost.pop(target.key, None)
         for claim in claims_of(machine):
             _forget(self._claims, claim, target)
 
@@ -348,6 +354,10 @@ class Inventory:
                 found = nodes[0] if len(nodes) == 1 else None
                 break
         target.see(found)
+        if machine.control_plane and machine.node_name and found is None and not target.unseen:
+            self._members_lost[target.key] = machine.node_name
+        else:
+            self._members_lost.pop(target.key, None)
         if target.node_name and not target.unseen:
             self.machines_of[target.node_name][target.key] = target
 

@@ -40,7 +40,7 @@ class EtcdGuard:
             return f"expected one PodDisruptionBudget in {ETCD_NAMESPACE}, found {len(self.disruptions_allowed)}"
         if self.disruptions_allowed[0] >= 1 or self.guards.get(node) not in {"True", "Unknown"}:
             return ""
-        return "etcd's PodDisruptionBudget allows no disruption and the node's guard pod says that its member is well"
+        return f"etcd's PodDisruptionBudget allows no disruption, and no guard pod says that the member of {node} is unwell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,13 +139,14 @@ def is_of_openshift(node: NodeView) -> bool:
     return any(key in node.annotations for key in (CURRENT_CONFIG_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION))
 
 
-def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()) -> ControlPlaneView:
+def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = (), lost: Iterable[str] = ()) -> ControlPlaneView:
     """A control plane of which only Nodes and static pods can be read: every control-plane Node is a member.
 
     Where pods of etcd are seen, a Node votes soundly only with a Ready one, and a pod on any other Node, or on one that is gone,
     is a voter too. Where none is seen, etcd runs within another process or elsewhere: then a Ready Node is a sound voter. Where
     pods of API servers are seen, a Node serves only with a Ready one. Where a label says which Nodes have etcd, no other one
-    votes, and those that have nothing else serve nobody.
+    votes, and those that have nothing else serve nobody. lost: Nodes of control-plane Machines that are gone, their pods with
+    them: each may vote, and nothing says that it is sound.
     """
     members, seen = {node.name: node for node in nodes if node.control_plane}, tuple(pods)
     voting = {name for name, node in members.items() if ETCD_LABEL in node.labels} or set(members)
@@ -157,7 +158,7 @@ def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()
         node = members.get(name)
         return node is not None and node.ready and (component not in kinds or (component, name) in ready)
 
-    voters = {*voting, *(pod.node for pod in seen if pod.component is Component.ETCD)}
+    voters = {*voting, *lost, *(pod.node for pod in seen if pod.component is Component.ETCD)}
     return ControlPlaneView(
         members=tuple(
             ControlPlaneMember(

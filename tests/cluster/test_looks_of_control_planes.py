@@ -12,8 +12,9 @@ import pytest
 
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.target import LookResult, LookVerdict
+from activities.contracts.target import LookResult, LookVerdict, Target
 from policy.episode.gate import Operation
+from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
@@ -102,6 +103,25 @@ async def replaced_by(world: World, kind: str) -> dict[str, str]:
     return OPENSHIFT.ties(NODE)
 
 
+async def of_members(world: World, *machines: str) -> None:
+    labels = {"role": "worker", "machine.openshift.io/cluster-api-machine-role": "master"}
+    for name in machines:
+        await world.others.patch(OPENSHIFT.path("machines", name), {"metadata": {"labels": labels}})
+
+
+async def removal(world: World, node: str) -> LookResult:
+    """What the last look says before the Machine is deleted, as a health check of Machines would have it."""
+    await of_members(world, machine_of(NODE))
+    check = OPENSHIFT.check(timeout=1)
+    await world.others.create(OPENSHIFT.path("machinehealthchecks"), check)
+    await OPENSHIFT.set_status(world.others, machine_of(NODE), {"phase": "Failed"})
+    need = Need(kind=NeedKind.CHECK, reason="Failed", check=OPENSHIFT.check_ref())
+    uid = (await world.others.get(OPENSHIFT.path("machines", machine_of(NODE))))["metadata"]["uid"]
+    pinned = Pinned(node=node, uid="", machine_uids=(uid,))
+    target = Target(cluster=CLUSTER, pinned=pinned, incident="i", kind="Remediation", workflow_id="e", run_id="r")
+    return await world.target.last_look(await world.look(target, need=need, operation=Operation.REMOVE))
+
+
 class TestNodes:
     """Where no pods of etcd are seen, each Node that is Ready is a sound voter."""
 
@@ -132,6 +152,30 @@ class TestNodes:
         await members(world, *others, labels={f"node-role.kubernetes.io/{role}": "true"})
         await world.add_node("server", ready="True", labels=MEMBER, provider_id="metal://server", system_uuid="server")
         assert (await look(world)).verdict is verdict
+
+    @pytest.mark.parametrize("kind", ["ControlPlaneMachineSet", "MachineSet"])
+    @pytest.mark.parametrize("had_node", [True, False], ids=["its Node is gone", "it never had one"])
+    @pytest.mark.parametrize(("others", "verdict"), [(("True", "True"), GO), (("True", "Unknown"), WAIT)])
+    async def test_a_machine_without_its_node_is_a_member_all_the_same(
+        self, others: tuple[str, ...], verdict: LookVerdict, had_node: bool, kind: str, world: World
+    ) -> None:
+        """S15: `kubectl delete node` stops no machine, and etcd counts it. Of one that never had a Node nobody knows."""
+        await members(world, *others)
+        await replaced_by(world, kind)
+        if not had_node:
+            await OPENSHIFT.set_status(world.others, machine_of(NODE), {"nodeRef": None})
+        await world.others.delete(f"/api/v1/nodes/{NODE}")
+        result = await removal(world, NODE if had_node else f"machine/{OPENSHIFT.namespace}/{machine_of(NODE)}")
+        assert result.verdict is verdict, result.reason
+        assert ("of etcd's" in result.reason) is (verdict is WAIT), result.reason
+
+    async def test_another_machine_without_its_node_votes_too(self, world: World) -> None:
+        """S15: three voters, of which one is stopped, and nothing says that the one without a Node is well."""
+        await members(world, "True", ties=await replaced_by(world, "ControlPlaneMachineSet"))
+        await OPENSHIFT.add_machine(world.others, "lost", node="member-3")
+        await of_members(world, "lost")
+        result = await look(world, operation=Operation.REMOVE)
+        assert (result.verdict, "1 of etcd's 2 voters would be well" in result.reason) == (WAIT, True), result.reason
 
     async def test_it_holds_whoever_asks_and_keeps_nobody_down(self, world: World) -> None:
         """S17: what is off may be switched on again whatever the others are."""
@@ -186,6 +230,19 @@ class TestOpenShift:
         result = await look(world)
         assert result.verdict is verdict, result.reason
         assert ("PodDisruptionBudget" in result.reason) is (verdict is WAIT)
+
+    @pytest.mark.parametrize(("allowed", "verdict"), [(1, GO), (0, WAIT)])
+    async def test_a_member_whose_node_is_gone_is_one_of_which_no_guard_pod_says_that_it_is_unwell(
+        self, allowed: int, verdict: LookVerdict, world: World
+    ) -> None:
+        """S15: the guard pod went with the Node."""
+        await members(world, "True", "True")
+        await replaced_by(world, "ControlPlaneMachineSet")
+        place = DISRUPTION_BUDGETS.path("etcd", namespace="openshift-etcd", subresource="status")
+        await world.others.patch(place, {"status": {"disruptionsAllowed": allowed}})
+        await world.others.delete(f"/api/v1/nodes/{NODE}")
+        result = await removal(world, NODE)
+        assert (result.verdict, "PodDisruptionBudget" in result.reason) == (verdict, verdict is WAIT), result.reason
 
     async def test_where_neither_budget_nor_guard_is_to_be_seen_no_member_is_taken(self, world: World) -> None:
         """S15: whoever can't see what guards etcd does not know what etcd can do without."""

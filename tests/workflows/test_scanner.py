@@ -533,6 +533,26 @@ async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnv
         assert len(world.requests) >= 3
 
 
+@pytest.mark.parametrize("name", ["cp-1", "machine/clusters/cp-1"], ids=["its Node is gone", "it never had one"])
+@pytest.mark.parametrize(("ready", "held"), [(2, True), (1, False)])
+async def test_a_member_without_a_node_is_taken_only_while_the_nodes_that_are_left_are_a_quorum(
+    env: WorkflowEnvironment, name: str, ready: int, held: bool
+) -> None:
+    """S15: also in its last look, whether or not the report shows it as watched."""
+    episode = EpisodeDescription(
+        node=name, known=True, open=True, permit=True, workflow_id="e", incident="i", control_plane=True, started=NOW
+    )
+    for watched in ((), (Observation(node=name, present=False),)):
+        plane = ControlPlane(members=2, ready=ready, lost=() if name.startswith("machine/") else (name,))
+        seen = report(control_plane=plane, observations=watched)
+        world = ScriptedCluster(seen, found=[FoundOpen(nodes=(name,))], known={name: episode})
+        async with scanning(env, world) as scan:
+            await scan.until(lambda status: len(status.permits) == 1)
+            asked = PermitQuestions(questions=(PermitQuestion(node=name, incident="i"),))
+            (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
+            assert (answer.held, f"{name} counted without a Node" in answer.reason) == (held, not held), answer.reason
+
+
 @pytest.mark.parametrize("said", [None, True, False])
 async def test_an_episode_that_does_not_say_whose_it_is_may_be_a_members_in_its_last_look_as_well(
     env: WorkflowEnvironment, said: bool | None

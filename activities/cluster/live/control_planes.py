@@ -43,7 +43,7 @@ from policy.remediation.control_plane import (
     objection_to,
 )
 from policy.values.fields import Fields
-from policy.values.machine_apis import CLUSTER_API
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 
 PLACES = (
     ("kube-system", "component in (etcd,kube-apiserver)"),
@@ -66,15 +66,21 @@ async def objection_now(
     nodes: ClusterConnection, machines: ClusterConnection, member: TakenMember, taking: MemberFate
 ) -> ControlPlaneObjection | None:
     """Why that member may not be taken at this moment, None where it may. What can't be read is raised, never taken for well."""
-    (seen, pods, owners), cluster = await asyncio.gather(
-        asyncio.gather(_nodes(nodes), _pods(nodes), _of_owner(machines, member.machine)), _cluster(machines, member)
+    (seen, pods, listed), (owners, cluster) = await asyncio.gather(
+        asyncio.gather(_nodes(nodes), _pods(nodes), _machines(nodes, machines, member.machine)),
+        asyncio.gather(_of_owner(machines, member.machine), _cluster(machines, member)),
     )
     initialized = cluster is None or cluster.control_plane_initialized
-    view = replace(members_from_nodes(seen, _static(pods)), initialized=initialized)
-    planes = [(view, member.node.name if member.node is not None else "")]
+    # A Machine goes by its Node also where that is gone, and one that names none by its own name: each may vote in etcd.
+    lost = {each.node_name for each in listed if each.control_plane and each.node_name}
+    name = member.node.name if member.node is not None else ""
+    if member.node is None and member.machine is not None:
+        lost.add(name := member.machine.node_name or member.machine.name)
+    lost -= {each.name for each in seen}
+    planes = [(replace(members_from_nodes(seen, _static(pods), lost), initialized=initialized), name)]
     if owners is not None and member.machine is not None:
         knows = members_from_machines(
-            owners.machines,
+            listed,
             Fields(owners.document.get("spec") or {}, subject=owners.subject, path="spec"),
             owners.document["metadata"].get("annotations") or {},
             initialized=initialized,
@@ -82,11 +88,11 @@ async def objection_now(
             subject=owners.subject,
         )
         if knows is not None:
-            planes = [(knows, member.machine.name), (replace(view, managed_etcd=knows.managed_etcd), planes[0][1])]
-    for plane, name in planes:
-        if objection := objection_to(_apart_from(plane, name), name, taking):
+            planes = [(knows, member.machine.name), (replace(planes[0][0], managed_etcd=knows.managed_etcd), name)]
+    for plane, called in planes:
+        if objection := objection_to(_apart_from(plane, called), called, taking):
             return objection
-    return await _of_openshift(nodes, pods, member) if initialized else None
+    return await _of_openshift(nodes, pods, member, name) if initialized else None
 
 
 def _apart_from(plane: ControlPlaneView, name: str) -> ControlPlaneView:
@@ -138,22 +144,27 @@ def _ready(pod: JsonObject) -> str:
 
 
 async def _of_openshift(
-    connection: ClusterConnection, pods: list[JsonObject], member: TakenMember
+    connection: ClusterConnection, pods: list[JsonObject], member: TakenMember, name: str
 ) -> ControlPlaneObjection | None:
-    """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing."""
-    if member.node is None or not _is_openshift(pods, member.node):
+    """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing. A Node that is
+    gone took its guard pod with it: nothing says then that the member is unwell."""
+    if not _is_openshift(pods, member):
         return None
     theirs = [pod for pod in pods if pod["metadata"]["namespace"] == ETCD_NAMESPACE]
     budgets = await connection.list_objects(DISRUPTION_BUDGETS.path(namespace=ETCD_NAMESPACE))
     allowances = tuple(int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for budget in budgets)
     guards = {str((pod.get("spec") or {}).get("nodeName") or ""): _ready(pod) for pod in theirs if is_guard(pod)}
+    if member.node is None:
+        guards = {name: "Unknown"} | guards
     guard = EtcdGuard(known=True, disruptions_allowed=allowances, guards=guards)
-    why = guard.objection(member.node.name)
+    why = guard.objection(name)
     return ControlPlaneObjection(rule=BlockingRule.QUORUM, why=why) if why else None
 
 
-def _is_openshift(pods: list[JsonObject], node: NodeView) -> bool:
-    return is_of_openshift(node) or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
+def _is_openshift(pods: list[JsonObject], member: TakenMember) -> bool:
+    said = is_of_openshift(member.node) if member.node is not None else False
+    said = said or (member.machine is not None and member.machine.api is OPENSHIFT)
+    return said or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
 
 
 # Cluster API ----------------------------------------------------------------------------------------------------------
@@ -161,10 +172,9 @@ def _is_openshift(pods: list[JsonObject], node: NodeView) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Owners:
-    """A KubeadmControlPlane and all Machines of its control plane."""
+    """A KubeadmControlPlane."""
 
     document: JsonObject
-    machines: tuple[MachineView, ...]
     subject: str
 
 
@@ -175,20 +185,30 @@ async def _of_owner(connection: ClusterConnection, machine: MachineView | None) 
     kind, _, name = machine.controller.partition("/")
     if kind != KUBEADM_CONTROL_PLANES.kind:
         return None
-    document, listed = await asyncio.gather(
-        as_served(KUBEADM_CONTROL_PLANES, lambda version: connection.get(version.path(name, namespace=machine.namespace))),
-        as_served(MACHINES[CLUSTER_API], lambda version: _machines(connection, version, machine)),
+    document = await as_served(
+        KUBEADM_CONTROL_PLANES, lambda version: connection.get(version.path(name, namespace=machine.namespace))
     )
-    if document is None:
-        return None
-    return _Owners(document=document, machines=listed or (), subject=f"{kind}/{machine.namespace}/{name}")
+    return _Owners(document=document, subject=f"{kind}/{machine.namespace}/{name}") if document is not None else None
 
 
-async def _machines(connection: ClusterConnection, resource: Resource, machine: MachineView) -> tuple[MachineView, ...]:
-    decoding = machine_decoding(CLUSTER_API)
-    query = {"labelSelector": f"{CLUSTER_NAME_LABEL}={machine.cluster_name},{','.join(CLUSTER_API.member_labels)}"}
-    pages = connection.list_pages(resource.path(namespace=machine.namespace), query=query)
-    return tuple([item.value async for page in pages for item in decoding.items(page.body)])
+async def _machines(
+    nodes: ClusterConnection, machines: ClusterConnection, machine: MachineView | None
+) -> tuple[MachineView, ...]:
+    """All Machines of the control plane of which that one is."""
+    if machine is None:
+        return ()
+    api, connection = machine.api, machines if machine.api.in_management_cluster else nodes
+    decoding = machine_decoding(api)
+    # Any one of them makes a member: of several none can be asked for alone.
+    of_members = api.member_labels if len(api.member_labels) == 1 else {}
+    labels = [key if value is None else f"{key}={value}" for key, value in of_members.items()]
+    labels += [f"{CLUSTER_NAME_LABEL}={machine.cluster_name}"] if api is CLUSTER_API else []
+
+    async def read(version: Resource) -> tuple[MachineView, ...]:
+        pages = connection.list_pages(version.path(namespace=machine.namespace), query={"labelSelector": ",".join(labels)})
+        return tuple([item.value async for page in pages for item in decoding.items(page.body)])
+
+    return await as_served(MACHINES[api], read) or ()
 
 
 async def _cluster(connection: ClusterConnection, member: TakenMember) -> WorkloadCluster | None:

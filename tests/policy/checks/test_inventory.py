@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from policy.checks.inventory import Inventory
+from policy.checks.inventory import ControlPlane, Inventory
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.values.machine_apis import CLUSTER_API
 from policy.values.machine_apis import OPENSHIFT as OPENSHIFT_API
 from tests.policy.builders import a_node
 
+CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 OPENSHIFT = {"machine.openshift.io/machine": "machines/m"}
 CAPI = {"cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "machines", "cluster.x-k8s.io/cluster-name": "c"}
 
@@ -75,6 +76,22 @@ def test_the_nodes_of_a_cluster_are_seen_once_one_of_them_says_so() -> None:
     assert inventory.machines[machine.key].unseen == ""
     inventory.remove_node("other")
     assert inventory.machines[machine.key].unseen
+
+
+def test_a_control_plane_machine_whose_node_is_gone_is_a_member_that_is_lost() -> None:
+    """S15: until its Node is back, or its Machine is gone too; never for a worker, one without a Node, or one that is unseen."""
+    members = {"cp-1": a_machine("m1", node_name="cp-1", control_plane=True), "cp-2": a_machine("m2", control_plane=True)}
+    inventory = filled(*members.values(), a_machine("w", node_name="w-1"), a_node("cp-1", labels=CONTROL_PLANE))
+    assert inventory.control_plane == ControlPlane(members=1, ready=1)
+    inventory.remove_node("cp-1")
+    assert inventory.control_plane == ControlPlane(lost=("cp-1",))
+    inventory.put_node(a_node("cp-1", labels=CONTROL_PLANE))
+    assert inventory.control_plane.lost == ()
+    inventory.remove_node("cp-1")
+    inventory.remove_machine(members["cp-1"].key)
+    assert inventory.control_plane == ControlPlane()
+    elsewhere = a_machine("m3", api=CLUSTER_API, node_name="cp-3", control_plane=True)
+    assert filled(elsewhere, sees_all_nodes=False).control_plane == ControlPlane()
 
 
 def test_a_cluster_touches_its_own_machines_only() -> None:

@@ -142,7 +142,8 @@ ONE_OF_3, ONE_OF_2 = (f"1 of {members} control-plane members would be left Ready
 LAST = "it is the only control-plane member"
 SICK, WELL = {"target_ready": False}, {"target_ready": True}
 REMOVED_SICK, REMOVED_WELL = SICK | {"removes": True}, WELL | {"removes": True}
-NEVER_JOINED = REMOVED_SICK | {"is_member": False}
+NO_NODE = REMOVED_SICK | {"lost": ("m",)}
+SWITCHED_OFF = SICK | {"lost": ("m",)}
 
 
 @pytest.mark.parametrize(
@@ -166,18 +167,40 @@ NEVER_JOINED = REMOVED_SICK | {"is_member": False}
         (2, 1, REMOVED_WELL, (), "would be left Ready"),
         (1, 0, REMOVED_SICK, (), LAST),
         (1, 1, REMOVED_WELL, (), LAST),
-        # A member to be that never had a node may be replaced, one at a time.
-        (1, 1, NEVER_JOINED, (), ""),
-        (3, 3, NEVER_JOINED, ("b",), "another control-plane member is in an episode: b"),
+        # One whose Node is gone, or has never come, is one more than the Nodes: the Nodes must do without it.
+        (1, 1, NO_NODE, (), ""),
+        (2, 2, NO_NODE, (), ""),
+        (2, 1, NO_NODE, (), ONE_OF_2),
+        (2, 2, SWITCHED_OFF, (), ""),
+        (1, 1, SWITCHED_OFF, (), ONE_OF_2),
+        (0, 0, NO_NODE, (), LAST),
+        (2, 1, REMOVED_SICK | {"lost": ("other",)}, (), ONE_OF_2),
+        (3, 3, NO_NODE, ("b",), "another control-plane member is in an episode: b"),
     ],
 )
 def test_a_quorum_of_the_control_plane_stays(
-    members: int, ready: int, target: dict[str, bool], others: tuple[str, ...], refusal: str
+    members: int, ready: int, target: dict[str, Any], others: tuple[str, ...], refusal: str
 ) -> None:
     """S15."""
     found = control_plane_guard(members, ready, open_member_episodes=others, **target)
     assert refusal in found
     assert bool(found) is bool(refusal)
+
+
+@pytest.mark.parametrize("name", ["cp-1", "machine/clusters/cp-1"], ids=["its Node is gone", "it never had one"])
+@pytest.mark.parametrize(("ready", "taken"), [(2, True), (1, False)])
+def test_a_member_without_a_node_is_counted_by_whoever_lets_it_be_taken(name: str, ready: int, *, taken: bool) -> None:
+    """S15: its machine may run, and vote in etcd; the Nodes that are left must be a quorum by themselves."""
+    plane = ControlPlane(members=2, ready=ready, lost=() if name.startswith("machine/") else (name,))
+    deletion = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
+    report = a_report(a_candidate(name, uid="", control_plane=True, ladder=(deletion,)), control_plane=plane)
+    assert names(admit(report, (), cap=5, now=NOW).admitted) == ([name] if taken else [])
+    asks = a_request(name, node_uid="", control_plane=True, removes=True)
+    assert (answer_request(report, (), asks, cap=5).decision is PermitDecision.GRANTED) is taken
+    if not taken:
+        assert (
+            f"1 of 2 control-plane members would be left Ready, a quorum needs 2; {name} counted" in only_refusal(report).message
+        )
 
 
 def test_of_two_sick_members_one_is_taken_and_workers_are_not_held_up() -> None:
