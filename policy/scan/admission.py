@@ -15,12 +15,13 @@ from typing import Protocol
 
 from policy.checks.brakes import Closed
 from policy.checks.fence_policies import PowerMoment, quiet_left
+from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.ladder import removes
-from policy.scan.budgets import ReadyOnes, ScopeBudgets, control_plane_guard, groups_of, limit_reached, limits_of, names_of
+from policy.scan.budgets import ReadyOnes, ScopeBudgets, checks_of, control_plane_guard, groups_of, limit_reached, names_of
 from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
@@ -141,13 +142,15 @@ def answer_request(
     power: Iterable[PowerMoment] = (),
     held_off: Iterable[HeldOffNode] = (),
     pause: Pause | None = None,
+    counted_under: Collection[str] = (),
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
     Nobody knows which checks cover the node of such a request, so any open circuit breaker refuses it. A check that selects
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
     the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). pause: one in
-    force; whoever asks waits for its end, also with a permit of his own (S44).
+    force; whoever asks waits for its end, also with a permit of his own (S44). counted_under: the checks that counted it when it
+    had its last permit.
     """
     permits = tuple(permits)
     if pause is not None:
@@ -185,7 +188,9 @@ def answer_request(
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
         return _refusal(quiet[1])
     counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
-    if full := limit_reached(limits_of(report, request), counted) or ScopeBudgets(report, counted).objection(groups):
+    checks = () if request.kind is Kind.PRESERVATION else checks_of(report, request.node)
+    checks = checks if checks is None else {*checks, *counted_under}
+    if full := limit_reached(report, checks, counted) or ScopeBudgets(report, counted).objection(groups):
         return PermitAnswer(decision=PermitDecision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
@@ -295,7 +300,7 @@ class _Table:
     def _under_way(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
         held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
-        full = limit_reached(candidate.in_flight, held, self._taken)
+        full = limit_reached(self._report, candidate.checks, held, self._taken)
         return (AdmissionRefusal.IN_FLIGHT, full) if full else None
 
     def reserve(self, candidate: Candidate) -> None:
