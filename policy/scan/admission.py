@@ -62,7 +62,8 @@ WAIT_FOR_A_PERMIT = frozenset({AdmissionRefusal.CAP, AdmissionRefusal.SCOPE_CAP,
 
 
 class HeldOffNode(Protocol):
-    """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
+    """A node that gets no new episode for now (S19). `until` None: until somebody lifts it. `looked_well`: since when
+    nothing seems to ail it although those that knew better are silent; it is not held off for what began later."""
 
     @property
     def node(self) -> str: ...
@@ -70,6 +71,8 @@ class HeldOffNode(Protocol):
     def reason(self) -> str: ...
     @property
     def until(self) -> datetime | None: ...
+    @property
+    def looked_well(self) -> datetime | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +272,7 @@ class _Table:
             return AdmissionRefusal.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
         if candidate.refused:
             return AdmissionRefusal.NOT_CARRIED_OUT, candidate.refused
-        if (held := self._held_off.get(candidate.node)) is not None:
+        if (held := self._held_off.get(candidate.node)) is not None and not _began_after(candidate, held.looked_well):
             return AdmissionRefusal.HELD_OFF, f"held off: {held.reason}"
         if candidate.exhausted:
             return self._unlicensed  # nothing is done about it but to ask a person
@@ -362,6 +365,10 @@ def _may_be_the_successor(candidate: Candidate, replacing: Replacing) -> bool:
     if not candidate.fresh or candidate.created is None or candidate.owner != replacing.owner:
         return False
     return candidate.created >= replacing.since - CLOCKS_APART
+
+
+def _began_after(candidate: Candidate, moment: datetime | None) -> bool:
+    return moment is not None and candidate.dated and candidate.since > moment
 
 
 def _ready_now(report: ScanReport, request: PermitRequest) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -12,12 +11,10 @@ from activities.contracts.episodes import EpisodeDescription, FoundOpen
 from policy.checks.healthcheck import HealthCheck
 from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition, NodeView
-from policy.scan.ledger import Ledger
-from policy.scan.report import ClusterLease, ScanReport, ViewState
 from policy.values.thresholds import Threshold
 from tests.policy import builders
 from tests.policy.builders import a_check, a_node, ago, put
-from tests.workflows.scanned import CHECK, ScriptedCluster, candidate, check, report, scanning
+from tests.workflows.scanned import CHECK, ScriptedCluster, candidate, check, report, report_of, scanning
 
 ONE_AT_ONCE = replace(check(), at_once=1)
 
@@ -84,24 +81,16 @@ def bad_disk(number: int) -> NodeView:
     return a_node(f"node-{number}", conditions=tuple(conditions))
 
 
-def seen(ledger: Ledger, watching: Iterable[str] = ()) -> ScanReport:
-    """What a scan would say of it."""
-    parts = ledger.report_parts(builders.NOW, tuple(watching))
-    told = {name: getattr(parts, name) for name in parts.__dataclass_fields__}
-    lease, view = ClusterLease(held=True), ViewState(synced=True)
-    return ScanReport(**told, digest="", at=builders.NOW, resource_version="1", view=view, lease=lease)
-
-
 async def test_a_limit_that_is_written_while_as_many_are_under_way_counts_them(env: WorkflowEnvironment) -> None:
     """S14: also one whose Machine and Node are gone by then."""
     ledger = builders.ledger_of(WORKERS, *map(sick, (1, 2, 3)))
-    world = ScriptedCluster(seen(ledger))
+    world = ScriptedCluster(report_of(ledger))
     async with scanning(env, world, concurrency=9) as scan:
         await scan.has_opened(3)
         ledger.remove_node("node-3")
         put(ledger, limited(WORKERS, 3))
         put(ledger, sick(4))
-        world.show(seen(ledger, ("node-1", "node-2", "node-3")))
+        world.show(report_of(ledger, ("node-1", "node-2", "node-3")))
         status = await scan.until(lambda status: bool(status.refused) or status.opened == 4)
         assert {each.node: each.reason for each in status.refused} == {"node-4": "InFlightLimit"}
 
@@ -109,12 +98,12 @@ async def test_a_limit_that_is_written_while_as_many_are_under_way_counts_them(e
 async def test_a_target_that_is_remediated_under_another_check_counts(env: WorkflowEnvironment) -> None:
     """S14: the limit is of the check's targets, whoever has asked; and it holds up whoever else asks."""
     ledger = builders.ledger_of(limited(WORKERS, 1), DISKS, bad_disk(1))
-    world = ScriptedCluster(seen(ledger))
+    world = ScriptedCluster(report_of(ledger))
     async with scanning(env, world, concurrency=9) as scan:
         await scan.has_opened(1)
         put(ledger, sick(2))
         put(ledger, bad_disk(3))
-        world.show(seen(ledger, ("node-1",)))
+        world.show(report_of(ledger, ("node-1",)))
         status = await scan.until(lambda status: bool(status.refused) or status.opened > 1)
         assert {each.node: each.reason for each in status.refused} == dict.fromkeys(("node-2", "node-3"), "InFlightLimit")
 
@@ -125,10 +114,10 @@ async def test_one_that_asks_while_more_wait_than_a_report_names_is_held_to_its_
 ) -> None:
     """S14: whoever is not named is not free of limits. A report that does not tell anything of the node yet speaks of all."""
     ledger = builders.ledger_of(limited(WORKERS, 1), *map(sick, range(1, 60)))
-    world = ScriptedCluster(seen(ledger))
+    world = ScriptedCluster(report_of(ledger))
     async with scanning(env, world, concurrency=90) as scan:
         await scan.has_opened(1)
-        world.show(seen(ledger, ("node-1", "node-59") if is_told else ("node-1",)))
+        world.show(report_of(ledger, ("node-1", "node-59") if is_told else ("node-1",)))
         await scan.until(lambda status: len(status.report.observations if status.report is not None else ()) == 1 + is_told)
         answer = await scan.ask("node-59")
         assert (answer.decision, answer.reason) == (
@@ -137,6 +126,6 @@ async def test_one_that_asks_while_more_wait_than_a_report_names_is_held_to_its_
         )
         await scan.release(world.opened[0])
         put(ledger, a_node("node-1"))
-        world.show(seen(ledger, ("node-59",)))
+        world.show(report_of(ledger, ("node-59",)))
         status = await scan.until(lambda status: "node-59" in [each.node for each in status.permits] or status.opened > 1)
         assert [each.node for each in status.permits] == ["node-59"]

@@ -290,11 +290,13 @@ class Granting:
             self.table.opened(outcome.node, outcome.incident)
             self.opened += outcome.opened is Opened.STARTED
             return
+        line = self.table.of(outcome.node)
         self.table.remove(outcome.node, outcome.incident)
         self._telling.forget(outcome.node)
         until_well = outcome.opened is Opened.HELD_OFF
         reason = outcome.reason or outcome.holder
-        self.holding_off.refused_to_open(outcome.node, reason, holder=outcome.holder, until_well=until_well)
+        if line is not None:
+            self.holding_off.refused_to_open(line, reason, holder=outcome.holder, until_well=until_well)
         self._on_change()
 
     async def _describe(self, nodes: tuple[str, ...]) -> None:

@@ -29,6 +29,7 @@ class Held:
     node: str
     reason: str = "3 attempts failed"
     until: datetime | None = None
+    looked_well: datetime | None = None
 
 
 def names(candidates: tuple[Candidate, ...]) -> list[str]:
@@ -121,6 +122,18 @@ def test_a_node_is_held_off_until_its_time_is_over(until: datetime | None, held:
     admission = admit(report, (), cap=5, now=NOW, held_off=[Held("a", until=until)])
     assert names(admission.admitted) == (["b"] if held else ["a", "b"])
     assert [refused.message for refused in admission.refused] == (["held off: 3 attempts failed"] if held else [])
+
+
+@pytest.mark.parametrize(
+    ("looked_well", "dated", "held"), [(None, True, True), (ago(59), True, True), (ago(61), True, False), (ago(61), False, True)]
+)
+def test_a_node_that_seemed_well_is_held_off_for_what_ailed_it_before(
+    looked_well: datetime | None, *, dated: bool, held: bool
+) -> None:
+    """S19: since 60 s something ails it, or nobody says since when."""
+    report = a_report(a_candidate("a", age=60, dated=dated))
+    admission = admit(report, (), cap=5, now=NOW, held_off=[Held("a", looked_well=looked_well)])
+    assert names(admission.admitted) == ([] if held else ["a"])
 
 
 def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_remaining() -> None:
