@@ -16,7 +16,8 @@ class Observation:
     unknown. groups: as a candidate's; none for a Node that is gone. asked_by: uids of the objects of other systems that ask for
     the node, or have their answer and still stand; only a scan says so. preserved: the Node says that it is kept now; also only
     of a scan. confirmed_well: a person has confirmed by annotation that it is well. others: in brief, what its Machines and the
-    remediation objects about it say, so that a change of these is one; also only of a scan.
+    remediation objects about it say, so that a change of these is one; also only of a scan. checks: the keys of the health checks
+    that count it, or its Machine, among their targets; also only of a scan.
     """
 
     node: str
@@ -36,3 +37,4 @@ class Observation:
     preserved: bool = False
     confirmed_well: bool = False
     others: str = ""
+    checks: tuple[str, ...] = ()

@@ -24,8 +24,8 @@ class PermitState(StrEnum):
 class Permit:
     """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
 
-    control_plane: None where nobody has said yet. found: its episode was found open, and nobody said which checks count it.
-    What is not known counts as it would at worst (S14, S15).
+    control_plane: None where nobody has said yet. found: nobody has told which checks count it, as of an episode
+    that was found open. What is not known counts as it would at worst (S14, S15).
     """
 
     node: str
@@ -43,7 +43,8 @@ class Permit:
     """The groups of the node when it was granted (`policy/objects/scopes.py`); what later reports say of it counts beside
     them."""
     checks: tuple[str, ...] = ()
-    """The health checks that limit how many of their targets are remediated at once, and count this one."""
+    """The health checks that counted it among their targets when it was granted; those that later reports name count beside
+    them."""
     healthy_under: tuple[str, ...] = ()
     """The health checks that counted the node as healthy when it was granted."""
     owner: str = ""

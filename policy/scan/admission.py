@@ -15,6 +15,7 @@ from typing import Protocol
 
 from policy.checks.brakes import Closed
 from policy.checks.fence_policies import PowerMoment, quiet_left
+from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
@@ -23,10 +24,10 @@ from policy.remediation.ladder import removes
 from policy.scan.budgets import (
     ReadyOnes,
     ScopeBudgets,
+    checks_of,
     control_plane_guard,
     groups_of,
     limit_reached,
-    limits_of,
     members_without_node,
     names_of,
 )
@@ -70,7 +71,8 @@ WAIT_FOR_A_PERMIT = frozenset({AdmissionRefusal.CAP, AdmissionRefusal.SCOPE_CAP,
 
 
 class HeldOffNode(Protocol):
-    """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
+    """A node that gets no new episode for now (S19). `until` None: until somebody lifts it. `looked_well`: since when
+    nothing seems to ail it although those that knew better are silent; it is not held off for what began later."""
 
     @property
     def node(self) -> str: ...
@@ -78,6 +80,8 @@ class HeldOffNode(Protocol):
     def reason(self) -> str: ...
     @property
     def until(self) -> datetime | None: ...
+    @property
+    def looked_well(self) -> datetime | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +154,15 @@ def answer_request(
     power: Iterable[PowerMoment] = (),
     held_off: Iterable[HeldOffNode] = (),
     pause: Pause | None = None,
+    counted_under: Collection[str] = (),
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
     Nobody knows which checks cover the node of such a request, so any open circuit breaker refuses it. A check that selects
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
     the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). pause: one in
-    force; whoever asks waits for its end, also with a permit of his own (S44).
+    force; whoever asks waits for its end, also with a permit of his own (S44). counted_under: the checks that counted it when it
+    had its last permit.
     """
     permits = tuple(permits)
     if pause is not None:
@@ -195,7 +201,9 @@ def answer_request(
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
         return _refusal(quiet[1])
     counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
-    if full := limit_reached(limits_of(report, request), counted) or ScopeBudgets(report, counted).objection(groups):
+    checks = () if request.kind is Kind.PRESERVATION else checks_of(report, request.node)
+    checks = checks if checks is None else {*checks, *counted_under}
+    if full := limit_reached(report, checks, counted) or ScopeBudgets(report, counted).objection(groups):
         return PermitAnswer(decision=PermitDecision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
@@ -274,7 +282,7 @@ class _Table:
             return AdmissionRefusal.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
         if candidate.refused:
             return AdmissionRefusal.NOT_CARRIED_OUT, candidate.refused
-        if (held := self._held_off.get(candidate.node)) is not None:
+        if (held := self._held_off.get(candidate.node)) is not None and not _began_after(candidate, held.looked_well):
             return AdmissionRefusal.HELD_OFF, f"held off: {held.reason}"
         if candidate.exhausted:
             return self._unlicensed  # nothing is done about it but to ask a person
@@ -305,7 +313,7 @@ class _Table:
     def _under_way(self, candidate: Candidate) -> tuple[AdmissionRefusal, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
         held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
-        full = limit_reached(candidate.in_flight, held, self._taken)
+        full = limit_reached(self._report, candidate.checks, held, self._taken)
         return (AdmissionRefusal.IN_FLIGHT, full) if full else None
 
     def reserve(self, candidate: Candidate) -> None:
@@ -367,6 +375,10 @@ def _may_be_the_successor(candidate: Candidate, replacing: Replacing) -> bool:
     if not candidate.fresh or candidate.created is None or candidate.owner != replacing.owner:
         return False
     return candidate.created >= replacing.since - CLOCKS_APART
+
+
+def _began_after(candidate: Candidate, moment: datetime | None) -> bool:
+    return moment is not None and candidate.dated and candidate.since > moment
 
 
 def _ready_now(report: ScanReport, request: PermitRequest) -> bool:

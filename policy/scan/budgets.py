@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from policy.episode.messages import Kind
-from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.episode.permits import Permit, PermitState
 from policy.objects.scopes import CLUSTER, called, scope_of
 from policy.scan.report import Candidate, ScanReport
 
@@ -57,23 +57,37 @@ def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
     return next((seen.groups for seen in report.observations if seen.node == node), ())
 
 
-def limits_of(report: ScanReport, request: PermitRequest) -> tuple[tuple[str, int], ...]:
-    """The checks that would have something done about the node and limit how many of their targets are remediated at once, and
-    how many; none where it is no candidate, or is not to be remediated."""
-    if request.kind is Kind.PRESERVATION:
-        return ()
-    return next((candidate.in_flight for candidate in report.candidates if candidate.node == request.node), ())
+def checks_of(report: ScanReport, node: str) -> frozenset[str] | None:
+    """The checks that count the node among their targets, None where the report does not tell of it."""
+    told = [each.checks for each in report.observations if each.node == node and (each.present or each.checks)]
+    told += [each.checks for each in report.candidates if each.node == node]
+    return frozenset[str]().union(*told) if told else None
 
 
-def limit_reached(limits: Iterable[tuple[str, int]], counted: Iterable[Permit], taken: Iterable[Candidate] = ()) -> str:
-    """Which check's own limit has no room for one more, "" where all have (`nodewarden.io/max-in-flight`)."""
-    counted, taken = tuple(counted), tuple(taken)
-    for key, most in limits:
-        busy = [permit.node for permit in counted if permit.found or key in permit.checks]
-        busy += [each.node for each in taken if any(key == other for other, _ in each.in_flight)]
-        if len(busy) >= most:
-            return f"{key} lets {most} be remediated at once: {names_of(busy) or 'none'}"
+def limit_reached(
+    report: ScanReport, checks: Collection[str] | None, counted: Iterable[Permit], taken: Iterable[Candidate] = ()
+) -> str:
+    """Which check's own limit has no room for one more of its targets, "" where all have (`nodewarden.io/max-in-flight`).
+
+    checks: those that count it, None for all. A holder counts under those that counted it when it was granted and those that
+    count it now; one that nobody has told of counts under all (S14). A preservation remediates nothing.
+    """
+    limits = [each for each in report.checks if each.at_once is not None and (checks is None or each.ref.key in checks)]
+    if not limits:
+        return ""
+    holders = [(each.node, _counted_under(report, each)) for each in counted if each.kind is not Kind.PRESERVATION]
+    holders += [(each.node, frozenset(each.checks)) for each in taken]
+    for limit in limits:
+        busy = [node for node, keys in holders if keys is None or limit.ref.key in keys]
+        if limit.at_once is not None and len(busy) >= limit.at_once:
+            return f"{limit.ref.key} lets {limit.at_once} be remediated at once: {names_of(busy) or 'none'}"
     return ""
+
+
+def _counted_under(report: ScanReport, permit: Permit) -> frozenset[str] | None:
+    """None: all checks."""
+    now = checks_of(report, permit.node)
+    return None if permit.found and now is None else (now or frozenset()).union(permit.checks)
 
 
 def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:

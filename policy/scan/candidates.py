@@ -24,7 +24,6 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import CLUSTER, group_of, scope_of
-from policy.remediation.in_flight import most_at_once
 from policy.remediation.ladder import body_of, fences_only, possible
 from policy.remediation.lineage import turn_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
@@ -314,13 +313,7 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         memory=memory_text(machine, view) if ladder else "",
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
-        in_flight=tuple(
-            sorted(
-                (each.ref.key, most_at_once(each.max_in_flight, known.counts[each.ref.key].total))
-                for each in offended
-                if each.max_in_flight
-            )
-        ),
+        checks=tuple(sorted(said)),
     )
 
 
@@ -347,6 +340,7 @@ def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate
         ready=view.ready if view else False,
         healthy_under=_healthy_under(known, request.node),
         groups=known.groups.groups_of(view) if view else (),
+        checks=tuple(sorted(known.say(request.node))),
         need=NeedKind.FOREIGN_OBJECT,
         object_uid=request.uid,
         delegate=request.delegate,

@@ -93,6 +93,8 @@ class CheckReport(StandingCounts):
     told first, and the status is the other controller's all the same."""
     breached: bool = False
     """The threshold alone would close the brake, whatever else does."""
+    at_once: int | None = None
+    """How many of its targets are remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +112,9 @@ class Candidate:
     would be. not_before: the moment until which its next remediation is put off, and `waits` why. exhausted: why nothing but a
     person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
     Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
-    was made. memory: what its Machine or Node remembers, as it stands there. in_flight: of each check that limits how many of its
-    targets are remediated at once, by key, that number. dated: whether somebody says since when it offends; else `since` is the
-    last change of its Machine, good for an order and nothing else.
+    was made. memory: what its Machine or Node remembers, as it stands there. checks: the keys of all checks that count it among
+    their targets. dated: whether somebody says since when it offends; else `since` is the last change of its Machine, good for an
+    order and nothing else.
     """
 
     node: str
@@ -145,7 +147,7 @@ class Candidate:
     memory: str = ""
     fresh: bool = False
     created: datetime | None = None
-    in_flight: tuple[tuple[str, int], ...] = ()
+    checks: tuple[str, ...] = ()
     dated: bool = True
 
 

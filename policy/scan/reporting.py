@@ -27,6 +27,7 @@ from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.marks import mark_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
+from policy.remediation.in_flight import most_at_once
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.scan.candidates import choose
@@ -176,6 +177,7 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
         storm_cooling=storm.cooling,
         another_controller=known.controllers.get(check.dialect, ""),
         breached=brake.breached,
+        at_once=most_at_once(check.max_in_flight, counts.total) if check.max_in_flight is not None else None,
     )
 
 
@@ -230,11 +232,11 @@ def _in_control_plane(known: Known, name: str) -> bool:
 
 
 def _observation(known: Known, name: str) -> Observation:
-    target = known.nodes.get(name)
+    target, checks = known.nodes.get(name), tuple(sorted({key for each in known.called(name) for key in known.say(each.victim)}))
     # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
     asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
-        return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name))
+        return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name), checks=checks)
     view, incident, problem = target.node, "", ""
     try:
         mark = mark_of(view)
@@ -260,6 +262,7 @@ def _observation(known: Known, name: str) -> Observation:
         preserved=kept(view),
         confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
         others=_others(known, name),
+        checks=checks,
     )
 
 

@@ -72,7 +72,7 @@ def _spared(report: ScanReport, watched: frozenset[str]) -> list[tuple[str, int]
 def _brake(check: CheckReport) -> object:
     """Whether it lets us act, and why not; not its counts."""
     why = check.reason, check.paused, check.error, check.another_controller
-    return check.ref, check.uid, check.allowed, check.breached, why
+    return check.ref, check.uid, check.allowed, check.breached, check.at_once, why
 
 
 def _closed_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> object:
@@ -101,11 +101,12 @@ def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str], in_hand: 
 def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> object:
     """All that a digest is of, but what becomes of nodes in hand, and what was seen of one that nobody asks for any more. That an
     open episode writes its mark, a cordon or a taint is told to nobody but people."""
-    of_nodes = [
-        (seen.node, seen.groups) if seen.node in in_hand else seen
-        for seen in report.observations
-        if (seen.groups if seen.node in in_hand else seen.node in watched or seen.incident or seen.mark_problem)
-    ]
+    limits = {check.ref.key for check in report.checks if check.at_once is not None}
+    of_nodes = []
+    for seen in report.observations:
+        counted = seen.groups, limits.intersection(seen.checks)
+        if any(counted) if seen.node in in_hand else seen.node in watched or seen.incident or seen.mark_problem:
+            of_nodes.append((seen.node, counted) if seen.node in in_hand else seen)
     rows, at_risk = _read_by_people(report)
     return (
         (report.inventory, report.checks, report.groups, report.candidates_left_out, of_nodes),

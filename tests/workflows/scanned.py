@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -19,8 +19,10 @@ from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import FencingInput
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
+from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
+from tests.policy.builders import NOW as BUILT_AT
 from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by
@@ -62,6 +64,13 @@ def report(*nodes: str, **changes: object) -> ScanReport:
         candidates=tuple(candidate(node) for node in nodes),
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def report_of(ledger: Ledger, watching: Iterable[str] = ()) -> ScanReport:
+    """What a scan would say of it, at the moment of `tests/policy/builders.py`."""
+    parts = ledger.report_parts(BUILT_AT, tuple(watching))
+    told = {each.name: getattr(parts, each.name) for each in fields(parts)}
+    return replace(report(), **told)
 
 
 @dataclass

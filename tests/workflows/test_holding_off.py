@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,9 +12,10 @@ from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import Kind, Outcome
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release
-from tests.workflows.scanned import NOW, report
+from policy.scan.report import CheckReport
+from tests.workflows.scanned import NOW, check, report
 from workflows.kit.messages import Backoff, ScannerState
-from workflows.scanner.holding_off import HoldingOff
+from workflows.scanner.holding_off import UNJUDGED, HoldingOff
 
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
@@ -50,3 +52,59 @@ def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
     holding.hear_report()
     holding.forget(well)
     assert holding.held_off == ()
+
+
+JUDGE = check()
+HELD_WITH = Permit(
+    node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW, checks=(JUDGE.ref.key,)
+)
+SEEMS_WELL = (Observation(node="n", ready=True, checks=(JUDGE.ref.key,)),)
+
+
+def aborted(state: ScannerState) -> HoldingOff:
+    """Under the check as it was then."""
+    holding = HoldingOff(state)
+    holding.hear_release(Release(node="n", incident="i", outcome=Outcome.ABORTED, problem="aborted by ada"), HELD_WITH)
+    holding.hear_report()
+    return holding
+
+
+@pytest.mark.parametrize(
+    ("judge", "seen", "stands"),
+    [
+        (JUDGE, SEEMS_WELL, False),
+        (replace(JUDGE, generation=2), SEEMS_WELL, True),
+        (replace(JUDGE, uid="another"), SEEMS_WELL, True),
+        (replace(JUDGE, error="spec.selector: no"), SEEMS_WELL, True),
+        (JUDGE, (replace(SEEMS_WELL[0], checks=()),), True),
+        (replace(JUDGE, generation=2), (Observation(node="n", present=False),), False),
+    ],
+    ids=["as it was", "edited", "made anew", "unreadable", "selects it no more", "the node is gone"],
+)
+def test_only_who_called_it_sick_calls_an_aborted_node_well_within_a_day(
+    judge: CheckReport, seen: tuple[Observation, ...], *, stands: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S19, S44: else an abort would be forgotten while a check is replaced or corrected."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    holding = aborted(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
+    told = report(checks=(judge,), observations=seen)
+    holding.forget(told)
+    assert [each.looked_well for each in holding.held_off] == ([NOW] if stands else [])
+    monkeypatch.setattr(workflow, "now", lambda: NOW + UNJUDGED - timedelta(seconds=1))
+    holding.forget(told)
+    assert [each.looked_well for each in holding.held_off] == ([NOW] if stands else [])
+    monkeypatch.setattr(workflow, "now", lambda: NOW + UNJUDGED)
+    holding.forget(report(checks=(judge,), observations=(replace(seen[0], ready=False),)))
+    assert bool(holding.held_off) is stands, "it is as sick as before"
+    holding.forget(told)
+    assert holding.held_off == ()
+
+
+def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_it_sick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: Temporal remembers an abort that the scanner does not."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    holding = HoldingOff(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
+    for until_well in (True, False):
+        holding.refused_to_open(HELD_WITH, "aborted by ada", holder="", until_well=until_well)
+        holding.forget(report(checks=(), observations=SEEMS_WELL))
+        assert bool(holding.held_off) is until_well

@@ -13,6 +13,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
+from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
@@ -20,9 +21,11 @@ from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
+from policy.objects.nodes import Condition
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, ViewState
-from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, scanning
+from tests.policy.builders import a_check, a_node, ago, ledger_of
+from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
@@ -239,6 +242,44 @@ async def test_a_brake_that_closes_does_not_make_an_abort_forgotten(
         status = await scan.until(lambda status: bool(status.refused))
         assert "aborted by ada" in status.refused[0].message
         assert len(world.opened) == 1
+
+
+DISKS = a_check("disks", minHealthy=1, unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "10s"}])
+ALSO = a_check("workers", minHealthy=1)
+
+
+@pytest.mark.parametrize(
+    "for_a_while",
+    [
+        pytest.param(None, id="it is deleted and made anew"),
+        pytest.param("a typo", id="it can't be read"),
+        pytest.param(replace(DISKS, selector=a_check(selector={"matchLabels": {"no": "body"}}).selector), id="it selects others"),
+        pytest.param(replace(DISKS, conditions=ALSO.conditions, generation=2), id="it looks for something else"),
+    ],
+)
+@pytest.mark.parametrize("others", [(), (ALSO,)], ids=["alone", "beside another check"])
+async def test_an_abort_stands_while_the_check_that_asked_is_replaced_or_mended(
+    env: WorkflowEnvironment, for_a_while: HealthCheck | str | None, others: tuple[HealthCheck, ...]
+) -> None:
+    """S19, S44: a node that is Ready and sick all the time is not well because nobody calls it sick for a while."""
+    conditions = [Condition(type=kind, status="True", since=ago(60)) for kind in ("Ready", "DiskPressure")]
+    ledger = ledger_of(DISKS, *others, a_node("node-1", conditions=tuple(conditions)), a_node("node-2"))
+    world = ScriptedCluster(report_of(ledger))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
+        await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
+        ledger.remove_check(DISKS.ref.key)
+        if isinstance(for_a_while, str):
+            ledger.put_bad_check(DISKS.ref, for_a_while)
+        elif for_a_while is not None:
+            ledger.put_check(for_a_while)
+        world.show(report_of(ledger, ["node-1"]))
+        await scan.until(lambda status: not status.refused)
+        ledger.put_check(replace(DISKS, uid="another", generation=3))
+        world.show(report_of(ledger, ["node-1"]))
+        status = await scan.until(lambda status: bool(status.refused) or status.opened > 1)
+        assert ["aborted by ada" in each.message for each in status.refused] == [True]
 
 
 async def test_the_report_from_before_an_end_does_not_open_the_next_episode(env: WorkflowEnvironment) -> None:

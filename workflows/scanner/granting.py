@@ -178,7 +178,7 @@ class Granting:
             for permit in self.table.permits()
             if permit.incident != request.incident or permit.holding is not PermitState.PARKED
         )
-        resumes = len(others) < len(self.table.permits())  # what a parked episode did to the power is its own affair
+        own = next((permit for permit in self.table.permits() if permit not in others), None)
         return answer_request(
             report,
             others,
@@ -186,9 +186,11 @@ class Granting:
             cap=self._grantor.concurrency,
             ahead=ahead,
             now=workflow.now(),
-            power=() if resumes else self.holding_off.power,
+            # What a parked episode did to the power is its own affair.
+            power=() if own is not None else self.holding_off.power,
             held_off=self.holding_off.against_requests(),
             pause=self.pause,
+            counted_under=own.checks if own is not None else (),
         )
 
     async def _serve_queue(self, report: ScanReport, stopped: Callable[[], bool]) -> None:
@@ -289,11 +291,13 @@ class Granting:
             self.table.opened(outcome.node, outcome.incident)
             self.opened += outcome.opened is Opened.STARTED
             return
+        line = self.table.of(outcome.node)
         self.table.remove(outcome.node, outcome.incident)
         self._telling.forget(outcome.node)
         until_well = outcome.opened is Opened.HELD_OFF
         reason = outcome.reason or outcome.holder
-        self.holding_off.refused_to_open(outcome.node, reason, holder=outcome.holder, until_well=until_well)
+        if line is not None:
+            self.holding_off.refused_to_open(line, reason, holder=outcome.holder, until_well=until_well)
         self._on_change()
 
     async def _describe(self, nodes: tuple[str, ...]) -> None:

@@ -6,6 +6,8 @@ Heard from their releases, forgotten by time or once a live view sees the node w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -25,6 +27,9 @@ AFTER_VETO = timedelta(minutes=10)
 """How long at most it gets no new one while somebody holds its lease: he may give it back long before it would end."""
 FAILURES_REMEMBERED = timedelta(days=1)
 """How long a failed attempt counts towards the next ones."""
+UNJUDGED = timedelta(days=1)
+"""How long a node that seems well is held off for what ailed it, while a check that counted it then is gone or was changed: it
+may be replaced or corrected, and call the node as sick as before (S19)."""
 CLOSING = timedelta(seconds=30)
 """How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
 asked before its end may be heard after it. It must not bring its line back until the next description, nor have marks cleaned up
@@ -37,6 +42,7 @@ class HoldingOff:
     def __init__(self, state: ScannerState) -> None:
         self._held_off = {held.node: held for held in state.held_off}
         self._policies = state.report.policies if state.report is not None else NO_POLICIES
+        self._versions = _versions_of(state.report) if state.report is not None else {}
         self._power = {moment.node: moment for moment in state.power}
         self._attempts = {each.node: each for each in state.attempts}
         self._replaced = list(state.replaced)
@@ -78,10 +84,11 @@ class HoldingOff:
         """Whether nothing is begun for the node by ourselves."""
         return node in self.settling or node in self._held_off
 
-    def refused_to_open(self, node: str, reason: str, *, holder: str, until_well: bool) -> None:
-        """Its episode could not be opened. until_well: else for a moment."""
+    def refused_to_open(self, line: Permit, reason: str, *, holder: str, until_well: bool) -> None:
+        """The episode of that line could not be opened. until_well: else for a moment."""
         until = None if until_well else workflow.now() + AFTER_REFUSAL
-        self._held_off[node] = Backoff(node=node, reason=reason, until=until, holder=holder)
+        judges = self._judges(line) if until_well else ()
+        self._held_off[line.node] = Backoff(node=line.node, reason=reason, until=until, holder=holder, judges=judges)
 
     def hear_person(self, node: str) -> None:
         """A person wants the node to be acted upon."""
@@ -113,7 +120,7 @@ class HoldingOff:
         self._released_at = self.closing() | {release.incident: workflow.now()}
         if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
             reason = f"{release.problem} (incident {release.incident}); {until_well_or_asked(release.node)}"
-            self._held_off[release.node] = Backoff(node=release.node, reason=reason)
+            self._held_off[release.node] = Backoff(node=release.node, reason=reason, judges=self._judges(known))
         elif release.problem and not release.missing and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
             until = workflow.now() + AFTER_REFUSAL
             if release.vetoed_until is not None:
@@ -126,7 +133,7 @@ class HoldingOff:
 
         That it is no candidate says nothing: under a closed brake, or without its check, the sickest node is none.
         """
-        self._policies = report.policies
+        self._policies, self._versions = report.policies, _versions_of(report)
         quiet = report.policies.quiet_time or timedelta(0)
         self._power = {node: moment for node, moment in self._power.items() if workflow.now() - moment.at < quiet}
         remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
@@ -134,11 +141,24 @@ class HoldingOff:
         now, seen = workflow.now(), {each.node: each for each in report.observations} if not report.view.stale else {}
         for node in self.settling:
             seen.pop(node, None)  # what it was before its episode's end
-        self._held_off = {
-            node: held
+        found = (
+            self._still_held(held, seen.get(node), now)
             for node, held in self._held_off.items()
-            if (held.until is None or held.until > now) and not (node in seen and _well_or_gone(seen[node]))
-        }
+            if held.until is None or held.until > now
+        )
+        self._held_off = {held.node: held for held in found if held is not None}
+
+    def _still_held(self, held: Backoff, seen: Observation | None, now: datetime) -> Backoff | None:
+        """None: it is free again."""
+        if seen is None or not _well_or_gone(seen):
+            return held
+        judged = set(held.judges) <= {_version(key, self._versions) for key in seen.checks}
+        if judged or _is_gone(seen) or (held.looked_well is not None and now - held.looked_well >= UNJUDGED):
+            return None
+        return held if held.looked_well is not None else replace(held, looked_well=now)
+
+    def _judges(self, permit: Permit | None) -> tuple[str, ...]:
+        return tuple(_version(key, self._versions) for key in permit.checks) if permit is not None else ()
 
     def _note_power(self, release: Release) -> None:
         """The later of the two commands is what the quiet time counts from."""
@@ -180,4 +200,17 @@ class HoldingOff:
 
 def _well_or_gone(seen: Observation) -> bool:
     """Whether nothing ails the node any more, or there is neither a node nor a Machine of it: what comes is another one."""
-    return (not seen.present and not seen.others) or (seen.ready and not seen.unhealthy and not seen.soon)
+    return _is_gone(seen) or (seen.ready and not seen.unhealthy and not seen.soon)
+
+
+def _is_gone(seen: Observation) -> bool:
+    return not seen.present and not seen.others
+
+
+def _versions_of(report: ScanReport) -> dict[str, str]:
+    """Of the checks that can be used."""
+    return {each.ref.key: f"{each.uid}/{each.generation}" for each in report.checks if not each.error}
+
+
+def _version(key: str, versions: Mapping[str, str]) -> str:
+    return f"{key} {versions.get(key, '')}"

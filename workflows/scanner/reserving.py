@@ -12,7 +12,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.remediation.ladder import removes
-from policy.scan.budgets import groups_of, limits_of
+from policy.scan.budgets import checks_of, groups_of
 from policy.scan.report import Candidate, LeftOver, ScanReport
 from workflows.scanner.permit_table import PermitTable
 
@@ -55,7 +55,7 @@ class Reserving:
                 reason=candidate.reason,
                 node_uid=candidate.uid,
                 groups=candidate.groups,
-                checks=tuple(key for key, _ in candidate.in_flight),
+                checks=candidate.checks,
                 healthy_under=candidate.healthy_under,
                 owner=candidate.owner,
                 removes=removes(candidate.ladder),
@@ -99,8 +99,7 @@ class Reserving:
         """An open episode that has asked. What its line counted under it goes on counting under (S14)."""
         before = self._table.of(request.node)
         known = before if before is not None and before.incident == request.incident else None
-        checks = {key for key, _ in limits_of(report, request)} | set(known.checks if known is not None else ())
-        told = any(candidate.node == request.node for candidate in report.candidates)  # by which checks it is to be remediated
+        checks = checks_of(report, request.node)
         self._put(
             Permit(
                 node=request.node,
@@ -115,9 +114,9 @@ class Reserving:
                 reason=request.reason,
                 node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
-                checks=tuple(sorted(checks)),
+                checks=tuple(sorted({*(checks or ()), *(known.checks if known is not None else ())})),
                 healthy_under=known.healthy_under if known is not None else (),
-                found=known is not None and known.found and not told,
+                found=checks is None and (known is None or known.found),
                 owner=request.owner,
                 removes=request.removes,
             )

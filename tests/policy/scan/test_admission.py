@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.inventory import ControlPlane
+from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.escalation import EscalationStep
@@ -28,6 +29,7 @@ class Held:
     node: str
     reason: str = "3 attempts failed"
     until: datetime | None = None
+    looked_well: datetime | None = None
 
 
 def names(candidates: tuple[Candidate, ...]) -> list[str]:
@@ -120,6 +122,18 @@ def test_a_node_is_held_off_until_its_time_is_over(until: datetime | None, held:
     admission = admit(report, (), cap=5, now=NOW, held_off=[Held("a", until=until)])
     assert names(admission.admitted) == (["b"] if held else ["a", "b"])
     assert [refused.message for refused in admission.refused] == (["held off: 3 attempts failed"] if held else [])
+
+
+@pytest.mark.parametrize(
+    ("looked_well", "dated", "held"), [(None, True, True), (ago(59), True, True), (ago(61), True, False), (ago(61), False, True)]
+)
+def test_a_node_that_seemed_well_is_held_off_for_what_ailed_it_before(
+    looked_well: datetime | None, *, dated: bool, held: bool
+) -> None:
+    """S19: since 60 s something ails it, or nobody says since when."""
+    report = a_report(a_candidate("a", age=60, dated=dated))
+    admission = admit(report, (), cap=5, now=NOW, held_off=[Held("a", looked_well=looked_well)])
+    assert names(admission.admitted) == ([] if held else ["a"])
 
 
 def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_remaining() -> None:
@@ -233,6 +247,7 @@ def a_request(node: str = "a", **fields: object) -> PermitRequest:
     return PermitRequest(node=node, **values)  # type: ignore[arg-type]
 
 
+ONE_AT_ONCE = a_check_report(at_once=1)
 WHOEVER = "until it closes no request begins anything, also on nodes that this check does not cover"
 GRANTED, QUEUED, DENIED = PermitDecision.GRANTED, PermitDecision.QUEUED, PermitDecision.REFUSED
 PARKED = a_permit("a", PermitState.PARKED)
@@ -301,8 +316,10 @@ def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst()
     assert (refused.reason, "cp-1" in refused.message) == (AdmissionRefusal.CONTROL_PLANE, True)
     answer = answer_request(a_report(control_plane=plane), [silent], a_request("cp-2", control_plane=True), cap=5)
     assert (answer.decision, "cp-1" in answer.reason) == (PermitDecision.REFUSED, True)
-    limited = replace(a_candidate("w-2"), in_flight=((check_ref().key, 1),))
-    assert only_refusal(a_report(limited), silent).reason is AdmissionRefusal.IN_FLIGHT
+    limited = replace(a_candidate("w-2"), checks=(check_ref().key,))
+    assert only_refusal(a_report(limited, checks=(ONE_AT_ONCE,)), silent).reason is AdmissionRefusal.IN_FLIGHT
+    told = a_report(limited, checks=(ONE_AT_ONCE,), observations=(seen(node="cp-1"),))
+    assert names(admit(told, [silent], cap=5, now=NOW).admitted) == ["w-2"], "no check counts it"
 
 
 @pytest.mark.parametrize(
@@ -410,14 +427,14 @@ def test_one_that_nothing_helps_any_more_is_a_persons_case_whatever_the_cap_says
 
 
 def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_those_just_let_in() -> None:
-    limit = (("NodeHealthCheck/workers", 2),)
-    candidates = [a_remediation(name, in_flight=limit) for name in ("a", "b")]
-    under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
-    admission = admit(a_report(*candidates), [under_way], cap=9, now=NOW)
+    candidates = [a_remediation(name, checks=(check_ref().key,)) for name in ("a", "b")]
+    under_way = a_permit("x", checks=(check_ref().key,))
+    report = a_report(*candidates, checks=(replace(ONE_AT_ONCE, at_once=2),))
+    admission = admit(report, [under_way], cap=9, now=NOW)
     assert names(admission.admitted) == ["a"]
     assert [(each.node, each.reason) for each in admission.refused] == [("b", AdmissionRefusal.IN_FLIGHT)]
-    parked = a_permit("x", PermitState.PARKED, checks=("NodeHealthCheck/workers",))
-    assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
+    for nothing in (replace(under_way, holding=PermitState.PARKED), replace(under_way, kind=Kind.PRESERVATION)):
+        assert names(admit(report, [nothing], cap=9, now=NOW).admitted) == ["a", "b"]
 
 
 def test_who_is_still_ready_counts_as_down_from_its_permit_on() -> None:
@@ -441,12 +458,19 @@ def test_who_is_still_ready_counts_as_down_from_its_permit_on() -> None:
 
 def test_who_goes_on_after_a_persons_word_waits_for_a_checks_own_limit_as_well() -> None:
     """S14: another node of the check was let in while this one was parked."""
-    report = a_report(a_remediation("a", in_flight=(("NodeHealthCheck/workers", 1),)))
-    under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
+    report = a_report(a_remediation("a", checks=(check_ref().key,)), checks=(ONE_AT_ONCE,))
+    under_way = a_permit("x", checks=(check_ref().key,))
     answer = answer_request(report, [under_way], a_request("a"), cap=9)
     assert (answer.decision, answer.reason) == (QUEUED, "NodeHealthCheck/workers lets 1 be remediated at once: x")
     parked = replace(under_way, holding=PermitState.PARKED)
     assert answer_request(report, [parked], a_request("a"), cap=9).decision is GRANTED
+    gone = a_report(checks=(ONE_AT_ONCE,), observations=(seen(node="a", present=False), seen(node="b")))
+    assert answer_request(gone, [under_way], a_request("b"), cap=9).decision is GRANTED, "no check counts it"
+    counted = answer_request(gone, [under_way], a_request("b"), cap=9, counted_under=(check_ref().key,))
+    assert counted.decision is QUEUED, "one did when it had its last permit"
+    assert answer_request(gone, [under_way], a_request("a"), cap=9).decision is QUEUED, "nobody tells of it"
+    keeping = a_request("a", kind=Kind.PRESERVATION)
+    assert answer_request(gone, [under_way], keeping, cap=9).decision is GRANTED, "it remediates nothing"
 
 
 @pytest.mark.parametrize(

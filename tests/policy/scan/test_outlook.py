@@ -87,7 +87,7 @@ def test_what_has_failed_is_passed_over_and_put_off_as_the_scanner_puts_it_off()
     assert turn.why.startswith("retry 1 of 3")
     (limit,) = found.in_flight
     assert (limit.check, limit.most, limit.total) == (check.ref.key, 2, 5)
-    assert candidate.in_flight == ((check.ref.key, 2),)
+    assert candidate.checks == (check.ref.key,)
 
 
 def test_a_check_that_says_nothing_of_retries_has_those_of_the_settings() -> None:

@@ -15,7 +15,7 @@ from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, TargetRow, View
 from policy.scan.urgency import Urgency, urgency
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_report, check_ref
 
-CHECKED, SPARED = a_check_report(), a_check_report("others", healthy=12, unhealthy=0, remaining=2)
+CHECKED, SPARED = a_check_report(), a_check_report("others", healthy=12, unhealthy=0, remaining=2, at_once=2)
 
 
 def row(node: str) -> TargetRow:
@@ -54,6 +54,7 @@ def changed(**changes: object) -> Urgency:
         pytest.param({"checks": (SPARED, replace(CHECKED, allowed=False, reason="Threshold"))}, id="a brake has closed"),
         pytest.param({"checks": (SPARED, replace(CHECKED, paused="by hand"))}, id="a check is paused"),
         pytest.param({"checks": (SPARED,)}, id="a check is gone"),
+        pytest.param({"checks": (replace(SPARED, at_once=3), CHECKED)}, id="more may be remediated at once"),
         pytest.param({"checks": (replace(SPARED, remaining=1), CHECKED)}, id="fewer can be spared of whom one waits"),
         pytest.param({"view": ViewState(synced=True, stale="silent")}, id="the view is stale"),
         pytest.param({"lease": ClusterLease(held=False, holder="others")}, id="the Lease is lost"),
@@ -100,6 +101,9 @@ def test_what_becomes_of_a_node_in_hand_is_told_soon(changes: dict[str, object])
         pytest.param({"checks": (SPARED, replace(CHECKED, soon=1))}, id="a timeout has begun"),
         pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=3),)}, id="no storm yet"),
         pytest.param({"inventory": 11}, id="a node more"),
+        pytest.param(
+            {"observations": (replace(MINE, checks=(SPARED.ref.key,)), STRAY)}, id="a check with a limit counts it, too"
+        ),
     ],
 )
 def test_by_what_nobody_decides_waits(changes: dict[str, object]) -> None:
@@ -116,6 +120,7 @@ def test_what_people_read_of_a_node_in_hand_is_rarely_told(changes: dict[str, ob
     "changes",
     [
         pytest.param({"observations": (replace(MINE, incident="ours"), STRAY)}, id="our mark"),
+        pytest.param({"observations": (replace(MINE, checks=(CHECKED.ref.key,)), STRAY)}, id="a check without a limit counts it"),
         pytest.param({"candidates": TOLD.candidates[1:]}, id="a node in hand is no candidate any more"),
         pytest.param({"rows": (replace(row("well"), health=Health.HEALTHY),)}, id="a row of a healthy node"),
     ],
