@@ -143,6 +143,13 @@ def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cau
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
 
 
+def denied(group: str, plural: str, name: str, why: str) -> ApiError:
+    """By an admission policy, which answers as a validation does."""
+    return ApiError(
+        422, "Invalid", f'{qualified(group, plural)} "{name}" is forbidden: {why}', details=_details(group, plural, name)
+    )
+
+
 def forbidden_path(path: str, user: str) -> ApiError:
     return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot get path "{path}"', details={})
 

@@ -23,6 +23,7 @@ from aiohttp.web_protocol import RequestHandler
 from simulator.api import moments
 from simulator.api.access.authorization import ADMIN, Authorization
 from simulator.api.access.certificates import issue
+from simulator.api.access.policies import Admission
 from simulator.api.control.faults import Accident, Fault, Faults
 from simulator.api.control.pages import Control
 from simulator.api.control.request_log import RequestLog
@@ -76,6 +77,8 @@ class ApiServer:
         self.faults = Faults()
         self.requests = RequestLog()
         self.authorization = Authorization(self.store, _TOKENS if tokens is None else tokens)
+        self.admission = Admission(self.store, self.authorization)
+        self.registry.admit = self.admission.admit
         self.reading = Reading(self.registry, patience=patience, bookmark_interval=bookmark_interval)
         self._definitions = Definitions(self.store, self.catalogue, self.registry)
         self._garbage = Garbage(self.registry, delay=housekeeping_delay)
@@ -85,6 +88,7 @@ class ApiServer:
             writing=Writing(self.registry, self.reading, self.authorization),
             discovery=Discovery(self.catalogue, version),
             authorization=self.authorization,
+            admission=self.admission,
             faults=self.faults,
             requests=self.requests,
             control=Control(self.faults, self.requests),

@@ -22,8 +22,8 @@ from simulator.resources import NODES
 from tests.marks import mark_metadata
 from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, events_about, in_phase, is_open, status
-from tests.system.real_api import KUBELET_OF, assets
+from tests.system.questions import commands, events_about, in_phase, is_open, simulated_api, status
+from tests.system.real_api import KUBELET_OF
 from tests.system.test_api_restarts import under_shipped_rights
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -56,11 +56,16 @@ def forged(system: System, node: str, **changes: Any) -> Mark:
 
 @asynccontextmanager
 async def kubelet(system: System, node: str) -> AsyncIterator[ApiClient]:
-    """A client with the rights of that node's kubelet, where a real API server has such rights."""
-    if (api := system.real_api) is None or node != KUBELET_OF:
+    """A client with the rights of that node's kubelet; a real API server knows that of one node."""
+    if (api := system.real_api) is not None and node != KUBELET_OF:
         yield system.client
         return
-    address = ApiAddress(url=api.url, token=api.kubelet_token, certificate_authority=api.certificate_authority)
+    if api is not None:
+        address = ApiAddress(url=api.url, token=api.kubelet_token, certificate_authority=api.certificate_authority)
+    else:
+        simulated = simulated_api(system)
+        simulated.authorization.tokens[token := f"of-the-kubelet-of-{node}"] = f"system:node:{node}"
+        address = ApiAddress(url=simulated.url, token=token)
     async with ApiClient(address, user_agent="kubelet") as client:
         yield client
 
@@ -72,7 +77,6 @@ async def write(system: System, node: str, mark: Mark | str) -> None:
         await client.patch(NODES.path(node), {"metadata": {"annotations": {MARK_ANNOTATION: value}}})
 
 
-@pytest.mark.skipif(assets() is None, reason="needs a real API server, with NodeRestriction")
 async def test_a_kubelet_can_write_neither_the_label_nor_what_the_mark_is_about(system: System) -> None:
     """On this the label rests."""
     async with kubelet(system, KUBELET_OF) as client:

@@ -195,7 +195,9 @@ async def test_a_provider_id_that_a_kubelet_chose_is_no_option_of_ssh(
     registered = node(VICTIM)
     registered.setdefault("spec", {})["providerID"] = ADDRESS
     async with ApiClient(ApiAddress(url=api.url, token="kubelet"), user_agent="kubelet") as kubelet:
+        labels = registered["metadata"].pop("labels")  # a person gives the Node those of its role
         await kubelet.create(NODES, registered)
+    await person.patch(f"{NODES}/{VICTIM}", {"metadata": {"labels": labels}})
     parameters = {"ip": "{{ .ProviderID }}", "plug": "{{ .NodeName }}"}
     power = {"driver": "fence_virsh", "parameters": parameters, "secretRef": {"name": "vm"}}
     await person.create(TEMPLATES, a_template(power))

@@ -3,7 +3,7 @@
 The attacker reaches Temporal, and may make NodeActions: in nobody's name but his own.
 
 On a real API server also that the server itself refuses another one's name and what its authorizer does not let him do, and the
-command line from end to end. The simulated one keeps the policy and does not enforce it.
+command line from end to end. The simulated one enforces the policy in whole systems.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import yaml
 from policy.episode.messages import Outcome
 from simulator.api.control.faults import restarting
 from simulator.resources import Resource
+from tests.cel import CelPython
 from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.system.canary import RUN
@@ -32,10 +33,10 @@ FORBIDDEN, INITIALIZING = 12, 6
 
 
 async def under_shipped_rights(system: System) -> None:
-    """Workers that start from now on are the service account of deploy/rbac.yaml; a real server holds it to admission.yaml."""
-    rights = ("deploy/medik8s-leases.yaml", "deploy/rbac.yaml")
-    files = (*rights, "deploy/admission.yaml") if system.real_api is not None else rights
-    for document in documents(*files):
+    """Workers that start from now on are the service account of deploy/rbac.yaml, held to admission.yaml."""
+    if system.cluster.api is not None:
+        system.cluster.api.admission.cel = CelPython()
+    for document in documents("deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/admission.yaml"):
         if document["kind"] != "Namespace" or document["metadata"]["name"] != ACCOUNT:
             await system.client.create(path_of(document), document)
     token = await token_of_account(system)

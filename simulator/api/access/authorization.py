@@ -1,7 +1,7 @@
 """Who may do what: tokens name users, and RBAC objects in the store give them rights.
 
-The user `admin` may do everything. Everybody else has exactly what ClusterRoles, Roles and their bindings grant; role
-aggregation and resource names with wildcards are not evaluated.
+The user `admin` may do everything. All others have exactly what ClusterRoles, Roles and their bindings grant to them or to
+their groups, and kubelets what `kubelets.py` says; role aggregation and escalation of rights are not evaluated.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from simulator.api import moments
+from simulator.api.access.kubelets import Kubelets, node_of
 from simulator.api.storage.store import Document, Store
 
 ADMIN = "admin"
@@ -29,6 +30,8 @@ class Access:
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    path: str = ""
+    """Of what is no resource, such as /metrics."""
 
     @property
     def subject(self) -> str:
@@ -39,12 +42,23 @@ class Access:
         return f'User "{user}" cannot {self.verb} resource "{self.subject}" in API group "{self.group}" {where}'
 
 
+def groups_of(user: str) -> tuple[str, ...]:
+    """Those that Kubernetes puts a user into by its name."""
+    more: tuple[str, ...] = ()
+    if node_of(user):
+        more = ("system:nodes",)
+    elif user.startswith("system:serviceaccount:"):
+        more = ("system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}")
+    return (*more, "system:authenticated")
+
+
 class Authorization:
     """Tokens and the rights behind them."""
 
     def __init__(self, store: Store, tokens: Mapping[str, str]) -> None:
         self._store = store
         self.tokens = dict(tokens)
+        self._kubelets = Kubelets(store)
         self._issued: dict[str, tuple[str, datetime]] = {}
 
     def user(self, header: str) -> str | None:
@@ -62,7 +76,12 @@ class Authorization:
         return token, ends
 
     def allows(self, user: str, access: Access) -> bool:
-        return user == ADMIN or any(_grants(rule, access) for rule in self._rules(user, access.namespace))
+        if user == ADMIN or any(_grants(rule, access) for rule in self._rules(user, access.namespace)):
+            return True
+        node = node_of(user)
+        return bool(node) and self._kubelets.allows(
+            node, access.verb, (access.group, access.subject), access.namespace, access.name
+        )
 
     def _rules(self, user: str, namespace: str) -> Iterator[dict[str, Any]]:
         for binding in self._store.documents("clusterrolebindings", _GROUP):
@@ -88,7 +107,7 @@ def _names(binding: Document, user: str) -> bool:
         kind, name = subject.get("kind"), subject.get("name")
         if kind == "User" and name == user:
             return True
-        if kind == "Group" and name == "system:authenticated":
+        if kind == "Group" and name in groups_of(user):
             return True
         if kind == "ServiceAccount" and user == f"system:serviceaccount:{subject.get('namespace')}:{name}":
             return True
@@ -96,6 +115,8 @@ def _names(binding: Document, user: str) -> bool:
 
 
 def _grants(rule: Mapping[str, Any], access: Access) -> bool:
+    if access.path:
+        return _contains(rule.get("verbs"), access.verb) and _contains(rule.get("nonResourceURLs"), access.path)
     named = rule.get("resourceNames")
     return (
         _contains(rule.get("verbs"), access.verb)

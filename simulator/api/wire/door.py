@@ -19,6 +19,7 @@ from aiohttp import web
 
 from simulator.api import errors
 from simulator.api.access.authorization import ADMIN, Access, Authorization
+from simulator.api.access.policies import Admission
 from simulator.api.control.faults import Accident, Fault, Faults
 from simulator.api.control.pages import Control
 from simulator.api.control.request_log import RequestLog
@@ -27,7 +28,7 @@ from simulator.api.wire.discovery import Discovery
 from simulator.api.wire.reading import Reading, truth
 from simulator.api.wire.routes import Target, target_of, verb_of
 from simulator.api.wire.watch import Ending, Watch
-from simulator.api.wire.writing import Writing, decode
+from simulator.api.wire.writing import Writing, Written, decode
 
 _COMPRESSED_FROM = 128 * 1024
 _JSON_HEADERS = {"Content-Type": "application/json"}
@@ -83,6 +84,7 @@ class Door:
     writing: Writing
     discovery: Discovery
     authorization: Authorization
+    admission: Admission
     faults: Faults
     requests: RequestLog
     control: Control
@@ -214,18 +216,23 @@ class Door:
         if call.verb == "list":
             return 200, await self.reading.listing(target, query, accept)
         body, content_type = await self._body(call), call.header("Content-Type")
+        with self.admission.asked_by(call.user):
+            written = self._write(call, target, body, content_type)
+        return written.status, written.body
+
+    def _write(self, call: _Call, target: Target, body: bytes, content_type: str) -> Written:
+        query, accept = call.query, call.header("Accept")
         match call.verb:
             case "patch":
-                written = self.writing.patch(target, query, body, content_type, accept)
+                return self.writing.patch(target, query, body, content_type, accept)
             case "create":
-                written = self.writing.create(target, query, decode(body, content_type), accept)
+                return self.writing.create(target, query, decode(body, content_type), accept)
             case "update":
-                written = self.writing.update(target, query, decode(body, content_type), accept)
+                return self.writing.update(target, query, decode(body, content_type), accept)
             case "delete":
-                written = self.writing.delete(target, query, _deletion(call, body, content_type))
+                return self.writing.delete(target, query, _deletion(call, body, content_type))
             case _:
-                written = self.writing.delete_collection(target, query, _deletion(call, body, content_type))
-        return written.status, written.body
+                return self.writing.delete_collection(target, query, _deletion(call, body, content_type))
 
     @staticmethod
     async def _body(call: _Call) -> bytes:

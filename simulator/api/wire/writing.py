@@ -189,7 +189,7 @@ class Writing:
             status = {"authenticated": True, "user": {"username": known}} if known else {"authenticated": False}
             return Written(status=201, body=orjson.dumps({**document, "status": status}))
         asked = spec.get("resourceAttributes")
-        allowed = True
+        allowed = False
         if asked is not None:
             access = Access(
                 verb=asked.get("verb", ""),
@@ -199,6 +199,9 @@ class Writing:
                 namespace=asked.get("namespace", ""),
                 name=asked.get("name", ""),
             )
+            allowed = self._authorization.allows(spec.get("user", user), access)
+        elif (path := spec.get("nonResourceAttributes")) is not None:
+            access = Access(verb=path.get("verb", ""), group="", resource="", path=path.get("path", ""))
             allowed = self._authorization.allows(spec.get("user", user), access)
         return Written(status=201, body=orjson.dumps({**document, "status": {"allowed": allowed}}))
 

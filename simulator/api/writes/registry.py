@@ -53,6 +53,12 @@ class Deletion:
 
 
 _PLAIN = WriteOptions()
+Admit = Callable[[Resource, str, str, Document | None, Document | None], None]
+"""Refuses a write by its resource, subresource, operation, new and old document."""
+
+
+def _admit(_resource: Resource, _subresource: str, _operation: str, _new: Document | None, _old: Document | None) -> None:
+    """All of them."""
 
 
 class Registry:
@@ -70,6 +76,7 @@ class Registry:
         self.catalogue = catalogue
         self.chance = chance or random.Random()
         self.clock = clock
+        self.admit: Admit = _admit
         # Extra steps for a kind, before a creation or update is validated and before a deletion begins.
         self.before_write: dict[StorageKey, Callable[[Document, Document | None], list[Cause]]] = {}
         self.before_delete: dict[StorageKey, Callable[[Document], None]] = {}
@@ -102,6 +109,7 @@ class Registry:
         self._namespace_accepts(resource, namespace, name)
         if self.store.get(resource.storage, namespace, name) is not None:
             raise errors.already_exists(resource.group, resource.plural, name)
+        self.admit(resource, "", "CREATE", document, None)
         return self._commit(resource, document, options)
 
     def _namespace_accepts(self, resource: Resource, namespace: str, name: str) -> None:
@@ -187,6 +195,7 @@ class Registry:
         causes += self._check(resource, document, before)
         if causes:
             raise errors.invalid(resource.group, resource.kind, old.name, causes)
+        self.admit(resource, "status" if status else "", "UPDATE", document, before)
         if _is_same(document, before):
             return old
         if resource.generation and _meaning(resource, document) != _meaning(resource, before):
@@ -211,6 +220,7 @@ class Registry:
         old = self.get(resource, namespace, name)
         wanted = {"uid": options.uid, "resourceVersion": options.resource_version}
         self._delete_preconditions(resource, old, wanted)
+        self.admit(resource, "", "DELETE", None, old.document)
         document = old.copy()
         meta = document["metadata"]
         first = "deletionTimestamp" not in meta
