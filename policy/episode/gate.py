@@ -30,7 +30,7 @@ from policy.episode.vetoes import (
     switched_off_node,
     taken_away,
 )
-from policy.objects.machines import MachineView
+from policy.objects.machines import PAUSED_ANNOTATION, MachineView
 from policy.objects.node_events import NodeEvent
 from policy.objects.nodes import NodeView
 from policy.objects.scopes import CLUSTER, group_of
@@ -100,17 +100,18 @@ class Seen:
     """What was read of one target for one act, live or by a watch.
 
     None of a field that an act depends on means that nobody read it, which is an objection (S20); a read that failed is one of
-    `doubts`. node: None where there is none. machines: none are empty. identity, devices: how the target and the devices
-    configured for it differ from what was pinned. devices_unread: why the latter is not known. contested: who else says that he
-    is this machine. need: what is to be said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease,
-    permit: what is wrong with them, "" for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody.
-    held_by: whose mark stands on it, where that is not ours; mark_unread: why that can't be told; marked: ours does. exempt:
-    why preservation keeps it. preserving: who asks is the preservation that holds it. deletes_it: the deletion of its Machine
-    is the asking episode's own doing.
+    `doubts`. node: None where there is none. machines: none are empty. pause: why the Cluster API Cluster of the Node or of one
+    of them is paused, "" where none is. identity, devices: how the target and the devices configured for it differ from what was
+    pinned. devices_unread: why the latter is not known. contested: who else says that he is this machine. need: what is to be
+    said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease, permit: what is wrong with them, ""
+    for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody. held_by: whose mark stands on it, where that
+    is not ours; mark_unread: why that can't be told; marked: ours does. exempt: why preservation keeps it. preserving: who asks
+    is the preservation that holds it. deletes_it: the deletion of its Machine is the asking episode's own doing.
     """
 
     node: NodeView | None = None
     machines: tuple[MachineView, ...] | None = None
+    pause: str | None = None
     doubts: tuple[str, ...] = ()
     identity: str = ""
     devices: str = ""
@@ -223,6 +224,12 @@ def _node_lease(seen: Seen, _now: datetime) -> Said:
 
 def _of_machines(words: Callable[[Seen, tuple[MachineView, ...]], str]) -> Callable[[Seen, datetime], Said]:
     return lambda seen, _: _unread("the Machine") if seen.machines is None else words(seen, seen.machines)
+
+
+def _cluster_paused(seen: Seen, _now: datetime) -> Said:
+    if seen.pause is None:
+        return _unread("its Cluster")
+    return f"its Cluster is paused: {seen.pause}" if seen.pause else ""
 
 
 def _preserved(seen: Seen, machines: tuple[MachineView, ...]) -> str:
@@ -354,6 +361,13 @@ RULES: tuple[Rule, ...] = (
         says=_of_machines(lambda _, machines: next(filter(None, map(kept_out, machines)), "")),
         stops=_OFFERS | DESTRUCTIVE | _LEAVES | _HANDS_OUT,
         unblocks=WITHOUT_MACHINE_ANNOTATION,
+    ),
+    Rule(
+        name="Cluster paused",
+        source="S20, Cluster API",
+        says=_cluster_paused,
+        stops=_OFFERS | DESTRUCTIVE | _LEAVES | _HANDS_OUT,
+        unblocks=f"end the pause of the Cluster: spec.paused, or its annotation {PAUSED_ANNOTATION}",
     ),
     Rule(
         name="preserved",

@@ -113,6 +113,12 @@ def cluster_named_by(node: NodeView | None) -> str:
     return f"{namespace}/{name}" if name and namespace else ""
 
 
+def clusters_of(node: NodeView | None, machines: Iterable[MachineView]) -> tuple[str, ...]:
+    """The Clusters that the Node says it is of, or one of its Machines: namespace and name of each."""
+    named = (cluster_named_by(node), *(cluster_of(each) for each in machines if each.cluster_name))
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
 def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
     """Whether a Node of the right name may be the Machine's: names repeat between workload clusters."""
     if node is None:

@@ -239,6 +239,7 @@ def held_back(known: Known, victim: str, *, exempt: str = "") -> Iterator[Object
     seen = Seen(
         node=next((target.node for target in together if target.node is not None), None),
         machines=tuple(target.machine for target in together if target.machine is not None),
+        pause=known.pause_of(victim),
         contested=next((target.contested for target in together if target.contested), ""),
         policies=known.policies,
         exempt=exempt,

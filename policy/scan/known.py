@@ -21,6 +21,8 @@ from policy.checks.storms import Storm
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
+from policy.objects.belonging import clusters_of
+from policy.objects.machines import WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
@@ -62,6 +64,7 @@ class Known:
     machines_of: Mapping[str, Mapping[str, JudgedTarget]]
     sick: Mapping[str, JudgedTarget]
     marked: Mapping[str, JudgedTarget]
+    clusters: Mapping[str, WorkloadCluster]
     remediations: Mapping[str, RemediationObject]
     surroundings: Surroundings
     control_plane: ControlPlane
@@ -81,6 +84,13 @@ class Known:
         found = [*self.machines_of.get(victim, {}).values()]
         found += [target for target in (node, machine) if target is not None]
         return found
+
+    def pause_of(self, victim: str) -> str:
+        """Why the Cluster of the victim is paused, "" where it is not, or where nothing is known of one."""
+        together = self.together(victim)
+        keys = {key for each in together for key in clusters_of(each.node, (each.machine,) if each.machine is not None else ())}
+        known = (self.clusters.get(key) for key in sorted(keys))
+        return next((each.paused for each in known if each is not None and each.paused), "")
 
     def called(self, name: str) -> list[JudgedTarget]:
         """The same by the name under which a victim is shown and has its episode (`JudgedTarget.victim_name`)."""

@@ -331,6 +331,7 @@ class Ledger:
             machines_of=inventory.machines_of,
             sick=self._sick,
             marked=inventory.marked,
+            clusters=inventory.clusters,
             remediations=inventory.remediations,
             requests=self._requests,
             requests_held=self._requests_held,

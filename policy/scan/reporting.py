@@ -23,6 +23,7 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.episode.gate import By, Operation, Seen, objections
 from policy.episode.observation import Observation
 from policy.episode.vetoes import kept
+from policy.objects.belonging import cluster_named_by
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.marks import mark_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
@@ -36,7 +37,7 @@ from policy.scan.left_over import left_over
 from policy.scan.report import MAXIMUM_GROUPS, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, Candidate, CheckReport, ReportParts, TargetRow
 from policy.scan.urgency import stamp_of
 from policy.values.errors import PolicyError
-from policy.values.object_refs import dialect_of
+from policy.values.object_refs import Dialect, dialect_of
 
 NOT_COVERED = "NotCovered"
 """The reason in the row of a node that no health check covers."""
@@ -51,7 +52,9 @@ MAXIMUM_OVERLAPS = 5
 def shown(target: JudgedTarget) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
-    seen = Seen(node=view, machines=(machine,) if machine is not None else (), contested=target.contested, policies=NO_POLICIES)
+    machines = (machine,) if machine is not None else ()
+    # That a Cluster is paused is news of its own (`Ledger.put_cluster`).
+    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
@@ -182,9 +185,14 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
 
 
 def notices(known: Known, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
-    """What its owner should know of a check that is in use: it selects nobody, other checks cover its sick targets, or its budget
-    could cost quorum."""
+    """What its owner should know of a check that is in use: it selects nobody, a Cluster of its Nodes is paused (a check of
+    Cluster API's says so itself), other checks cover its sick targets, or its budget could cost quorum."""
     found = [nobody] if (nobody := no_targets(known, check)) else []
+    paused = [each for each in known.clusters.values() if each.paused and check.dialect is not Dialect.CLUSTER_API]
+    covered = (
+        {cluster_named_by(each.node) for each in known.nodes.values() if check.ref.key in each.verdicts} if paused else set()
+    )
+    found += [f"{each.paused}: nothing is begun for its nodes" for each in paused if each.key in covered]
     if overlaps:
         more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
         found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")

@@ -360,6 +360,59 @@ async def test_a_machine_that_people_keep_out_is_a_veto(world: World) -> None:
     assert annotation in result.reason
 
 
+@pytest.mark.parametrize("names_its_machine", [True, False], ids=["with its Machine", "with its Cluster alone"])
+@pytest.mark.parametrize("need", [OF_NODES, PERSON], ids=["a check of nodes", "a person"])
+@pytest.mark.parametrize(
+    "change", [_cluster_paused, annotated(PAUSED, "", "clusters", CLUSTER_NAME)], ids=["field", "annotation"]
+)
+async def test_a_paused_cluster_is_a_veto_whatever_calls_for_the_act(
+    change: Change, need: Need, names_its_machine: bool, world: World
+) -> None:
+    """S20: `clusterctl move` pauses it, and copies its Machines meanwhile. What restores is not stopped by it (S17)."""
+    system = CLUSTER_API
+    ties = (
+        system.ties(NODE) if names_its_machine else {key: word for key, word in system.ties(NODE).items() if "machine" not in key}
+    )
+    await under_a_check_of_nodes(world, ties)
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    if names_its_machine:
+        await system.add_machine(world.others, MACHINE, node=NODE)
+    assert (await look(world, system, need=need, operation=Operation.REMOVE)).verdict is GO
+    await change(world, system)
+    for operation in (Operation.REMOVE, Operation.DISRUPT, Operation.HAND_OVER, Operation.DELETE_NODE):
+        result = await look(world, system, need=need, operation=operation)
+        assert result.verdict is VETOED, operation
+        assert f"Cluster {CLUSTER_NAME}" in result.reason
+    await world.mark_as_ours(cordoned=True)
+    assert (await look(world, system, need=need, **RESTORES)).verdict is GO
+
+
+async def test_a_cluster_that_cannot_be_read_licenses_nothing_under_a_check_of_nodes(world: World) -> None:
+    """S20."""
+    system = CLUSTER_API
+    await under_a_check_of_nodes(world, system.ties(NODE))
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    await system.add_machine(world.others, MACHINE, node=NODE)
+    await unread("/clusters/")(world, system)
+    assert (await look(world, system, need=OF_NODES, operation=Operation.REMOVE)).verdict is UNLICENSED
+
+
+async def test_the_cluster_of_a_machine_without_a_node_is_asked_as_well(world: World) -> None:
+    """S20: a person names the Machine."""
+    system, name = CLUSTER_API, f"machine/{CLUSTER_API.namespace}/{MACHINE}"
+    await under_a_check_of_nodes(world)
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    await system.add_machine(world.others, MACHINE)
+    target = replace(await world.pinned(), pinned=Pinned(node=name, uid=""))
+    assert (await look(world, system, need=PERSON, target=target, operation=Operation.REMOVE)).verdict is GO
+    await _cluster_paused(world, system)
+    result = await look(world, system, need=PERSON, target=target, operation=Operation.REMOVE)
+    assert (result.verdict, f"Cluster {CLUSTER_NAME}" in result.reason) == (VETOED, True)
+
+
 class TestAMachineOfMachineControllerManager:
     """S21, S27: no Node names it, so that it is found by the label that it bears."""
 

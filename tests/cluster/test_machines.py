@@ -430,6 +430,25 @@ class TestTwoServers:
         assert management.server.requests.total("list", "nodes", OURS) == 0
         assert {write.resource for write in api.requests.log if write.user_agent.startswith(OURS)} == {"leases"}
 
+    async def test_a_paused_cluster_keeps_programs_from_its_nodes_under_a_check_of_nodes(
+        self, person: ApiClient, management: Management, open_scan: Open
+    ) -> None:
+        """S20, S44: also where no check of Machines is there, for which Clusters would be followed."""
+        system = CLUSTER_API
+        await system.install(management.person)
+        await system.fleet(management.person, nodes=person)
+        await person.create(DEFINITIONS, definition())
+        await person.create(CHECKS, check("nodes", duration="0s", minHealthy=0))
+        scan = await open_scan(machines=management.server)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: bool(seen.candidates) and not seen.candidates[0].refused)
+        cluster = system.path("clusters", CLUSTER_NAME)
+        await management.person.patch(cluster, {"spec": {"paused": True}})
+        report = await reported(scan, lambda seen: bool(seen.candidates[0].refused), report)
+        assert report.candidates[0].refused == f"its Cluster is paused: spec.paused of Cluster {CLUSTER_NAME} is true"
+        await management.person.patch(cluster, {"spec": {"paused": None}})
+        await reported(scan, lambda seen: not seen.candidates[0].refused, report)
+
     async def test_losing_the_management_cluster_only_closes_its_own_checks(
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:

@@ -44,7 +44,7 @@ from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, System, machine_of
 from tests.documents import document
 from tests.marks import confirmed
 from tests.policy.fencing_builders import a_cluster_config
@@ -563,6 +563,25 @@ async def test_a_remediation_deletes_no_machine_where_its_last_look_does_not_say
     assert (told.gone, told.look and told.look.verdict) == (False, verdict)
     assert "deletionTimestamp" not in (await world.machine())["metadata"]
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+async def test_a_machine_whose_cluster_was_paused_after_the_last_look_is_not_deleted(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S20: `clusterctl move` deletes it here itself, and without its host."""
+    await CLUSTER_API.install(person)
+    await CLUSTER_API.add_cluster(person)
+    await CLUSTER_API.add_machine(person, MACHINE, node="node-7")
+    path = CLUSTER_API.path("machines", MACHINE)
+    owned = {"ownerReferences": [owner("MachineSet", "set", api_version=CLUSTER_API.api_version)]}
+    uid = (await person.patch(path, {"metadata": owned}))["metadata"]["uid"]
+    await CLUSTER_API.set_status(person, MACHINE, {"phase": "Failed"})
+    world = Surroundings(person, connection)
+    await person.patch(CLUSTER_API.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
+    before = looked(world, LookVerdict.GO)
+    with refused(ErrorType.VETOED, f"spec.paused of Cluster {CLUSTER_NAME}"):
+        await world.give_up(machine=CLUSTER_API.machine_ref(MACHINE), machine_uid=uid, before=before)
+    assert "deletionTimestamp" not in (await person.get(path))["metadata"]
 
 
 async def test_a_remediation_may_give_up_a_member_of_the_control_plane_that_its_last_look_lets_go(world: Surroundings) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
+from policy.checks.fence_policies import NO_POLICIES
+from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.needs import Need
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
@@ -48,6 +50,8 @@ class Acting:
     """What it refused last had waited for a worker before, which uses up the same minute."""
     begun: set[str] = field(default_factory=set)
     """The incidents that have looked at the machine."""
+    paused: datetime | None = None
+    """Since when its Cluster API Cluster is paused."""
     unwanted: datetime | None = None
     """Since when nobody asks for it any more."""
     dead: set[str] = field(default_factory=set)
@@ -110,6 +114,12 @@ class Acting:
         """Who says hands off, wherever he says it, and since when."""
         vetoes = {"somebody says hands off": self.vetoed, "somebody services it": self.leased, "it is kept": self.owned.preserved}
         return {what: since for what, since in vetoes.items() if since is not None}
+
+    def kept_out(self, operation: Operation) -> Objection | None:
+        """What the gate itself makes of a Cluster that is paused; all else is played by other means."""
+        why = "spec.paused is true" if self.paused is not None else ""
+        seen = Seen(machines=(), pause=why, lease="", cluster_lease="", permit="", policies=NO_POLICIES)
+        return objection(seen, operation, By.PERSON, self.now)
 
     def begins(self, incident: str) -> None:
         """An episode's first look: what nobody can tell it, it can't know."""

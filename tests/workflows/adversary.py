@@ -253,6 +253,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
     def _objections_to(self, method: str) -> dict[str, datetime]:
         """Whatever speaks against an act, and since when. What was proven off may be freed all the same, and be given back."""
         found = self.vetoes()
+        if self.paused is not None:
+            found["its Cluster is paused"] = self.paused
         if method == "delete_node":
             return found
         if method not in ASKED_FOR | COMMANDS - {"power_on", "restore_path"}:
@@ -308,11 +310,13 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             case Mishap.VETO:
                 self.vetoed = self.vetoed or now
             case Mishap.NO_VETO:
-                self.vetoed = self.owned.preserved = None
+                self.vetoed = self.owned.preserved = self.paused = None
             case Mishap.LEASED:
                 self.leased = self.leased or now
             case Mishap.PRESERVED:
                 self.owned.preserved = self.owned.preserved or now
+            case Mishap.CLUSTER_PAUSED:
+                self.paused = self.paused or now
             case Mishap.UNLICENSED_LONG | Mishap.LICENSED_AGAIN:
                 self.unlicensed = (self.unlicensed or now) if mishap is Mishap.UNLICENSED_LONG else None
             case Mishap.BREAKER:
@@ -383,7 +387,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
     def heal(self) -> None:
         """Every device works again, and nobody objects any more."""
         self.stuck, self.silent, self.locked = set(), set(self.dead), set()
-        self.vetoed = self.leased = self.unlicensed = self.owned.preserved = None
+        self.vetoed = self.leased = self.unlicensed = self.paused = self.owned.preserved = None
         self.machine.stubborn = self.refusing = False
         self.busy_until, self.forbidding = START, (START, START)
 

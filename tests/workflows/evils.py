@@ -26,7 +26,7 @@ THEMES = (
     _theme("first level silent, speaks, one dead, unreachable, reconfigured, locked, heal"),
     _theme("backup, unmarked, node anew, terminate, stubborn, others on, roll"),
     _theme("forbidden, busy, licence lost, licence back, breaker, refused, terminate"),
-    _theme("preserved, no veto, veto, busy, hold, taken over, licence back, roll"),
+    _theme("preserved, no veto, veto, busy, hold, taken over, licence back, cluster paused, roll"),
 )
 """What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
 remembered, the API server and leave, who else has a say."""

@@ -52,6 +52,7 @@ class Mishap(StrEnum):
     TAKEN_OVER = "taken over"  # another deployment takes the Lease and our mark, and fences the node
     BREAKER = "breaker"  # a circuit breaker is open: nobody is granted a permit
     PRESERVED = "preserved"  # somebody annotates the Machine alone
+    CLUSTER_PAUSED = "cluster paused"  # `clusterctl move` begins
     BACKUP = "backup"  # a backup of the API server from before our mark is restored
     RECONFIGURED = "reconfigured"  # the configuration names another plug
     BUSY = "busy"  # the API server takes no bookkeeping for so many seconds

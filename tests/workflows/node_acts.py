@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.objects.marks import claim
 from activities.errors import ErrorType, failure
 from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.gate import Operation
 from policy.episode.identity import compare_identity, same_machine
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
@@ -106,6 +107,8 @@ class NodeActs(Acting):
             verdict = LookVerdict.NOT_LICENSED
         elif self._veto():
             verdict = LookVerdict.VETOED
+        elif (kept_out := self.kept_out(request.operation)) is not None:
+            verdict = LookVerdict(kept_out.weight)
         elif request.restores:
             verdict = self._in_other_hands(request.target)
         if self._mishap not in {Mishap.LOST_AFTER, Mishap.LATE}:
@@ -232,7 +235,7 @@ class NodeActs(Acting):
             mark = self._require_down(request.target)
             if mark.paths:
                 raise failure(ErrorType.INVALID_CONFIG, "its mark tells which paths are cut")
-            if self._veto():
+            if self._veto() or self.kept_out(Operation.DELETE_NODE) is not None:
                 raise failure(ErrorType.VETOED, "somebody says hands off")
             if self.unlicensed is not None or not self.referee.permit:
                 raise failure(ErrorType.NOT_LICENSED, "nobody can show its licence")

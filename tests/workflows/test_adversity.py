@@ -73,6 +73,10 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         arranged(plan(freeing=Freeing.DELETION), at("read_power", Mishap.HOLD, number=2), **RESUME),
         held,
     ),
+    "S20: a Cluster that is paused in the middle has no machine switched off": (
+        arranged(plan(), at("last_look", Mishap.CLUSTER_PAUSED)),
+        lambda play: play.result.outcome is Outcome.RELEASED and not play.adversary.referee.commands,
+    ),
     "S20: the same for what lies behind a cut": (arranged(CUT, at("read_path", Mishap.HOLD, number=3), **RESUME), held),
     "S20: a hold is obeyed before the pods of a dead kernel are freed": (
         arranged(
@@ -237,6 +241,10 @@ LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
         "without an adversary a ladder fences and the node comes back": (
             climbing(FENCE, ambush=at("drain", Mishap.ABORT)),
             lambda play: play.result.outcome is Outcome.RECOVERED and play.adversary.referee.freed,
+        ),
+        "S20: a Cluster that is paused in the middle of a ladder loses no Machine, and its owner is not asked": (
+            climbing(FENCE, DELETE, Strategy.REQUEST_OWNER, ambush=at("power_off", Mishap.LOCKED, Mishap.CLUSTER_PAUSED)),
+            lambda play: play.adversary.owned.deleting is None and play.adversary.owned.asked is None,
         ),
         "S5, S33: a deletion that never ends would have the machine started anew in every history, by the step beside it": (
             climbing(DELETE, REBOOT, ambush=at("power_on", (Mishap.ROLL, 300.0)), goes_after=None, need=NEEDS[1], **ABORT),

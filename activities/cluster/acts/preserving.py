@@ -38,6 +38,7 @@ from activities.cluster.objects.livenode import (
     set_annotations,
     unchanged_since_read,
 )
+from activities.cluster.objects.machine_reading import pause_of
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
@@ -267,7 +268,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
         if sight.held.deleting:
             return sight, GiveUpResult(detail="its deletion was asked for before")
-        if refusal := "it is not asked for any more" if request.withdraw else self._why_not(sight, request):
+        if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
             return sight, await self._keep(sight, refusal)
         return sight, None
 
@@ -288,7 +289,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
         require_go(await self._look(look), f"{request.machine.key} is not deleted")
 
-    def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
+    async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
         """Why this machine is not deleted after all, as it stands now."""
         held = sight.held
         assert held is not None
@@ -310,7 +311,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
         # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
-        seen = Seen(node=node, machines=(machine,), cluster_lease="")
+        seen = Seen(node=node, machines=(machine,), pause=await pause_of(self._connections, node, (machine,)), cluster_lease="")
         by = By.PROGRAM if request.automatic else By.PERSON
         require_leave(seen, Operation.ASK, self._clock(), by=by, about=request.machine.key)
         return ""

@@ -31,6 +31,7 @@ from activities.cluster.objects.machine_reading import (
     find_machine,
     machine_named,
     machine_of,
+    pause_of,
 )
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.statuses.common import ConditionText, status_of
@@ -292,7 +293,9 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         if node is not None and pinned.uid and node.view.uid != pinned.uid:
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is another object now: uid {node.view.uid}")
         require_machine_of(pinned.node, machine, node.view if node is not None else None, request.machine.key)
-        seen = Seen(node=node.view if node is not None else None, machines=(machine,), cluster_lease="")
+        view = node.view if node is not None else None
+        pause = await pause_of(self._connections, view, (machine,))
+        seen = Seen(node=view, machines=(machine,), pause=pause, cluster_lease="")
         require_leave(seen, Operation.ASK, self._clock(), about=request.machine.key)
 
     async def _write_conditions(

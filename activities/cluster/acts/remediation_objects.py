@@ -23,7 +23,7 @@ from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.objects.livenode import find_node
-from activities.cluster.objects.machine_reading import find_machine
+from activities.cluster.objects.machine_reading import find_machine, pause_of
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.contracts.target import LookResult, Target
@@ -295,7 +295,9 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         if machine is not None:
             require_machine_of(target.pinned.node, machine, view, f"Machine/{machine.namespace}/{machine.name}")
         # Of this very Machine, which no look at its Node need find. Leases are the look's affair.
-        seen = Seen(node=view, machines=(machine,) if machine is not None else (), lease="", cluster_lease="")
+        machines = (machine,) if machine is not None else ()
+        pause = await pause_of(self._connections, view, machines)
+        seen = Seen(node=view, machines=machines, pause=pause, lease="", cluster_lease="")
         require_leave(seen, Operation.CREATE, self._clock())
         member, cluster_name = view is not None and view.control_plane, machine.cluster_name if machine is not None else ""
         with as_invalid_config():

@@ -30,7 +30,7 @@ from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.livenode import LiveNode, find_node, observe
-from activities.cluster.objects.machine_reading import Subject, find_check, read_subject
+from activities.cluster.objects.machine_reading import Subject, find_check, pause_of, read_subject
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.reading import Readers
 from activities.cluster.objects.reading_once import reading_once
@@ -226,7 +226,7 @@ class LastLook:
                 _read("the node", _node(once, name), None, blind),
                 _read("who else has its identity", self._contested(once, request), "", doubts),
                 self._asking(once, request, doubts),
-                _read("its Machine", self._subject(once, request, need, whole=whole), Subject(), doubts),
+                _read("its Machine", self._subject(once, request, need, whole=whole), Subject(pause=""), doubts),
             ),
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
@@ -328,8 +328,10 @@ class LastLook:
                 named = await read_subject(once, request.need, node)
             return named
         if need is None and not request.destructive:
-            return Subject()
-        return await read_subject(once, need, node, whole=whole)
+            return Subject(pause="")
+        found, view = await read_subject(once, need, node, whole=whole), await _node(once, node)
+        seen = view.view if view is not None else None
+        return replace(found, pause=await pause_of(once, seen, found.machines_of(seen)))
 
     async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         if not request.need_matters:
@@ -407,6 +409,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
     return Seen(
         node=node,
         machines=tuple(sight.subject.machines_of(node)),
+        pause=sight.subject.pause,
         doubts=tuple(map(str, sight.doubts)),
         identity=compare_identity(pinned, observation, destructive=destructive, **early),
         devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",

@@ -8,6 +8,7 @@ scan.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -26,7 +27,7 @@ from policy.checks.inventory import Inventory
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.dialects import parse
 from policy.episode.needs import Need
-from policy.objects.belonging import named_by, of_one_cluster
+from policy.objects.belonging import clusters_of, named_by, of_one_cluster
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
@@ -58,12 +59,14 @@ class LiveMachine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a check judges beside the Node. machines: those of the node; where no check of Machines asks, the one that the Node
-    names, which is not judged then. whole: there are no others, False where only that one was asked for."""
+    names, which is not judged then. whole: there are no others, False where only that one was asked for. pause: see `pause_of`,
+    None where nobody has asked."""
 
     of_machines: bool = False
     machines: tuple[MachineView, ...] = ()
     whole: bool = True
     cluster: WorkloadCluster | None = None
+    pause: str | None = None
 
     def targets(self, node: NodeView | None) -> list[JudgedTarget]:
         """The targets as they are now; a Node of that name in another cluster is somebody else's."""
@@ -252,6 +255,21 @@ async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluste
     path = resource.path(check.cluster_name, namespace=check.ref.namespace)
     body = await unless_gone(connections.machines.get_bytes(path))
     return decode_cluster(body) if body is not None else None
+
+
+async def pause_of(connections: Readers, node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """Why the Cluster API Cluster of the Node or of one of its Machines is paused now, "" where none is."""
+
+    async def read(namespace: str, name: str) -> WorkloadCluster | None:
+        from_there = connections.machines.get_bytes
+        body = await as_served(CAPI_CLUSTERS, lambda version: from_there(version.path(name, namespace=namespace)))
+        return decode_cluster(body) if body is not None else None
+
+    for key in clusters_of(node, machines):
+        cluster = await read(*key.split("/", 1))
+        if cluster is not None and cluster.paused:
+            return cluster.paused
+    return ""
 
 
 def _api(check: HealthCheck) -> MachineApi:

@@ -49,6 +49,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode.words import NAMESPACE
+from policy.objects.belonging import cluster_named_by
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
@@ -126,6 +127,8 @@ class Watches:
         """What asks for nodes, and from the first such object on the leader Lease of the controller that it is made for."""
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
         self._machines: dict[MachineApi, Following] = {}
+        self._clusters: tuple[Following, ...] = ()
+        """Of Cluster API, from its first Machine on or the first Node that names one: one that is paused is left alone."""
         self._remediations: dict[tuple[str, str], Following] = {}
         """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
         self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
@@ -185,6 +188,7 @@ class Watches:
         yield from self._requests
         yield from self._preservations
         yield from self._machines.values()
+        yield from self._clusters
         for companions in self._companions.values():
             yield from companions
         yield from self._surroundings
@@ -208,7 +212,7 @@ class Watches:
         if self.machines is self._connection:
             return []
         theirs = [self._machines[CLUSTER_API]] if CLUSTER_API in self._machines else []
-        return [self._policies[Dialect.CLUSTER_API], *theirs, *self._companions.get(Dialect.CLUSTER_API, ())]
+        return [self._policies[Dialect.CLUSTER_API], *theirs, *self._clusters, *self._companions.get(Dialect.CLUSTER_API, ())]
 
     def here(self) -> list[Following]:
         """What is followed over the cluster's own connection, but for the unlisted."""
@@ -243,7 +247,8 @@ class Watches:
     def _needed_by(self, reflector: Following) -> tuple[Dialect, ...]:
         judged = {api.name: machines for api, machines in self._machines.items()}
         for dialect, policy in self._policies.items():
-            if reflector in (policy, judged.get(dialect), *self._companions.get(dialect, ())):
+            clusters = self._clusters if dialect is Dialect.CLUSTER_API else ()
+            if reflector in (policy, judged.get(dialect), *clusters, *self._companions.get(dialect, ())):
                 return (dialect,)
         if reflector in (*self._requests, *self._preservations, *self._remediations.values()):
             return ()  # what can't be listed of another controller can't be created either
@@ -286,6 +291,9 @@ class Watches:
     # Changes
 
     def _node_changed(self, name: str, node: NodeView | None) -> None:
+        if cluster_named_by(node):
+            self._follow_clusters()
+
         def change() -> None:
             if node is None:
                 self._at_risk.delete_node(name, self._clock())
@@ -433,8 +441,6 @@ class Watches:
         if dialect in LEADER_LEASES:
             companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
         self._follow_machines(*(api for api in (OPENSHIFT, CLUSTER_API) if api.name == dialect))
-        if dialect is Dialect.CLUSTER_API:
-            companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
         self._companions[dialect] = companions
         self._begin(companions)
 
@@ -445,6 +451,13 @@ class Watches:
                 changed = partial(self._machine_changed, api)
                 self._machines[api] = self._reflector(MACHINES[api], machine_decoding(api), changed)
                 self._begin((self._machines[api],))
+        if CLUSTER_API in apis:
+            self._follow_clusters()
+
+    def _follow_clusters(self) -> None:
+        if not self._clusters:
+            self._clusters = (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
+            self._begin(self._clusters)
 
     def _follow_remediations(self, check: HealthCheck) -> None:
         """What the check's templates make, whoever makes it; it stays followed."""

@@ -21,7 +21,7 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.objects import JsonObject
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, refused
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, PAUSED, SKIP, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of
 from tests.cluster.skipping import now
 
 
@@ -109,6 +109,16 @@ async def test_nobody_is_asked_for_a_machine_that_somebody_keeps(
         await (acts(world).request_owner if system.of_cluster_api else acts(world).annotate_external)(request)
     assert await said(world, system) == {}
     assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, system))["metadata"]["annotations"]
+
+
+async def test_nobody_is_asked_for_a_machine_of_a_cluster_that_is_paused(world: World) -> None:
+    """S20: `clusterctl move` has begun since the last look."""
+    request = await machine(world, CLUSTER_API)
+    await CLUSTER_API.add_cluster(world.others)
+    await world.others.patch(CLUSTER_API.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
+    with refused(ErrorType.VETOED, f"spec.paused of Cluster {CLUSTER_NAME}"):
+        await acts(world).request_owner(request)
+    assert await said(world, CLUSTER_API) == {}
 
 
 @pytest.mark.parametrize("attempt", [1, 2])

@@ -27,7 +27,7 @@ from simulator.objects import JsonObject, timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster import builders
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, INCIDENT, NODE, NOW, World, empty_world, refused
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, System, machine_of
 from tests.cluster.test_preserving import definition
 
 GROUP = "self-node-remediation.medik8s.io"
@@ -451,6 +451,16 @@ async def test_an_object_of_a_machine_bears_its_name_and_is_owned_by_it_alone(sy
     assert metadata.get("labels", {}) == ({"cluster.x-k8s.io/cluster-name": "blue"} if system.of_cluster_api else {})
     assert await objects.acts.create(asks) == made
     assert not (await objects.acts.delete(asks)).present
+
+
+async def test_no_object_is_made_in_a_cluster_that_is_paused(objects: Objects) -> None:
+    """S20: `clusterctl move` has begun since the last look."""
+    asks, path = await of_machine(objects, CLUSTER_API)
+    await CLUSTER_API.add_cluster(objects.world.others)
+    await CLUSTER_API.annotate(objects.world.others, "clusters", CLUSTER_NAME, {PAUSED: ""})
+    with refused(ErrorType.VETOED, f"Cluster {CLUSTER_NAME} carries the annotation {PAUSED}"):
+        await objects.acts.create(asks)
+    assert await objects.all(path) == []
 
 
 async def test_no_object_is_made_for_another_machine(objects: Objects) -> None:

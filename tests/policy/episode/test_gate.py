@@ -21,7 +21,7 @@ from tests.policy.builders import NOW, a_node
 ROOT = Path(__file__).parents[3]
 NODE = a_node("node-1", "Unknown", age=3600)
 MACHINE = MachineView(api=CLUSTER_API, namespace="default", name="w-1", node_name="node-1")
-FREE = Seen(node=NODE, machines=(MACHINE,), lease="", cluster_lease="", permit="", policies=FencePolicies())
+FREE = Seen(node=NODE, machines=(MACHINE,), pause="", lease="", cluster_lease="", permit="", policies=FencePolicies())
 """Everything was read, and nothing is in the way."""
 
 PRESERVE = "node.machine.sapcloud.io/preserve"
@@ -72,6 +72,9 @@ SITUATIONS: dict[str, list[Seen]] = {
     "somebody holds its lease in `medik8s-leases`": [replace(FREE, lease="node-maintenance")],
     "`cluster.x-k8s.io/paused` or `skip-remediation` on its Machine": [
         replace(FREE, machines=on_machine(**{f"cluster.x-k8s.io/{word}": ""})) for word in ("paused", "skip-remediation")
+    ],
+    "the Cluster API Cluster of the Node or of its Machine is paused": [
+        replace(FREE, pause="spec.paused of Cluster blue is true")
     ],
     f"`{PRESERVE}=now` on the Node": [
         replace(FREE, node=on_node(**{PRESERVE: word}), machines=machines)
@@ -205,7 +208,7 @@ def test_a_word_that_is_taken_back_stops_nobody(node: NodeView) -> None:
     assert objection(replace(FREE, node=node), Operation.DISRUPT, By.PROGRAM, NOW) is None
 
 
-@pytest.mark.parametrize("field", ["lease", "cluster_lease", "permit", "policies"])
+@pytest.mark.parametrize("field", ["lease", "cluster_lease", "permit", "policies", "pause"])
 def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
     """S20: a caller who forgets to look is told so, and does not get leave."""
     for operation in DESTRUCTIVE:
@@ -257,7 +260,7 @@ VETOES = {
 """By which people and other systems keep a node from others."""
 
 ELSEWHERE = {
-    "policy/episode/gate.py": "tells how they are taken back",
+    "policy/episode/gate.py": "tells how they are taken back, and a pause of the Cluster",
     "policy/objects/nodes.py": "what the label says, for verdicts as well",
     "policy/objects/machines.py": "what the annotations say, for verdicts as well",
     "policy/checks/rules/medik8s.py": "words of a verdict",

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from policy.checks.fence_policies import FencePolicies, StormRule
-from policy.objects.machines import SKIP_ANNOTATION
-from policy.objects.nodes import EXCLUDE_LABEL, Condition
+from policy.objects.machines import SKIP_ANNOTATION, MachineView
+from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from policy.remediation.strategies import Action
 from policy.scan.explanation import explain
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, ledger_of
@@ -63,6 +63,29 @@ def test_a_persons_word_is_to_be_taken_back() -> None:
     (opinion,) = explain(ledger.known(NOW), "n1").opinions
     assert SKIP_ANNOTATION in opinion.target.held_by
     assert SKIP_ANNOTATION in opinion.unblock[0]
+
+
+OF_PROD = {"cluster.x-k8s.io/cluster-name": "prod", "cluster.x-k8s.io/cluster-namespace": PROD.namespace}
+
+
+@pytest.mark.parametrize(
+    "whose", [(replace(SICK, annotations=OF_PROD),), (SICK, a_machine())], ids=["its Node says whose it is", "its Machine does"]
+)
+def test_a_paused_cluster_holds_back_a_check_of_nodes_and_what_ends_it_is_told(whose: tuple[NodeView | MachineView, ...]) -> None:
+    """S20, S44."""
+    paused = replace(PROD, paused="spec.paused of Cluster prod is true")
+    ledger = ledger_of(a_check(minHealthy=1), *whose, a_node("n2"), PROD)
+    assert ledger.report_parts(NOW).candidates[0].refused == ""
+    version = ledger.version
+    ledger.put_cluster(paused, NOW)
+    assert ledger.version != version
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert candidate.refused == "its Cluster is paused: spec.paused of Cluster prod is true"
+    said = "spec.paused of Cluster prod is true: nothing is begun for its nodes"
+    assert (said in ledger.report_parts(NOW).checks[0].warnings) is (whose[0].annotations == OF_PROD)
+    (opinion,) = explain(ledger.known(NOW), "n1").opinions
+    assert (opinion.target.action, opinion.target.held_by) == (Action.NONE, candidate.refused)
+    assert opinion.unblock == ("end the pause of the Cluster: spec.paused, or its annotation cluster.x-k8s.io/paused",)
 
 
 STORM = StormRule(name="racks", percentage=40, scope=RACK)
