@@ -57,7 +57,7 @@ class Demo:
         self._state = state
         self._keep = keep
         self._platform = platform
-        self._console = fitting_console()
+        self._console = fitting_console(markup=True)
         self._accidents: list[Accident] = []
         self._results: dict[str, EpisodeResult] = {}
         self._began = datetime.now(UTC)
