@@ -58,13 +58,14 @@ from activities.contracts.target import (
     WorkloadRequest,
 )
 from activities.errors import ErrorType, error_type, failure
-from activities.licences import HOW_TO, Licences
+from activities.licences import HOW_TO, Levels, Licences
 from policy.checks.fence_policies import PolicySource
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.episode.words import Verb
 from policy.fence.kdump import dead_stands, normal_address
+from policy.fence.plan import levels_with
 from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
 from policy.values.counting import counted
@@ -73,7 +74,7 @@ from policy.values.moments import written
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
 
-NOT_OURS = f"no power worker of this deployment has read that lately ({HOW_TO})"
+NOT_OURS = f"no power worker of this deployment has read that lately, of such a device ({HOW_TO})"
 
 SETTLES = 0.6
 """About so many seconds after the taint what is left is told at the latest."""
@@ -282,7 +283,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
         if request.proof.acknowledgement is None:
-            self._require_read(request.target, request.proof.readings)
+            self._require_read(request.target, request.proof.readings, pinned.levels)
         if doubt := self._doubt_of_word(request):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {doubt}")
         return await self._require_leave(request)
@@ -320,12 +321,14 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
         return await self._require_leave(request)
 
-    def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading]) -> None:
-        """What a caller says that devices have said is hearsay: anybody who can schedule activities may be he (S1, S42)."""
+    def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading], levels: Levels = ()) -> None:
+        """What a caller says that devices have said is hearsay: anybody who can schedule activities may be he (S1, S42). levels:
+        of power, that they are to prove; none: a path. A switch port that says off says nothing of power, nor does one supply of
+        two speak for the machine (S4)."""
         require_cluster(target.cluster, self._cluster)
         for reading in readings:
-            if not self._licences.has_read(target, reading, self._clock()):
-                said = reading.endpoint if isinstance(reading, Reading) else reading.volume
+            said = reading.endpoint if isinstance(reading, Reading) else reading.volume
+            if not self._licences.has_read(target, reading, self._clock(), levels_with(said, levels)):
                 raise failure(ErrorType.NOT_PROVEN, f"Node/{target.pinned.node}: {said} said {reading.state.value}: {NOT_OURS}")
 
     async def _require_leave(self, request: Consequence) -> int | None:

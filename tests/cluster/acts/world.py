@@ -38,6 +38,7 @@ from activities.contracts.target import (
     UntaintRequest,
 )
 from activities.errors import ErrorType, error_type
+from activities.licences import Levels
 from policy.episode.gate import Operation
 from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
@@ -472,13 +473,14 @@ def off_proof(
     state: PowerState = PowerState.OFF,
     endpoints: tuple[str, ...] = (ENDPOINT,),
 ) -> OffProof:
-    readings = tuple(read(endpoint, state, at=read_at) for endpoint in endpoints)
+    readings = tuple(read(endpoint, state, at=read_at, levels=(endpoints,)) for endpoint in endpoints)
     return OffProof(commanded_at=commanded_at, readings=readings)
 
 
-def read(endpoint: str, state: PowerState, *, at: datetime = NOW - timedelta(seconds=5)) -> Reading:
-    """As a power worker has read it for our incident."""
-    return LICENCES.sealed_reading(WHOSE, Reading(endpoint=endpoint, state=state, at=at), at)
+def read(endpoint: str, state: PowerState, *, at: datetime = NOW - timedelta(seconds=5), levels: Levels | None = None) -> Reading:
+    """As a power worker has read it for our incident. levels: of the device, None: it is one of its own."""
+    reading = Reading(endpoint=endpoint, state=state, at=at)
+    return LICENCES.sealed_reading(WHOSE, reading, at, ((endpoint,),) if levels is None else levels)
 
 
 def word(*, who: str = "ada", why: str = "pulled both plugs") -> OffProof:
