@@ -118,7 +118,7 @@ class Granting:
             return
         admission = admit(
             report,
-            self.table.permits(),
+            self._counted(report),
             cap=self._grantor.concurrency,
             now=workflow.now(),
             held_off=self.holding_off.against_candidates(),
@@ -138,7 +138,7 @@ class Granting:
         inputs += [reserve.for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted]
         if not report.view.stale and report.lease.held:
             settling, closing = self.holding_off.settling, self.holding_off.closing()
-            incidents = [*(permit.incident for permit in self.table.permits()), *closing]
+            incidents = [*(permit.incident for permit in self._counted(report)), *closing]
             inputs += [
                 reserve.for_clean_up(orphan)
                 for orphan in orphans(report.observations, incidents)
@@ -171,14 +171,27 @@ class Granting:
             self.table.enqueue(request)
         return PermitAnswer(decision=answer.decision, reason=answer.reason, holder=self._grantor.holder)
 
+    def _counted(self, report: ScanReport, own: Permit | None = None) -> tuple[Permit, ...]:
+        """The lines, and those that count although they have none or are parked: marked strangers, and episodes that were found and
+        wait for their permit, which may have done anything under the one they had (S14). own: the line of the one that asks. If
+        each of those that were found waited for the others, none would ever go on.
+        """
+        marks = {each.incident for each in report.observations} if own is None or not own.found else set[str]()
+        waiting = marks.intersection(each.incident for each in self.table.queue())
+        lines = (
+            replace(line, holding=PermitState.OPEN) if line.found and line.incident in waiting else line
+            for line in self.table.permits()
+            if line is not own
+        )
+        return (*lines, *self.holders.strangers(report))
+
     def _answer(self, report: ScanReport, request: PermitRequest, *, ahead: int = 0) -> PermitAnswer:
         """Decide the request of an open episode. Its own parked line is not in its way."""
-        others = tuple(
-            permit
-            for permit in self.table.permits()
-            if permit.incident != request.incident or permit.holding is not PermitState.PARKED
-        )
-        own = next((permit for permit in self.table.permits() if permit not in others), None)
+        line = self.table.of(request.node)
+        parked = line is not None and line.incident == request.incident and line.holding is PermitState.PARKED
+        own = line if parked else None
+        # A mark without a line is its own, or of one that has ended: it has the id that both would have.
+        others = tuple(each for each in self._counted(report, own) if line is not None or each.node != request.node)
         return answer_request(
             report,
             others,
@@ -248,7 +261,7 @@ class Granting:
         if permit.control_plane is False or report is None:
             return ""
         seen = next((each for each in report.observations if each.node == permit.node), None)
-        lines = self.table.permits()
+        lines = self._counted(report)
         others = {each.node for each in lines if each.control_plane is not False and each.node != permit.node}
         lost = members_without_node(report, permit.node, permit.node_uid)
         guard = control_plane_guard(

@@ -9,9 +9,12 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
+from policy.episode.messages import Kind
+from policy.episode.permits import Permit, PermitState
 from policy.scan.budgets import room_in_scopes
 from policy.scan.report import ScanReport
 from workflows.kit import options
+from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerState
 from workflows.scanner.holding_off import CLOSING, HoldingOff
 from workflows.scanner.permit_table import PermitTable
@@ -38,6 +41,32 @@ class Holders:
         self.described_at: datetime | None = state.described_at
         """None: at the next occasion, whenever they were described last."""
         self.problem = ""
+        self._described = dict[str, bool]()
+        """Of marks that are seen, by incident: whether the node has a line since its episode was described last."""
+        self._marks = dict[str, str]()
+
+    def strangers(self, report: ScanReport) -> tuple[Permit, ...]:
+        """Marked nodes without a line: an episode holds them that we know nothing of, as after a reset of this workflow, and
+        counts as it would at worst until it is described as closed (S14)."""
+        closing = self._holding_off.closing()
+        return tuple(
+            Permit(
+                node=seen.node,
+                workflow_id=episode_id(self._grantor.cluster, seen.node),
+                incident=seen.incident,
+                kind=Kind.FENCING,
+                holding=PermitState.OPEN,
+                granted_at=workflow.now(),
+                provider_id=seen.provider_id,
+                control_plane=None,
+                node_uid=seen.uid,
+                groups=seen.groups,
+                found=True,
+            )
+            for seen in report.observations
+            if seen.incident and self._table.of(seen.node) is None and seen.incident not in closing
+            and self._described.get(seen.incident, True)
+        )  # fmt: skip
 
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
@@ -65,8 +94,10 @@ class Holders:
         over, nobody can say that there is none."""
         if not self.known:
             return ()  # whoever is found while the table is built is no stranger
-        marked = (seen.node for seen in report.observations if seen.incident)
-        due = self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
+        self._marks = {seen.node: seen.incident for seen in report.observations if seen.incident}
+        marked = self._marks
+        new = not self.problem and any(each.incident not in self._described for each in self.strangers(report))
+        due = new or self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
         asking = (each.node for each in self._table.need_person)
         return tuple(sorted({*self._table.nodes(), *marked, *asking} - opening)) if due else ()
 
@@ -76,9 +107,10 @@ class Holders:
         Returns whether that changed the table.
         """
         self.described_at = workflow.now()
-        before = self._table.permits(), self._table.queue()
-        await self._describe(nodes)
-        return before != (self._table.permits(), self._table.queue())
+        before, marks = (self._table.permits(), self._table.queue(), self._described), self._marks
+        if await self._describe(nodes):
+            self._described = {marks[node]: self._table.of(node) is not None for node in nodes if node in marks}
+        return before != (self._table.permits(), self._table.queue(), self._described)
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
         """Ask what the nodes' episodes do. report: where the table is built anew, by whose policies it is filled."""
