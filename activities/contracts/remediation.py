@@ -178,7 +178,8 @@ class ExternalRequest:
     check_uid: "" where it is not known; it is read then. machine: of the target, None where it has none; machine_uid: to be given
     with it. several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. name,
     uid: of an object that there is already, "" before. well_since: since when its node has been well, None
-    while it is not. before, not_after: of a `create`, which is not begun without them.
+    while it is not. before, not_after: of a `create`, which is not begun without them. adopted: an earlier episode has left
+    it behind: it is not deleted while its check is a paused one of Machines, or its Cluster is paused.
     """
 
     target: Target
@@ -193,6 +194,7 @@ class ExternalRequest:
     before: BeforeActing | None = None
     not_after: datetime | None = None
     well_since: datetime | None = None
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,8 +130,7 @@ def _judge(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget,
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
     action, held = wanted.action, _Held()
-    if action in RESTORING and brake.reason is Closed.PAUSED and check.of_machines:
-        # A paused MachineHealthCheck touches nothing, not even to give back.
+    if action in RESTORING and known.is_at_rest(check.ref.key):
         action, held = Action.NONE, _Held(brake.message, under=check.ref.key)
     if action in _ACTS:
         held = _held_by(known, check, brake, target)

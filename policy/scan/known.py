@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from policy.checks.brakes import Brake, Counts
+from policy.checks.brakes import Brake, Closed, Counts
 from policy.checks.fence_policies import FencePolicies
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import ControlPlane
@@ -91,6 +91,10 @@ class Known:
         keys = {key for each in together for key in clusters_of(each.node, (each.machine,) if each.machine is not None else ())}
         known = (self.clusters.get(key) for key in sorted(keys))
         return next((each.paused for each in known if each is not None and each.paused), "")
+
+    def is_at_rest(self, key: str) -> bool:
+        """Whether a check of Machines is paused, or its Cluster: it touches nothing then, not even to give back."""
+        return self.checks[key].of_machines and self.brakes[key].reason is Closed.PAUSED
 
     def called(self, name: str) -> list[JudgedTarget]:
         """The same by the name under which a victim is shown and has its episode (`JudgedTarget.victim_name`)."""

@@ -32,7 +32,7 @@ def left_over(known: Known, watching: frozenset[str]) -> tuple[LeftOver, ...]:
     """As many as a report has room for, by name. watching: nodes whose episodes are open, or that are held off."""
     found: dict[str, LeftOver] = {}
     for key, check in sorted(known.checks.items()):
-        if known.controllers.get(check.dialect):
+        if known.controllers.get(check.dialect) or known.is_at_rest(key):
             continue
         for one in (*_objects(known, key, check), *_wishes(known, key, check)):
             if one.node not in watching:

@@ -101,6 +101,7 @@ class Remediated:
     successor_fails: str = ""
     scaled_down: str = ""
     came: Successor | None = None
+    check_paused: bool = False
     owner_asked: datetime | None = None
     owner_acts_after: timedelta | None = None
     """How long its owner takes once asked; None: it does nothing."""
@@ -405,6 +406,8 @@ class ScriptedRemediation:
 
     def delete_object(self, request: contract.ExternalRequest) -> contract.External:
         self.world.acts.append(f"delete {named(request)}")
+        if self.world.check_paused and request.adopted:
+            raise failure(ErrorType.VETOED, "MachineHealthCheck/a/m is paused")
         self.world.objects.pop(named(request), None)
         return contract.External(present=False)
 

@@ -197,6 +197,16 @@ def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_a
     assert not any("permit" in act for act in world.acts)
 
 
+def test_an_object_that_was_left_behind_stays_while_its_check_of_machines_is_paused() -> None:
+    """Nobody is asked for help with it, and it is not tried again: the next scan that finds it unpaused does it."""
+    world = Remediated(ladder=(SELF,), has_machine=False, owner="", check_paused=True)
+    world.objects[OBJECT] = made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
+    succeeds(world)(made)
+    result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
+    assert result.message.endswith("left as it is: deletes SelfNodeRemediation: MachineHealthCheck/a/m is paused")
+    assert (list(world.objects), world.count(f"delete {OBJECT}")) == ([OBJECT], 1)
+
+
 def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> None:
     world = Remediated(ladder=(SELF, DELETE))
     world.on_create = lambda made: setattr(made, "succeeded", "False")

@@ -254,7 +254,7 @@ class StepProgress:
 
     since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. may_stand: something was
     begun whose answer never came. well_noted: its node's health was noted on the object. end: of a fencing that was carried out.
-    taken_back: what it has left is taken back.
+    taken_back: what it has left is taken back. adopted: an earlier episode has left it behind.
     """
 
     step: Rung
@@ -268,6 +268,7 @@ class StepProgress:
     may_stand: bool = False
     well_noted: bool = False
     taken_back: bool = False
+    adopted: bool = False
     found: FailedVolumes | None = None
     end: End | None = None
     fencing: FencingProgress | None = None

@@ -25,7 +25,7 @@ from policy.remediation.following import Progress, RemediationConditions, follow
 from policy.values.durations import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt
+from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, Vetoed, as_interrupt
 from workflows.remediation.ladder_step import LadderStep, WatchedStep
 from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
 
@@ -81,12 +81,21 @@ class ExternalRemediation(LadderStep):
         if self._state.asked is None and not self._state.may_stand:
             return ""
 
+        kept = ""
+
         async def delete() -> None:
-            await self._call(ExternalActivities.delete, f"deletes {self._called}")
+            nonlocal kept
+            try:
+                await self._call(ExternalActivities.delete, f"deletes {self._called}")
+            except Vetoed as interrupt:  # the next scan that finds it unpaused finds it again
+                kept = interrupt.reason
 
         failing = f"{self._called} can't be deleted"
         if not await self._target.desk.insist("delete-object", delete, failing=failing, pause=UNDO_PAUSE, abort_ends=True):
             return f"; {failing}"
+        if kept:
+            self._episode.note("external", "left", kept)
+            return f"; left as it is: {kept}"
         self._episode.note("external", "deleted", self._called)
         pause = FIRST_LOOK
         with self._episode.undertaking(f"sees {self._called} go") as under:
@@ -210,6 +219,7 @@ class ExternalRemediation(LadderStep):
             several=len(own) > 1,
             name=state.name,
             uid=state.uid,
+            adopted=state.adopted,
             before=before,
             not_after=workflow.now() + options.ACT_WINDOW,
             well_since=workflow.now() if well else None,

@@ -203,7 +203,7 @@ class RemediationStory:
             return None
         if self._request.adopts and not progress.pin.refused:
             step, now = progress.pin.ladder[0], workflow.now()
-            self._set_out(StepProgress(step=step, index=0, began=now, asked=now, name=self._request.adopts))
+            self._set_out(StepProgress(step=step, index=0, began=now, asked=now, name=self._request.adopts, adopted=True))
             progress.begun = True
             return None  # nothing is disrupted, so that no permit is needed; marks are left to a clean-up
         try:

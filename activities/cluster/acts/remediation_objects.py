@@ -23,13 +23,15 @@ from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.objects.livenode import find_node
-from activities.cluster.objects.machine_reading import find_machine, pause_of
+from activities.cluster.objects.machine_reading import cluster_of, find_check, find_machine, pause_of
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, as_invalid_config, failure
+from policy.dialects import parse
 from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
+from policy.episode.needs import Need, NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.remediation.following import RemediationConditions, to_be_given_up
@@ -159,11 +161,23 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         async def once() -> External:
             place, found, why = await self._locate(request)
             if found is not None and place is not None and not _is_deleting(found):
+                await self._require_not_paused(request)
                 await place.connection.delete(place.path(found["metadata"]["name"]), uid=found["metadata"]["uid"])
                 place, found, why = await self._locate(request)  # finalizers may keep it
             return _told(found) if found is not None else External(present=False, message=why)
 
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
+
+    async def _require_not_paused(self, request: ExternalRequest) -> None:
+        """A MachineHealthCheck that is paused, or whose Cluster is, touches nothing, not even to give back."""
+        if not request.adopted or request.check is None or request.check.kind != OF_MACHINES:
+            return
+        document = await find_check(self._connections, Need(kind=NeedKind.CHECK, check=request.check))
+        with as_invalid_config():
+            check = parse(document) if document is not None else None
+        cluster = await cluster_of(self._connections, check) if check is not None and check.cluster_name else None
+        if pause := (check.paused if check is not None else "") or (cluster.paused if cluster is not None else ""):
+            raise failure(ErrorType.VETOED, f"{request.check.key} is paused: {pause}")
 
     # Finding --------------------------------------------------------------------------------------------------------
 

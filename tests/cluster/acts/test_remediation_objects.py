@@ -463,6 +463,22 @@ async def test_no_object_is_made_in_a_cluster_that_is_paused(objects: Objects) -
     assert await objects.all(path) == []
 
 
+@pytest.mark.parametrize("paused", ["machinehealthchecks", "clusters"])
+async def test_what_was_left_behind_is_not_deleted_while_its_check_of_machines_is_paused(paused: str, objects: Objects) -> None:
+    """It was not when the scan found it. What an episode has made itself it takes back all the same (S35)."""
+    system, others = CLUSTER_API, objects.world.others
+    asks, path = await of_machine(objects, system)
+    await system.add_cluster(others)
+    await others.create(system.path("machinehealthchecks"), system.check())
+    await objects.acts.create(asks)
+    await system.annotate(others, paused, CLUSTER_NAME if paused == "clusters" else "workers", {PAUSED: ""})
+    with refused(ErrorType.VETOED, "is paused"):
+        await objects.acts.delete(replace(asks, adopted=True))
+    assert len(await objects.all(path)) == 1
+    await objects.acts.delete(asks)
+    assert await objects.all(path) == []
+
+
 async def test_no_object_is_made_for_another_machine(objects: Objects) -> None:
     """S9: also not where one of its predecessor of the same name is still there."""
     asks, path = await of_machine(objects, CLUSTER_API)

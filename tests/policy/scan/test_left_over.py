@@ -68,6 +68,23 @@ def test_of_a_machine_that_is_well_where_the_machine_owns_it() -> None:
         assert all(each.machine_ref is not None and each.machine_ref.name == "m1" for each in left)
 
 
+@pytest.mark.parametrize("paused", ["check", "cluster"])
+def test_a_paused_check_of_machines_gives_nothing_back(paused: str) -> None:
+    """As `evaluate` says it, and the shipped controllers do it; a paused NodeHealthCheck restores (S17)."""
+    check = replace(cluster_api("m", template=FOREIGN), paused="so it is" if paused == "check" else "")
+    prod = replace(PROD, paused="spec.paused is true" if paused == "cluster" else "")
+    ref = ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="m1", namespace=NAMESPACE)
+    made = RemediationObject(ref=ref, target="m1", owners=(Owner(kind="Machine", name="m1"),))
+    wished = a_machine("m1", uid="uid-m1", conditions=(Condition(type="OwnerRemediated", status="False"),))
+    for machine, objects in ((a_machine("m1"), (made,)), (wished, ())):
+        ledger = ledger_of(prod, check, a_node("n1"), machine, *objects)
+        assert ledger.report_parts(NOW).left_over == ()
+        ledger.put_check(replace(check, paused=""))
+        ledger.put_cluster(PROD, NOW)
+        assert [each.node for each in ledger.report_parts(NOW).left_over] == ["n1"]
+    assert found(a_node("a"), check=replace(CHECK, paused="an upgrade")) != ()
+
+
 def asked(**fields: Any) -> tuple[LeftOver, ...]:
     """A Machine whose owner is still asked to remediate it."""
     node = fields.pop("node", a_node("n1"))
