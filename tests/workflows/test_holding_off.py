@@ -10,12 +10,13 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import Kind, Outcome
+from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release
 from policy.scan.report import CheckReport
-from tests.workflows.scanned import NOW, check, report
+from tests.workflows.scanned import NOW, candidate, check, report
 from workflows.kit.messages import Backoff, ScannerState
-from workflows.scanner.holding_off import UNJUDGED, HoldingOff
+from workflows.scanner.holding_off import AFTER_REFUSAL, UNJUDGED, HoldingOff
 
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
@@ -108,3 +109,20 @@ def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_
         holding.refused_to_open(HELD_WITH, "aborted by ada", holder="", until_well=until_well)
         holding.forget(report(checks=(), observations=SEEMS_WELL))
         assert bool(holding.held_off) is until_well
+
+
+def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19, S46: that the node is well ends what a check would begin, and no request. It would be refused again in every scan."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    holding = HoldingOff(ScannerState(started=NOW))
+    problem = "is not the node's device"
+    for node in ("asked for", "n"):
+        holding.hear_release(Release(node=node, incident="i", outcome=Outcome.REFUSED, problem=problem), None)
+    holding.hear_report()
+    wish = replace(candidate("asked for"), need=NeedKind.FOREIGN_OBJECT)
+    seen = tuple(Observation(node=node, present=True, ready=True) for node in ("asked for", "n"))
+    holding.forget(report(observations=seen, candidates=(wish,)))
+    assert [each.node for each in holding.held_off] == ["asked for"]
+    monkeypatch.setattr(workflow, "now", lambda: NOW + AFTER_REFUSAL)
+    holding.forget(report(observations=seen, candidates=(wish,)))
+    assert holding.held_off == ()
