@@ -74,8 +74,10 @@ class Session:
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
+        from workers.configuration.setting_sources import passed_over
         from workers.configuration.settings import load
 
+        complain(passed_over(os.environ, named=self.config))
         if self.kubeconfig is not None:
             os.environ["KUBECONFIG"] = str(self.kubeconfig)
         settings = load(config=self.config)
@@ -296,7 +298,7 @@ def _judge(error: Exception) -> tuple[str, Exit]:
 
 def complain(text: str) -> None:
     """A line on stderr for each line of the text, each with our name."""
-    for line in map(visible, text.split("\n")):
+    for line in filter(None, map(visible, text.split("\n"))):
         typer.secho(f"nodewarden: {line}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
 
 

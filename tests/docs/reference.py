@@ -114,12 +114,15 @@ def settings() -> str:
     return f"""# Settings
 {MADE}
 
-They come from `nodewarden.yaml` (in the working folder, or `~/.config/nodewarden/`; `NODEWARDEN_CONFIG` or `--config` name
-another file) and from the environment, which goes before the file. `nodewarden worker` and every other command read the same
-ones. A setting that can't be used ends the command with code 2 and names the key and what was expected.
+They come from `nodewarden.yaml` (in `~/.config/nodewarden/`, or as `NODEWARDEN_CONFIG` or `--config` name it; never merely
+because it lies in the working folder) and from the environment, which goes before the file. `nodewarden worker` and every other
+command read the same ones. A setting that can't be used ends the command with code 2 and names the key and what was expected.
 
 A duration is written as `30s`, `5m` or `1h30m`. In the environment a list of words is written `a,b`; a mapping, or a list of
 anything else, is JSON.
+
+Settings name programs that are run and files that are read. So a file that belongs to another user than root and the one who runs
+nodewarden, or that others may write, is refused.
 
 Temporal's own variables are understood as well, and so is `NODE_NAME` for `node_name`. Ours go before them.
 

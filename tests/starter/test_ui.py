@@ -103,6 +103,6 @@ async def test_several_clusters_are_one_page(tmp_path: Path, monkeypatch: pytest
     clusters = {"north": {"in_cluster": True}, "south": {"kubeconfig": str(tmp_path / "config")}}
     settings = {"clusters": clusters, "temporal": {"address": "127.0.0.1:1"}}
     (tmp_path / "nodewarden.yaml").write_text(yaml.safe_dump(settings))
-    async with nodewarden("ui") as ui:
+    async with nodewarden("--config", str(tmp_path / "nodewarden.yaml"), "ui") as ui:
         await ui.says("Temporal")
         assert await ui.ended() == 5
