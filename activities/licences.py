@@ -31,6 +31,7 @@ from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, Quarantine
+from policy.objects.marks import Added
 from policy.values.durations import format_duration
 
 READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
@@ -42,6 +43,9 @@ SHORT = 24
 
 LONGEST = timedelta(seconds=30)
 """From the look to the end of its licence: an act's window, and what clocks may differ by."""
+
+OFF_FOR = timedelta(days=1)
+"""So long a person's word that a machine is off is believed; after that it is asked for anew."""
 
 HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret or signing_keys_file"
 
@@ -107,6 +111,27 @@ class Licences:
         """Whether a power worker of ours has read that lately, for that incident, of a device of just these levels."""
         return self._is_word(reading.seal, now, "reading", *_read(target, reading, levels))
 
+    def sealed_added(self, target: Target, added: Added) -> Added:
+        """What our mark on the node tells of, as that episode's own."""
+        now = datetime.now(UTC)
+        flags = {"cordoned": added.cordoned, "out_of_service": added.out_of_service}
+        items = (*(flag for flag, is_set in flags.items() if is_set), *added.taints)
+        return replace(added, seals={item: self._word(now, "added", *_whose(target), item) for item in items})
+
+    def believed(self, target: Target, added: Added) -> Added:
+        """Of what a request says that its episode has added, what was sealed for it: nothing else is ours to take away (S49)."""
+        now, whose = datetime.now(UTC), _whose(target)
+
+        def ours(item: str) -> bool:
+            return self._is_word(added.seals.get(item, ""), now, "added", *whose, item, within=SEALED_FOR)
+
+        return replace(
+            added,
+            cordoned=added.cordoned and ours("cordoned"),
+            taints=tuple(filter(ours, added.taints)),
+            out_of_service=added.out_of_service and ours("out_of_service"),
+        )
+
     def sealed_dump(self, reading: KdumpReading) -> KdumpReading:
         """What a listener has heard, with the seal of its last message."""
         return replace(reading, seal=self._word(reading.last, "kdump", reading.address)) if reading.last is not None else reading
@@ -127,7 +152,7 @@ class Licences:
 
     def sealed_word(self, cluster: str, incident: str, word: SealedWord) -> SealedWord:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
-        return replace(word, seal=self._keyring.sign("word", *_said(cluster, incident, word)))
+        return replace(word, seal=self._word(datetime.now(UTC), "word", *_said(cluster, incident, word)))
 
     def doubt_of_word(self, target: Target, word: SealedWord | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. Whoever
@@ -135,8 +160,10 @@ class Licences:
         said = " or ".join(verb.value for verb in verbs)
         if word is None:
             return f"no NodeAction attests that a person has said {said} (worker.words)"
-        if not self._keyring.accepts(word.seal, "word", *_said(target.cluster, target.incident, word)):
-            whom = f"{word.speaker} has said {said} to incident {target.incident}"
+        within = OFF_FOR if verbs == (Verb.ACK_OFF,) else SEALED_FOR
+        facts = _said(target.cluster, target.incident, word)
+        if not self._is_word(word.seal, datetime.now(UTC), "word", *facts, within=within):
+            whom = f"{word.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
             return f"nobody of this deployment has verified that {whom} ({HOW_TO})"
         if word.spoken.action not in verbs or word.spoken.node != target.pinned.node:
             return f"{word.speaker} has said {word.spoken.action.value} of {word.spoken.node}, and not {said}"
@@ -180,6 +207,10 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
     machine = (pinned.uid, pinned.provider_id, pinned.system_uuid, pinned.instance_id)
     victim = (target.cluster, target.incident, pinned.node, *machine, pinned.endpoints)
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
+
+
+def _whose(target: Target) -> tuple[object, ...]:
+    return target.cluster, target.pinned.node, target.pinned.uid, target.incident, target.workflow_id
 
 
 def _said(cluster: str, incident: str, word: SealedWord) -> tuple[object, ...]:

@@ -313,7 +313,7 @@ async def _episode(worker: ClusterConnection) -> None:
         LICENCES,
     )
     isolation, freeing = (
-        ClusterIsolation(ServedCluster(CLUSTER, worker), target.last_look, Permits()),
+        ClusterIsolation(ServedCluster(CLUSTER, worker), target.last_look, Permits(), LICENCES),
         ClusterFreeing(ServedCluster(CLUSTER, worker, own_node="node-0"), target.last_look, LICENCES),
     )
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")

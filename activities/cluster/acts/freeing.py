@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import begin_by, in_time
 from activities.cluster.acts.cut_workload import behind_cut
-from activities.cluster.acts.isolation import another_machine, taint_beside_mark
+from activities.cluster.acts.isolation import another_machine, may_untaint, sealed, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
@@ -32,7 +32,7 @@ from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
-from activities.cluster.objects.marks import is_ours, owner, require_pinned, untainted, write_mark
+from activities.cluster.objects.marks import is_ours, owner, require_pinned, spelled, untainted, write_mark
 from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,
     Attachment,
@@ -121,12 +121,14 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             mark = self._require_fenced(request, node)
             if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
                 whose = "by us" if mark.out_of_service else "by somebody else, whose it stays"
-                return Edit(detail=f"tainted out-of-service already {whose}")
-            operations = (*write_mark(node, replace(mark, out_of_service=True)), *append_taint(node, OUR_TAINT))
-            return Edit(detail=f"tainted {OUR_TAINT.key}={OUR_TAINT.value}:{OUR_TAINT.effect}", operations=operations)
+                return Edit(detail=f"tainted out-of-service already {whose}", mark=mark)
+            noted = replace(mark, out_of_service=True)
+            operations = (*write_mark(node, noted), *append_taint(node, OUR_TAINT))
+            return Edit(detail=f"tainted {spelled(OUR_TAINT)}", operations=operations, mark=noted)
 
         try:
             tainted = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
+            tainted = sealed(tainted, self._licences, target)
         except ObjectNotFound as error:
             message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
             raise failure(ErrorType.NOT_FOUND, message) from error
@@ -257,14 +259,15 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         it sees is moments old when power comes on."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
+        added = self._licences.believed(target, request.added)
 
         def decide(node: LiveNode) -> Edit:
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            mark = readable_mark(node.view)
+            mark, ours = readable_mark(node.view), request.ours and may_untaint(node, added)
             if mark is None or not is_ours(mark, target):
-                return taint_beside_mark(node, mark, ours=request.ours)
-            if not (mark.out_of_service or request.ours):
+                return taint_beside_mark(node, mark, ours=ours)
+            if not (mark.out_of_service or ours):
                 return Edit(detail="no out-of-service taint of ours on it")
             detail = "removed our out-of-service taint" if OUR_TAINT in node.taints else "no out-of-service taint on it"
             return Edit(detail=detail, operations=untainted(node, mark, self._clock()))

@@ -136,7 +136,7 @@ class World:
         self.verdict = LookVerdict.GO
         self.target = ClusterTarget(ServedCluster(CLUSTER, connection, clock=self.clock), self.permits, LICENCES)
         self.isolation = ClusterIsolation(
-            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits
+            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits, LICENCES
         )
         self.freeing = ClusterFreeing(
             ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.target.last_look, LICENCES
@@ -408,13 +408,13 @@ class World:
         return LookResult(verdict=self.verdict, reason=self.verdict, at=self.now, observation=Observation(node=NODE))
 
     async def release(self, target: Target | None = None, *, adopted: str = "") -> ReleaseRequest:
-        return ReleaseRequest(target=target or await self.pinned(), adopted=adopted)
+        return ReleaseRequest(target=target or await self.pinned(), adopted=adopted, holder=HOLDER)
 
     async def take_lease(
         self, target: Target | None = None, *, seconds: int = 120, not_after: datetime | None = None
     ) -> LeaseView | None:
         target, duration = target or await self.pinned(), timedelta(seconds=seconds)
-        return await take_node_lease(self.connection, target, duration, not_after=not_after, clock=self.clock)
+        return await take_node_lease(self.connection, target, HOLDER, duration, not_after=not_after, clock=self.clock)
 
     async def free(
         self,
