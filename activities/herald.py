@@ -19,7 +19,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.ids import device_check_id, episode_id, scanner_id
 from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
-from policy.episode.words import ActionName, Spoken, Verb
+from policy.episode.words import ANSWERS, ActionName, Spoken, Verb
 from policy.fence.specs import GROUP, VERSION
 from policy.fence.templates import KIND
 from policy.values.object_refs import ObjectRef
@@ -31,6 +31,7 @@ UPDATES = {
     Verb.ACK_OFF: "acknowledge_off",
     Verb.HOLD: "hold",
     Verb.RESUME: "resume",
+    Verb.RETURN_PATH: "return_path",
     Verb.RELEASE: "release",
     Verb.EXTEND: "extend",
     Verb.ISOLATE: "isolate",
@@ -76,6 +77,8 @@ class Herald:
         word: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
         if spoken.action is Verb.ABORT:
             word["power_on"] = spoken.power_on
+        if spoken.action in ANSWERS:
+            word["question"] = spoken.question
         if spoken.action is Verb.EXTEND:
             word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
         if spoken.action in {Verb.PAUSE, Verb.HOLD}:

@@ -253,13 +253,13 @@ class Nodewarden:
         """See `EpisodeHandle.abort`."""
         return await self.episode(cluster, node).abort(who=who, reason=reason, power_on=power_on)
 
-    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str) -> str:
+    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str, question: int) -> str:
         """See `EpisodeHandle.ack_off`."""
-        return await self.episode(cluster, node).ack_off(who=who, reason=reason)
+        return await self.episode(cluster, node).ack_off(who=who, reason=reason, question=question)
 
-    async def resume(self, cluster: str, node: str, *, who: str, reason: str) -> str:
+    async def resume(self, cluster: str, node: str, *, who: str, reason: str, question: int) -> str:
         """See `EpisodeHandle.resume`."""
-        return await self.episode(cluster, node).resume(who=who, reason=reason)
+        return await self.episode(cluster, node).resume(who=who, reason=reason, question=question)
 
     async def serves(self, cluster: str) -> bool:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""

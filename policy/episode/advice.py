@@ -11,16 +11,27 @@ MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
 
 COMMANDS = {
-    Verb.ACK_OFF: "nodewarden ack-off {node} --who … --reason …",
+    Verb.RESUME: "nodewarden resume {node} --question {question}",
+    Verb.RETURN_PATH: "nodewarden return-path {node} --question {question}",
+    Verb.ACK_OFF: "nodewarden ack-off {node} --question {question} --who … --reason …",
     Verb.EXTEND: "nodewarden preserve extend {node} --for 24h",
     Verb.ISOLATE: "nodewarden preserve {node} --isolate",
 }
 """Of words that are not a command of their own, or that ask for more than a node."""
 
-ONLY_IF = {Verb.RESUME: "once it is mended", Verb.ACK_OFF: "if you saw it off"}
+ONLY_IF = {
+    Verb.RESUME: "once it is mended",
+    Verb.ACK_OFF: "if you saw it off",
+    Verb.RETURN_PATH: "once nothing on it writes any more",
+}
 """When an episode that waits for a person is to be told so, where each word stands by itself."""
 
-_SENTENCE = ((Verb.RESUME, "mend it, then ", ""), (Verb.ACK_OFF, "if you saw it off, ", ""), (Verb.ABORT, "or ", ":"))
+_SENTENCE = (
+    (Verb.RESUME, "mend it, then ", ""),
+    (Verb.RETURN_PATH, "once nothing on it writes any more, ", ""),
+    (Verb.ACK_OFF, "if you saw it off, ", ""),
+    (Verb.ABORT, "or ", ":"),
+)
 """The order in which a person who is waited for weighs them, and what stands round each."""
 
 
@@ -32,12 +43,13 @@ def waiting(nodes: Sequence[str]) -> str:
     return f"a person is needed for {named}: {ASK_STATUS}"
 
 
-def ways(node: str, consequences: Mapping[Verb, str]) -> tuple[Way, ...]:
-    """The words that an episode of the node hears now, by what comes of each."""
-    return tuple(
-        Way(word=word, command=COMMANDS.get(word, f"nodewarden {word.value} {{node}}").format(node=node), consequence=consequence)
-        for word, consequence in consequences.items()
-    )
+def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[Way, ...]:
+    """The words that an episode of the node hears now, by what comes of each. question: the number of what it asks."""
+
+    def command(word: Verb) -> str:
+        return COMMANDS.get(word, f"nodewarden {word.value} {{node}}").format(node=node, question=question)
+
+    return tuple(Way(word=word, command=command(word), consequence=comes) for word, comes in consequences.items())
 
 
 def advice(heard: Sequence[Way]) -> str:

@@ -360,6 +360,8 @@ class EpisodeStatus:
     machine: str = ""
     advice: str = ""
     held: str = ""
+    question: int = 0
+    """The number of what people were last asked, which a word that answers it has to name (S48)."""
     ways: tuple[Way, ...] = ()
     tries: int = 0
     most_restarts: int = 0

@@ -60,6 +60,7 @@ _OF_THE_EPISODE = frozenset(
         "release-lease",
         "restart",
         "resume",
+        "return-path",
         *FenceStep,
     }
 )

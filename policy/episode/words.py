@@ -38,6 +38,7 @@ class Verb(StrEnum):
     ACK_OFF = "ack-off"
     HOLD = "hold"
     RESUME = "resume"
+    RETURN_PATH = "return-path"
     RELEASE = "release"
     EXTEND = "extend"
     ISOLATE = "isolate"
@@ -47,6 +48,10 @@ class Verb(StrEnum):
     FENCE = "fence"
     PRESERVE = "preserve"
     REMEDIATE = "remediate"
+
+
+ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
+"""Each answers what was asked, and says which question that was (S48)."""
 
 
 class Verified(StrEnum):
@@ -67,12 +72,14 @@ class ActionName:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """All that a NodeAction says, but who. node: "" for what is about no single one. power_on, until, hold: of those that have
-    them. shorten: of `extend`. isolate: of `preserve`; strategies, template: of `remediate` and `fence`."""
+    them. question: the number of what was asked, of what answers it. shorten: of `extend`. isolate: of `preserve`; strategies,
+    template: of `remediate` and `fence`."""
 
     action: Verb
     node: str
     reason: str
     power_on: bool = False
+    question: int = 0
     until: datetime | None = None
     hold: timedelta | None = None
     shorten: bool = False
@@ -86,6 +93,7 @@ class Spoken:
         given = {
             "node": self.node,
             "powerOn": self.power_on,
+            "question": self.question,
             "until": written(self.until) if self.until is not None else "",
             "for": format_duration(self.hold) if self.hold is not None else "",
             "shorten": self.shorten,
@@ -147,6 +155,7 @@ def spoken_of(spec: Mapping[str, Any]) -> Spoken:
         node=str(spec.get("node", "")),
         reason=str(spec.get("reason", "")),
         power_on=spec.get("powerOn") is True,
+        question=asked if type(asked := spec.get("question")) is int else 0,
         until=moment_of(until) if until else None,
         hold=parse_duration(str(hold)) if hold else None,
         shorten=spec.get("shorten") is True,

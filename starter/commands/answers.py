@@ -18,7 +18,7 @@ from starter.output.preserve_models import PreservePlanAnswer
 from starter.uninstall.leftovers import UninstallAnswer
 from workflows.kit.messages import ScannerStatus
 
-_WORDS = ("abort", "ack-off", "hold", "resume", "release", "preserve extend", "pause", "unpause", "scan stop")
+_WORDS = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend", "pause", "unpause", "scan stop")
 
 ANSWERS: Mapping[str, type[Any]] = {
     "status": ClusterStatus,

@@ -22,4 +22,7 @@ OpenArgument = Annotated[
     typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=completing.open_nodes),
 ]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
+QuestionOption = Annotated[
+    int, typer.Option("--question", metavar="NUMBER", help="Of what is asked, as `nodewarden status` shows it with the command.")
+]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

@@ -1,4 +1,4 @@
-"""`nodewarden abort|ack-off|hold|resume`: what people say to an open episode. Each word goes into its decision record."""
+"""`nodewarden abort|ack-off|hold|resume|return-path`: what people say to an open episode. Each word goes into its record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.arguments import ClusterOption, ForOption, OpenArgument, OutputOption, ReasonOption, UntilOption, WhoOption
+from starter.commands.arguments import (
+    ClusterOption,
+    ForOption,
+    OpenArgument,
+    OutputOption,
+    QuestionOption,
+    ReasonOption,
+    UntilOption,
+    WhoOption,
+)
 from starter.commands.session import Session, ending, given, say_answer, session_of, working
 
 if TYPE_CHECKING:
@@ -40,12 +49,14 @@ async def ack_off(
     *,
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How you saw it: at the rack, at the switch, ...")],
+    question: QuestionOption = 0,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted."""
     session = session_of(context, cluster=cluster, output=output)
-    await told(session, node, lambda _, episode: episode.ack_off(who=given("--who", who), reason=given("--reason", reason)))
+    who, reason = given("--who", who), given("--reason", reason)
+    await told(session, node, lambda _, episode: episode.ack_off(who=who, reason=reason, question=question))
 
 
 @working
@@ -74,6 +85,7 @@ async def resume(
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
+    question: QuestionOption = 0,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
@@ -84,10 +96,27 @@ async def resume(
 
         why = given("--reason", reason)
         in_its_way = await in_the_way(warden, episode)
-        answer = await episode.resume(who=who, reason=why)
+        answer = await episode.resume(who=who, reason=why, question=question)
         return "; ".join(filter(None, (answer, in_its_way)))
 
     await told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+@working
+async def return_path(
+    context: typer.Context,
+    node: OpenArgument,
+    *,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why nothing on the node writes any more.")],
+    who: WhoOption = "",
+    question: QuestionOption = 0,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Give a path of NODE back behind which pods were freed. If anything on it still writes there, data is corrupted."""
+    session = session_of(context, cluster=cluster, output=output)
+    why = given("--reason", reason)
+    await told(session, node, lambda _, episode: episode.return_path(who=who, reason=why, question=question))
 
 
 async def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:

@@ -150,17 +150,25 @@ class EpisodeHandle:
         request = AbortRequest(who=who, reason=reason, power_on=power_on)
         return await self._tell("abort", Verb.ABORT, request, power_on=power_on)
 
-    async def ack_off(self, *, who: str, reason: str) -> str:
-        """Vouch that the machine is off (S8): the only substitute for reading it."""
-        return await self._tell("acknowledge_off", Verb.ACK_OFF, AcknowledgeRequest(who=who, reason=reason))
+    async def ack_off(self, *, who: str, reason: str, question: int) -> str:
+        """Vouch that the machine is off (S8): the only substitute for reading it. question: its number, as of the
+        status that the person saw; RefusedError says what is asked where that is another one by now (S48)."""
+        request = AcknowledgeRequest(who=who, reason=reason, question=question)
+        return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question)
 
     async def hold(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Nothing destructive until `resume`, or that moment."""
         return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
 
-    async def resume(self, *, who: str, reason: str) -> str:
-        """End a hold, or let a parked episode try again."""
-        return await self._tell("resume", Verb.RESUME, PersonRequest(who=who, reason=reason))
+    async def resume(self, *, who: str, reason: str, question: int) -> str:
+        """End a hold, or let a parked episode try again. question: see `ack_off`."""
+        request = PersonRequest(who=who, reason=reason, question=question)
+        return await self._tell("resume", Verb.RESUME, request, question=question)
+
+    async def return_path(self, *, who: str, reason: str, question: int) -> str:
+        """Have a path given back behind which pods were freed. question: see `ack_off`."""
+        request = PersonRequest(who=who, reason=reason, question=question)
+        return await self._tell("return_path", Verb.RETURN_PATH, request, question=question)
 
     async def _tell(self, update: str, action: Verb, word: Word, **said: Any) -> str:
         """said: what the word says besides."""

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import PODS
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.words import Verb, reason_problem
+from policy.episode.words import ANSWERS, Verb, reason_problem
 from policy.fence.shown import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
 from policy.scan.admission import against_requests
@@ -53,7 +53,7 @@ PODS_COUNTED = 500
 
 class WordToSay(BaseModel):
     """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
-    that is off by then is switched on again."""
+    that is off by then is switched on again. question: of what answers one, its number as the person has seen it."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
@@ -62,6 +62,7 @@ class WordToSay(BaseModel):
     reason: str
     hold: Annotated[str, Field(alias="for")] = ""
     power_on: Annotated[bool, Field(alias="powerOn")] = False
+    question: int = 0
 
     def checked(self) -> WordToSay:
         """Raises UnreadableError that names the field."""
@@ -106,6 +107,7 @@ class ActPreview:
     permits_of: int
     plan: ShownConfig | None = None
     command: str = ""
+    question: int = 0
 
 
 async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
@@ -129,7 +131,8 @@ async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
 async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reason: str, span: timedelta | None) -> str:
     words: dict[Verb, Callable[[], Awaitable[str]]] = {
         Verb.ABORT: lambda: episode.abort(who="", reason=reason, power_on=act.power_on),
-        Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason),
+        Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question),
+        Verb.RETURN_PATH: lambda: episode.return_path(who="", reason=reason, question=act.question),
         Verb.HOLD: lambda: episode.hold(who="", reason=reason, until=datetime.now(UTC) + span if span is not None else None),
         Verb.RELEASE: lambda: episode.release(who="", reason=reason),
         Verb.EXTEND: lambda: episode.extend(who="", reason=reason, hold=span),
@@ -138,7 +141,7 @@ async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reas
     if act.word is not Verb.RESUME:
         return await words[act.word]()
     before = await in_the_way(warden, episode)
-    return "; ".join(filter(None, (await episode.resume(who="", reason=reason), before)))
+    return "; ".join(filter(None, (await episode.resume(who="", reason=reason, question=act.question), before)))
 
 
 async def _begun(warden: Nodewarden, cluster: str, act: WordToSay, reason: str, span: timedelta | None) -> Begun:
@@ -200,6 +203,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         permits_of=overview.permits_of,
         plan=plan,
         command=_command(episode, word, node),
+        question=episode.question if episode is not None and word in ANSWERS else 0,
     )
 
 

@@ -58,12 +58,13 @@ async def sent(
     reason: Annotated[str, Form()] = "",
     hold: Annotated[str, Form(alias="for")] = "",
     power_on: Annotated[bool, Form()] = False,
+    question: Annotated[int, Form()] = 0,
 ) -> Response:
     """Say it, and show the answer or the refusal."""
     if not sessions_of(request).is_ours(request, form_token):
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     try:
-        act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), power_on=power_on)
+        act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), power_on=power_on, question=question)
         view = views_of(request).known(cluster)
         answer: Told | Begun = await said(_caller(request), view.cluster, act)
         await view.renewed()

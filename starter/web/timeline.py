@@ -26,7 +26,7 @@ from starter.output.explanation_output import NodeExplanation
 from starter.output.record_table import END, moments_of
 from starter.web.answers import UnreadableError
 
-WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume"})
+WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume", "return-path"})
 SPOKEN = frozenset({"asked", "given", "taken back"})
 """An entry of a record is a person's word where its act is among those, and its outcome among these."""
 

@@ -124,7 +124,13 @@ def test_an_input_that_can_t_be_used_ends_the_workflow_with_an_error_of_ours(sta
 
 
 SIGNALS: dict[str, Any] = {"observe": NOW, "permit_granted": None, "look_again": None}
-UPDATES = {"abort": AbortRequest(who="ada", reason="r"), "hold": PERSON, "resume": PERSON, "acknowledge_off": PERSON}
+UPDATES = {
+    "abort": AbortRequest(who="ada", reason="r"),
+    "hold": PERSON,
+    "resume": PERSON,
+    "return_path": PERSON,
+    "acknowledge_off": PERSON,
+}
 QUERIES = {"status": None, "record": None}
 WORDS = {("signal", name): value for name, value in SIGNALS.items()}
 WORDS |= {("update", name): value for name, value in UPDATES.items()}
@@ -162,7 +168,8 @@ def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]
                     assert await run.record() == before
             if not env.workshop.executions[run.handle.id].closed:
                 await speak(run.handle, (("update", "hold"), [raw(as_bytes(written(PERSON)))]))
-                await speak(run.handle, (("update", "resume"), [raw(as_bytes(written(PERSON)))]))
+                answer = written(PERSON) | {"question": (await run.status()).question}
+                await speak(run.handle, (("update", "resume"), [raw(as_bytes(answer))]))
             assert (await run.result()).outcome in Outcome
 
     asyncio.run(played(play))

@@ -150,7 +150,7 @@ async def test_a_mark_that_is_changed_while_its_episode_is_open_takes_nothing_of
     ours = parse_mark(live["metadata"]["annotations"][MARK_ANNOTATION], node=node)
     assert not ours.cordoned
     await write(system, node, replace(ours, cordoned=True, taints=SPELLED))
-    await system.warden.episode(system.cluster_name, node).resume(who="ada", reason="go on")
+    await system.warden.episode(system.cluster_name, node).resume(who="ada", reason="go on", question=1)
     assert (await system.ended(before)).outcome is Outcome.RECOVERED
     assert await still_quarantined(system, node)
     assert MARK_LABEL not in (await system.live_node(node))["metadata"]["labels"]

@@ -28,7 +28,7 @@ from activities.contracts.target import Target
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase, Pinned
-from policy.episode.words import NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb
+from policy.episode.words import ANSWERS, NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb
 from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.errors import RefusedError
@@ -251,7 +251,7 @@ def of_old(store: Store) -> None:
 
 
 def said_by_admin(action: Verb, node: str, reason: str = REASON) -> Object:
-    return Spoken(action=action, node=node, reason=reason).spec("admin")
+    return Spoken(action=action, node=node, reason=reason, question=1 if action in ANSWERS else 0).spec("admin")
 
 
 @pytest.mark.system
@@ -286,7 +286,7 @@ async def test_one_that_kubernetes_attests_is_heard_once(system: System) -> None
         with pytest.raises(Exception, match="Workflow update failed") as refused:
             await handle.execute_update(update, hold)
         assert why in str(refused.value.__cause__)
-    resume = PersonRequest(who="", reason=REASON, action=hold.action)
+    resume = PersonRequest(who="", reason=REASON, action=hold.action, question=1)
     with pytest.raises(Exception, match="Workflow update failed"):
         await handle.execute_update("resume", resume)
     status = await episode.status()
@@ -403,7 +403,8 @@ class TestTheServer:
         config.write_text(yaml.safe_dump(settings))
 
         async def says(command: str) -> tuple[int, str]:
-            arguments = ["-m", "starter.cli", "--config", str(config), command, NODE, "--reason", f"to {command}"]
+            asked = ["--question", "1"] if command == "resume" else []
+            arguments = ["-m", "starter.cli", "--config", str(config), command, NODE, "--reason", f"to {command}", *asked]
             process = await asyncio.create_subprocess_exec(
                 sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
             )

@@ -50,6 +50,8 @@ from workflows.kit.messages import (
 )
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+QUESTION = 7
+"""The number of what a parked one asks."""
 
 
 Asked = FencingInput | RemediationInput | PreservationInput
@@ -119,7 +121,8 @@ class FencingStandIn:
             queued="1 of 1 in use: node-held" if self._phase is Phase.QUEUED else "",
             problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
             advice="mend it, then `nodewarden resume`" if self._phase is Phase.NEEDS_HUMAN else "",
-            ways=ways(self._input.node, self._consequences()),
+            question=QUESTION,
+            ways=ways(self._input.node, self._consequences(), QUESTION),
         )
 
     def _consequences(self) -> dict[Verb, str]:
@@ -158,6 +161,8 @@ class FencingStandIn:
     def _check_resume(self, request: PersonRequest) -> None:
         if self._phase is not Phase.NEEDS_HUMAN:
             raise ValueError("resume: this one goes on by itself")
+        if request.question != QUESTION:
+            raise ValueError(f"resume: asked now is {QUESTION}")
 
     def _end(self, outcome: Outcome, act: str, message: str) -> None:
         self._outcome, self._message = outcome, message

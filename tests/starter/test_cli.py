@@ -119,7 +119,7 @@ async def test_fence_says_when_nobody_has_answered(
 
 
 async def acknowledge(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug")
+    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug", question=7)
 
 
 async def abort(warden: Nodewarden, cluster: str, node: str) -> None:
@@ -192,15 +192,22 @@ CIRCUIT_BREAKER = (
         (("ack-off", *AMY, "--reason", "pulled the plug"), "sick-1", 0, "off acknowledged"),
         (("hold", *AMY), "sick-1", 0, "held by amy"),
         (
-            ("resume", *AMY),
+            ("resume", *AMY, "--question", "7"),
             "sick-1",
             0,
             f"goes on for amy; it goes on only once there is a permit for it: {CIRCUIT_BREAKER}",
         ),
+        (("resume", *AMY), "sick-1", 3, "nodewarden: resume: asked now is 7"),
         (("resume",), "well-1", 3, "nodewarden: resume: this one goes on by itself"),
         *(
             (words, "node-1", 4, NOBODY)
-            for words in (("abort",), ("hold",), ("resume",), ("ack-off", *AMY, "--reason", "saw it"))
+            for words in (
+                ("abort",),
+                ("hold",),
+                ("resume",),
+                ("return-path", "-r", "x"),
+                ("ack-off", *AMY, "--reason", "saw it"),
+            )
         ),
         *(((word, "--reason", " "), "node-1", 2, NO_REASON) for word in ("fence", "abort", "hold", "resume")),
     ],

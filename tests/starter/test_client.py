@@ -82,9 +82,9 @@ async def test_an_episode_can_be_asked_told_and_waited_for(warden: Nodewarden, c
     episode = warden.episode(cluster, "sick-1")
     assert await episode.is_open()
     assert (await episode.status()).phase is Phase.NEEDS_HUMAN
-    assert await warden.resume(cluster, "sick-1", who="amy", reason="password mended") == "goes on for amy"
+    assert await warden.resume(cluster, "sick-1", who="amy", reason="password mended", question=7) == "goes on for amy"
     assert await episode.hold(who="amy", reason="wait") == "held by amy"
-    assert await warden.ack_off(cluster, "sick-1", who="amy", reason="pulled the plug") == "off acknowledged"
+    assert await warden.ack_off(cluster, "sick-1", who="amy", reason="pulled the plug", question=7) == "off acknowledged"
     assert (await episode.result()).message == "by amy: pulled the plug"
     assert not await episode.is_open()
     assert [entry.act for entry in await episode.record()] == ["off-proven"]

@@ -230,6 +230,7 @@ async def at_home(keyboard: Path, api: ApiServer, cluster: str, person: ApiClien
         ("abort",),
         ("hold",),
         ("resume",),
+        ("return-path", "--reason", "x"),
         ("release",),
         ("ack-off", "--who", "amy", "--reason", "saw it"),
         ("preserve", "extend", "--for", "1h"),

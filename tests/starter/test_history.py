@@ -28,7 +28,7 @@ PROVEN = (
 
 
 async def acknowledged(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug")
+    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug", question=7)
 
 
 async def terminated(warden: Nodewarden, cluster: str, node: str) -> None:

@@ -71,7 +71,10 @@ async def test_a_word_is_previewed_then_said_and_its_answer_shown(
         assert f'href="/c/{cluster}/acts/resume?node=sick-1"' in await answer.text()
     token = await form_token(page, cluster, "resume", "sick-1")
     form = {"word": "resume", "node": "sick-1", "reason": "the cable is in", "form_token": token}
-    body = await sent(page, cluster, form, expected=200)
+    assert "asked now is 7" in await sent(page, cluster, form, expected=409)
+    async with page.get(f"/c/{cluster}/acts/resume?node=sick-1") as answer:
+        assert '<input type="hidden" name="question" value="7">' in await answer.text()
+    body = await sent(page, cluster, form | {"question": "7"}, expected=200)
     assert f"goes on for {ME}" in body
     assert (await episode.status()).problem == ""
     await episode.abort(who="ann", reason="enough")

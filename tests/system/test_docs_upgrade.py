@@ -141,7 +141,8 @@ async def test_the_page_is_followed_with_an_episode_open(versioning: TemporalSer
     system.cluster.break_node("node-4", "kubelet-stops")  # whatever wakes the scanner: it moves with its next step
     await system.until(lambda: scans_under(NEW), "the scanner runs on the new build", seconds=60)
     assert await version_of(client, episode) == (OLD, "PINNED")
-    await system.warden.episode(system.cluster_name, "node-2").resume(who="ada", reason="go on")
+    held = system.warden.episode(system.cluster_name, "node-2")
+    await held.resume(who="ada", reason="go on", question=(await held.status()).question)
     result = await system.ended(before)
     assert (result.outcome, await version_of(client, episode)) == (Outcome.RECOVERED, (OLD, "PINNED"))
 

@@ -136,7 +136,7 @@ async def test_replacements_that_fail_are_retries_until_a_person_is_asked_and_ha
     assert [each.status for each in fleet.deletions()[asked:] if not each.by_controllers] == [200, 200], "M1 and M1-1, no more"
     fleet.instances.troubles.clear()
     episode = system.warden.episode("sim", f"machine/{NAMESPACE}/{last}")
-    await episode.resume(who="Ada", reason="the image is mended")
+    await episode.resume(who="Ada", reason="the image is mended", question=(await episode.status()).question)
     result = await result_of(system, f"machine/{NAMESPACE}/{last}")
     assert result.outcome is Outcome.REPLACED, result.message
     assert "is Ready" in result.message

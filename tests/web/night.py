@@ -50,6 +50,7 @@ WAYS = ways(
         Verb.ACK_OFF: "your word is taken for the proof: its pods are freed, though no device has read off",
         Verb.ABORT: "it ends, and the machine stays as it is",
     },
+    1,
 )
 
 
@@ -153,7 +154,7 @@ FAILED = _episode(
     *("node-3", Kind.PRESERVATION, Phase.FAILED_PRESERVED, "", "is kept as it is"),
     reason="kernel panic, vendor case 4711",
     requester="bob",
-    ways=ways("node-3", KEEPING),
+    ways=ways("node-3", KEEPING, 0),
     started=ago(days=1, hours=3),
     preserved_until=hence(hours=45),
     permit=False,
@@ -162,7 +163,7 @@ KEPT = _episode(
     *("node-5", Kind.PRESERVATION, Phase.RUNNING_PRESERVED, "", "is kept as it is"),
     reason="benchmark",
     requester="ann",
-    ways=ways("node-5", KEEPING),
+    ways=ways("node-5", KEEPING, 0),
     started=ago(hours=2, minutes=30),
     preserved_until=hence(hours=3),
     permit=False,

@@ -81,7 +81,15 @@ class Run:
 
     async def resume(self, reason: str = "it is mended") -> None:
         """A person has it go on."""
-        await self.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason=reason))
+        await self.handle.execute_update(Fencing.resume, await self.answer(reason))
+
+    async def answer(self, reason: str = "it is mended") -> PersonRequest:
+        """A word that answers what is asked now."""
+        return PersonRequest(who="ada", reason=reason, question=(await self.status()).question)
+
+    async def return_path(self, reason: str = "its processes are gone") -> None:
+        """A person has a path given back."""
+        await self.handle.execute_update(Fencing.return_path, await self.answer(reason))
 
     async def hold(self, reason: str = "we look first", *, until: datetime | None = None) -> None:
         """A person holds it."""
@@ -89,7 +97,8 @@ class Run:
 
     async def acknowledge(self, reason: str = "pulled the plug") -> None:
         """A person says that the machine is off."""
-        await self.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason=reason))
+        question = (await self.status()).question
+        await self.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason=reason, question=question))
 
     async def sees(self, **changes: object) -> None:
         """The node changes so, and the scanner tells of it."""

@@ -320,7 +320,9 @@ class Run:
         await self.handle.signal(Preservation.look_again, PreservationNews())
 
     async def says(self, update: Any, word: Any = WORD) -> str:
-        """A person's word."""
+        """A person's word, which answers what is asked."""
+        if isinstance(word, PersonRequest):
+            word = replace(word, question=(await self.handle.query(Preservation.status)).question)
         return await self.handle.execute_update(update, word, result_type=str)
 
     async def abort(self) -> str:

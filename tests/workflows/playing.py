@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase, RemediationInput
 from policy.episode.observation import Observation
 from policy.episode.permits import Release
+from policy.episode.words import Verb
 from policy.fence.power import PowerState
 from tests.workflows.adversary import THEIRS, Adversary, look_of
 from tests.workflows.clockwork import Clockwork, Perils
@@ -62,6 +63,8 @@ class Play:
         self._kind, self._asked_before = drawn.kinds[0], 0
         self._resumed = self._answered = 0
         self._episodes = 0
+        self._late: list[tuple[Word, bool]] = []
+        """Words that were said again, and whether another question was asked by then."""
         self._seen: Observation | None = None
         self.clockwork = Clockwork(
             (Fencing, Remediation),
@@ -89,6 +92,8 @@ class Play:
                     self._react(execution)
                 clockwork.turn()
             self._judge_the_end(clockwork.executions[EPISODE])
+        if any(word.taken and stale for word, stale in self._late):
+            self.problems.append("S48: a word is taken for an answer to another question than the person has seen")
         found = [*self.adversary.broken, *clockwork.problems, *self.problems]
         return [f"seed {self.drawn.seed}: {each}" for each in dict.fromkeys(found)]
 
@@ -220,22 +225,38 @@ class Play:
             adversary.heal()
             adversary.reconfigure()
             reaction = "resume"
+        status = execution.query("status")
+        answer = PersonRequest(who="ada", reason="drawn", question=status.question)
         match reaction:
+            case "resume" if any(way.word is Verb.RETURN_PATH for way in status.ways):
+                referee.path_word = True
+                referee.said.append(Said(what="return-path", word=execution.update("return_path", answer)))
             case "resume":
-                referee.hears_word()
-                word = execution.update("resume", PersonRequest(who="ada", reason="drawn"))
-                referee.said.append(Said(what="resume", word=word))
+                referee.said.append(Said(what="resume", word=execution.update("resume", answer)))
+                self._say_it_again(answer)
             case "acknowledge":
                 adversary.machine.plug(plugged=False, now=now)  # who says so has pulled the plug
                 adversary.meddled = True
                 if self.clockwork.chance(0.7):  # and puts it back, when all is well again
                     self.clockwork.after(self.clockwork.moments(0, 30), self._plug_in)
                 referee.hears_word()
-                word = execution.update("acknowledge_off", AcknowledgeRequest(who="ada", reason="drawn"))
+                sure = AcknowledgeRequest(who="ada", reason="drawn", question=status.question)
+                word = execution.update("acknowledge_off", sure)
                 referee.said.append(Said(what="acknowledge", word=word))
             case _:
                 self._abort(execution, who="ada", power_on=reaction == "abort-on")
         self.clockwork.after(STILL, self._ask_again)
+
+    def _say_it_again(self, answer: PersonRequest) -> None:
+        """A second click, or a word that was long on its way. Whoever says it has seen nothing but the question of then (S48)."""
+
+        def again() -> None:
+            if (execution := self.clockwork.open(EPISODE)) is not None:
+                asked = execution.query("status").question
+                self._late.append((execution.update("resume", answer), asked != answer.question))
+
+        if self.clockwork.chance(0.3):
+            self.clockwork.after(self.clockwork.moments(0, 1200), again)
 
     def _plug_in(self) -> None:
         adversary, now = self.adversary, self.clockwork.now

@@ -157,7 +157,7 @@ class Play:
 
     def resume(self) -> Word:
         """A person has it go on."""
-        return self.say("resume", PersonRequest(who="ada", reason="it is mended"))
+        return self.say("resume", PersonRequest(who="ada", reason="it is mended", question=self.status().question))
 
     def tell(self, observation: Observation) -> None:
         """The scanner says how the node is now."""

@@ -181,7 +181,7 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
         assert world.count("restore-path") == 0
         if then == "a person's word":
             world.word = True
-            await run.resume("its processes are gone")
+            await run.return_path()
         else:
             await run.sees(boot_id="boot-2", ready_since=None)
         await run.result(Outcome.RECOVERED)

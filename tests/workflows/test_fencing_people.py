@@ -15,9 +15,11 @@ from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.episode.words import ActionName, Verb, Verified
+from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
 from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
+from tests.workflows.plans import CUT, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
@@ -50,8 +52,8 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         advice, ways = (status := await run.status()).advice, [way.word for way in status.ways]
         assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
-            "mend it, then `nodewarden resume node-7` tries again; if you saw it off, "
-            "`nodewarden ack-off node-7 --who … --reason …` has its pods "
+            "mend it, then `nodewarden resume node-7 --question 1` tries again; if you saw it off, "
+            "`nodewarden ack-off node-7 --question 1 --who … --reason …` has its pods "
             "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
             "off, `nodewarden fence node-7 --reason …` brings it back"
         )
@@ -355,7 +357,7 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
     async with fencing(env, world, parks=True) as run:
         await run.acknowledge("I think so")
         await run.did("ask-permit")
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="bob", reason="the fan still turns"))
+        await run.handle.execute_update(Fencing.resume, replace(await run.answer("the fan still turns"), who="bob"))
         world.gates["ask-permit"].set()
         status = await run.parked()
         assert "says on" in status.problem
@@ -387,10 +389,11 @@ async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_sho
     world = World(ignores_off=True, speaker="ada@example.com")
     async with fencing(env, world, parks=True) as run:
         await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada@example.com", reason="looks", action=ACTION))
-        await run.handle.execute_update(Fencing.resume, PersonRequest(who="eve", reason="go on", action=ACTION))
+        await run.handle.execute_update(Fencing.resume, replace(await run.answer("go on"), who="eve", action=ACTION))
         await run.parked()
         world.power = dict.fromkeys(world.power, PowerState.OFF)
-        word = AcknowledgeRequest(who="bob", reason="pulled the plug", action=ACTION)
+        asked = (await run.status()).question
+        word = AcknowledgeRequest(who="bob", reason="pulled the plug", action=ACTION, question=asked)
         await run.handle.execute_update(Fencing.acknowledge_off, word)
         result = await run.result(Outcome.RECOVERED)
     said = [entry.detail for entry in result.record]
@@ -492,3 +495,69 @@ async def test_no_input_of_a_workflow_writes_a_line_or_a_verified_name_of_its_ow
             await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looks\nby bob: go on"))
         assert "reason: expected one line" in str(refused.value.cause)
         await run.result(Outcome.RECOVERED)
+
+
+async def test_a_word_that_answers_another_question_than_is_asked_is_refused_to_that_person(env: WorkflowEnvironment) -> None:
+    """S8, S35, S48: what Ada mended was a switch that did not obey; by the time that her word arrives it is asked whether a path
+    is given back behind which pods were freed. So is her second click, and a word that names no number."""
+    isolation = {"levels": (), "isolation": (CORDON, CUT, FREE)}
+    world = World(plan=switched(**isolation, tries=1, restarts=0), stuck={PORT.endpoint})
+    async with fencing(env, world, parks=True) as run:
+        first = await run.answer("the switch obeys again")
+        assert "the path is not cut" in (await run.status()).problem
+        world.stuck.clear()
+        await run.handle.execute_update(Fencing.resume, first)
+        await run.did("free-cut-pods")
+        await run.sees(ready=True)
+        status = await run.parked()
+        assert f"{PORT.endpoint} is left cut" in status.problem
+        assert next(way.command for way in status.ways) == f"nodewarden return-path node-7 --question {status.question}"
+        for update in (Fencing.resume, Fencing.return_path):
+            for stale in (first, replace(first, question=0)):
+                with pytest.raises(WorkflowUpdateFailedError) as refused:
+                    await run.handle.execute_update(update, stale)
+                assert f"{PORT.endpoint}" in str(refused.value.cause)
+        await let_pass(env, run.handle, timedelta(hours=1))
+        assert (world.count("restore-path"), world.paths[PORT.endpoint]) == (0, PowerState.OFF)
+        world.word = True
+        await run.return_path()
+        await run.result(Outcome.RECOVERED)
+    assert world.count("restore-path") == 1
+
+
+async def test_a_resume_of_a_hold_is_no_answer_to_what_is_asked_since(env: WorkflowEnvironment) -> None:
+    """S8, S48: Ada's word comes twice, and by then the machine could not be proven off. Nor is a word for off an answer that was
+    meant for another asking: what it saw was before."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
+    async with fencing(env, world, at="cordon") as run:
+        await run.hold()
+        of_the_hold = await run.answer("go on")
+        await run.resume()
+        await run.parked()
+        for update, word in ((Fencing.resume, of_the_hold), (Fencing.acknowledge_off, of_the_hold)):
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await run.handle.execute_update(update, word)
+            now = (await run.status()).question
+            assert f"got an answer to question {of_the_hold.question}; asked now is {now}: off is not proven" in str(
+                refused.value.cause
+            )
+        assert world.count("off") == 1
+        world.ignores_off = False
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
+
+
+async def test_a_second_click_is_no_second_word(env: WorkflowEnvironment) -> None:
+    """S48: the first one was heard, tried again, and failed again; the second one would have it try once more, unseen."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        word = await run.answer()
+        await run.handle.execute_update(Fencing.resume, word)
+        await eventually(env, lambda: world.count("event NeedsHuman") == 2)
+        await run.parked()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.resume, word)
+        assert "resume: expected the number of what is asked, got an answer to question 1; asked now is 2" in str(
+            refused.value.cause
+        )
+        assert world.count("off") == 2

@@ -131,7 +131,7 @@ async def test_or_on_a_persons_word_which_lifts_the_quarantine_as_well(env: Work
         await run.is_in(Phase.NEEDS_HUMAN)
         assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (0, 0)
         world.devices.word = True
-        await run.says(Preservation.resume)
+        await run.says(Preservation.return_path)
         result = await run.result()
     assert "left cut" not in result.message
     assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
@@ -243,7 +243,7 @@ async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_
         await run.is_in(Phase.NEEDS_HUMAN)
         assert "restore-path" not in cuts(world)
         world.devices.stuck.clear()
-        await run.says(Preservation.resume)
+        await run.says(Preservation.return_path)
         await run.result()
     assert cuts(world)[-2:] == ["restore-path", "note back"]
 
@@ -261,7 +261,7 @@ async def test_a_path_that_was_cut_before_is_not_opened_though_no_pod_was_freed(
         assert "may have been cut before this episode" in status.problem
         assert [act for act in cuts(world) if act in {"free-cut-pods", "restore-path"}] == []
         if then == "a person's word":
-            await run.says(Preservation.resume)
+            await run.says(Preservation.return_path)
         else:
             world.devices.paths[PORT.endpoint] = PowerState.ON
             await run.skip(timedelta(minutes=2))

@@ -110,7 +110,7 @@ async def test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew(ser
             while (await handle.query(Remediation.status)).phase is not Phase.NEEDS_HUMAN or world.count("event NeedsHuman") < 1:
                 await asyncio.sleep(0.02)
         world.on_create = lambda made: (setattr(made, "succeeded", "True"), setattr(node, "ready", True))
-        await handle.execute_update(Remediation.resume, PersonRequest(who="ada", reason="its disk was replaced"))
+        await handle.execute_update(Remediation.resume, PersonRequest(who="ada", reason="its disk was replaced", question=1))
         result = await ended(world, handle)
     assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
 

@@ -54,9 +54,10 @@ class Fencing(EpisodeConversation):
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
-        return self.episode.take_acknowledgement(await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off))
+        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, question=request.question)
+        return self.episode.take_acknowledgement(request)
 
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request)
-        self.check(Verb.ACK_OFF)
+        self.check(Verb.ACK_OFF, request.question)

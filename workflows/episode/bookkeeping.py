@@ -164,9 +164,10 @@ class Bookkeeping:
         """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36)."""
         self._episode.publisher.note_off(off_proven)
 
-    async def ask_for_a_person(self, problem: str) -> None:
-        """Give the permit back, so that nobody else waits for us, and say what is wrong."""
-        self._episode.problem = problem
+    async def ask_for_a_person(self, problem: str, *, path: str = "") -> None:
+        """Give the permit back, so that nobody else waits for us, and say what is wrong. path: what may be given back at the word
+        of a person only, where that is asked."""
+        self._episode.ask(problem, path)
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
         self.tell(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()

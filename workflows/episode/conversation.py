@@ -159,13 +159,15 @@ class EpisodeConversation:
 
     def ways(self) -> tuple[Way, ...]:
         """The words that would be heard now, with what comes of each: what a validator refuses is not among them."""
-        return ways(self.episode.node, {word: means for word, means in self.consequences().items() if not self.why_not(word)})
+        heard = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
+        return ways(self.episode.node, heard, self.episode.question)
 
     def consequences(self) -> dict[Verb, str]:
         """Every word that this kind of episode has, and what comes of it."""
         parked = self.episode.held is None
         return {
             Verb.RESUME: "tries again" if parked else "ends the hold, and the episode goes on",
+            Verb.RETURN_PATH: f"gives {self.episode.path_asked} back",
             Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
             Verb.ABORT: self.what_abort_means(AbortRequest(who="", reason="")),
         }
@@ -178,6 +180,14 @@ class EpisodeConversation:
         abort = episode.abort_asked
         if word is Verb.RESUME and abort is not None and not episode.insists:
             return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
+        asks_of_path = episode.phase is Phase.NEEDS_HUMAN and bool(episode.path_asked)
+        if word is Verb.RETURN_PATH:
+            expected = "return-path: expected an episode that asks whether a path is given back; this one does not"
+            return "" if asks_of_path and abort is None else expected
+        if word is Verb.RESUME and asks_of_path and not episode.is_held:
+            return (
+                f"resume: expected a question that it answers; asked is whether {episode.path_asked} is given back: return-path"
+            )
         if word is Verb.RESUME:
             waits = episode.phase is Phase.NEEDS_HUMAN or episode.acknowledgement is not None
             expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
@@ -186,10 +196,14 @@ class EpisodeConversation:
             return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
         return ""
 
-    def check(self, word: Verb) -> None:
-        """Raises ValueError where it is not heard."""
+    def check(self, word: Verb, question: int | None = None) -> None:
+        """Raises ValueError where it is not heard, or answers another question than is asked (S48). question: of what answers."""
         if said := self.why_not(word):
             raise ValueError(said)
+        if question is not None and question != (now := self.episode.question):
+            asked = str(self.episode.held) if self.episode.is_held else self.episode.problem
+            got = f"an answer to question {question}" if question else "no number"
+            raise ValueError(f"{word.value}: expected the number of what is asked, got {got}; asked now is {now}: {asked}")
 
     @workflow.update(description="Stop the episode: before off what it has added is taken away, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:
@@ -233,12 +247,26 @@ class EpisodeConversation:
     @workflow.update(description="End a hold, or let a parked episode try again.")
     async def resume(self, request: PersonRequest) -> str:
         """End a hold, or let a parked episode try again."""
-        return self.episode.take_resume(await self._heard(Verb.RESUME, request, self._check_resume))
+        request = await self._heard(Verb.RESUME, request, self._check_resume, question=request.question)
+        return self.episode.take_resume(request)
 
     @resume.validator
     def _check_resume(self, request: PersonRequest) -> None:
         by_a_person(request)
-        self.check(Verb.RESUME)
+        self.check(Verb.RESUME, request.question)
+
+    @workflow.update(
+        description="Have a path given back behind which pods were freed: be sure that nothing writes there any more."
+    )
+    async def return_path(self, request: PersonRequest) -> str:
+        """Have what is left cut given back."""
+        request = await self._heard(Verb.RETURN_PATH, request, self._check_return_path, question=request.question)
+        return self.episode.take_return_path(request)
+
+    @return_path.validator
+    def _check_return_path(self, request: PersonRequest) -> None:
+        by_a_person(request)
+        self.check(Verb.RETURN_PATH, request.question)
 
 
 def _refused(what: str) -> ApplicationError:

@@ -198,6 +198,7 @@ class Episode(EpisodeState):
             machine=self.machine,
             advice=self.advice,
             held=str(self.held) if self.held is not None else "",
+            question=self.question,
         )
 
     def _show(self) -> None:
@@ -265,11 +266,12 @@ class Episode(EpisodeState):
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`."""
-        former, self.held = self.held, request
+        former, self.held, self.question = self.held, request, self.question + 1
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
         self._hear_person()
         instead = f"; before, it was {former}" if former is not None and former.by != request.by else ""
-        return f"incident {self.incident} is held before its next destructive act{instead}"
+        ends = f"`nodewarden resume {self.node} --question {self.question}` ends it"
+        return f"incident {self.incident} is held before its next destructive act: {ends}{instead}"
 
     def take_resume(self, request: PersonRequest) -> str:
         """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
@@ -284,6 +286,18 @@ class Episode(EpisodeState):
         if asks and self.insists:
             return f"incident {self.incident} tries again what has failed"
         return f"incident {self.incident} goes on" + (" as soon as the scanner gives it a permit" if asks else "")
+
+    def ask(self, problem: str, path: str) -> None:
+        """A person is asked what nobody has answered yet. path: see `EpisodeState.path_asked`."""
+        self.problem, self.question, self.path_asked = problem, self.question + 1, path
+        self.resumed, self.path_word = None, None if path else self.path_word
+
+    def take_return_path(self, request: PersonRequest) -> str:
+        """A person has what is left cut given back."""
+        self.path_word = request
+        self.note("return-path", "asked", f"by {request.by}: {request.reason}")
+        self._hear_person()
+        return f"{self.path_asked} is given back"
 
     def _hear_person(self) -> None:
         self.words += 1

@@ -442,6 +442,11 @@ class EpisodeState:
     """The boot that whoever acknowledged has seen off."""
     words: int = 0
     """How often people have spoken to it."""
+    question: int = 0
+    """The number of what people were last asked, a hold included: each word answers one (S48)."""
+    path_asked: str = ""
+    """What is left cut, where that is the question; path_word: the word that gives it back."""
+    path_word: PersonRequest | None = None
     news: int = 0
     heard: int = 0
     unseen: bool = False

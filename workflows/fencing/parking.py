@@ -51,7 +51,6 @@ class Parking:
     async def _ask(self, problem: str) -> None:
         self._progress.parked = problem
         self._case.power.remember_what_is_said()
-        self._episode.resumed = None
         await self._case.freeing.pause()
         await self._case.desk.ask_for_a_person(problem)
         await self._case.answering.say(Stage.FAILED, problem)

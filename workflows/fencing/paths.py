@@ -177,18 +177,18 @@ class Paths:
     async def _has_word(self, device: PowerDevice, may: Callable[[], bool]) -> bool:
         """Wait for a person, or a restart. False: aborted, and left as it is."""
         why = "it may have been cut before this episode," if self._is_found_cut(device.endpoint) else "pods were freed"
-        problem = f"{device.endpoint} is left cut: {why} and no restart is proven; resume gives it back"
+        problem = f"{device.endpoint} is left cut: {why} and no restart is proven; return-path gives it back"
         with self._episode.undertaking(f"a word on {device.endpoint}") as under:
             while not (await self._preflight.refresh() and may()):  # what can't be looked at proves nothing (S43)
                 if not under.asked:
-                    self._episode.resumed, under.asked = None, True
-                    await self._desk.ask_for_a_person(problem)
-                if self._episode.resumed is not None:
+                    under.asked = True
+                    await self._desk.ask_for_a_person(problem, path=device.endpoint)
+                if self._episode.path_word is not None:
                     break
                 if self._episode.abort_asked is not None:
                     return False
                 await self._episode.rest(None, "a person's word on the path")
-        self._episode.problem = ""
+        self._episode.problem = self._episode.path_asked = ""
         self._episode.enter(phase=Phase.DONE, doing="goes on")
         return True
 

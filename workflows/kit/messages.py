@@ -37,12 +37,17 @@ class AbortRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeRequest(Word):
-    """A person saw it off, and vouches for the power state (S8)."""
+    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`."""
+
+    question: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRequest(Word):
-    """A person's resume, release, isolate or unpause."""
+    """A person's resume, return-path, release, isolate or unpause. question: of the first two, the number of what was asked, as
+    the person has seen it (S48)."""
+
+    question: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,7 +225,7 @@ class KeepingApart:
             return self.left  # of a predecessor, where it never came to an act of ours
         with self._episode.undertaking("gives back what was cut off") as under:
             if not under.asked:
-                self._episode.resumed, under.asked = None, True  # what was said earlier was about something else
+                self._episode.path_word, under.asked = None, True  # what was said earlier was about something else
             return await self._until_it_is_given_back()
 
     async def _until_it_is_given_back(self) -> str:
@@ -234,7 +234,7 @@ class KeepingApart:
             try:
                 sequence = await self._open()
             except Interrupt as interrupt:
-                problem = f"what was cut off can't be given back: {interrupt.reason}"
+                problem, asked = f"what was cut off can't be given back: {interrupt.reason}", ""
             else:
                 if self._preflight is not None:
                     await self._preflight.refresh()
@@ -246,18 +246,19 @@ class KeepingApart:
                     await self._leave()
                     return ""
                 freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"
-                problem = f"{freed}, and no restart is proven; resume gives it back{left}"
+                problem = f"{freed}, and no restart is proven; return-path gives it back{left}"
+                asked = ", ".join(sequence.paths.cut_now)
             if self._episode.abort_asked is not None:
                 return self.left
             if self._episode.phase is not Phase.NEEDS_HUMAN or self._episode.problem != problem:
-                await self._desk.ask_for_a_person(problem)
+                await self._desk.ask_for_a_person(problem, path=asked)
             await self._episode.rest(pause, "a restart, or a person's word")
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _may_restore(self) -> bool:
         """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
         boot, seen = self._known.boot, self._episode.looked
-        if self._episode.resumed is not None:
+        if self._episode.path_word is not None:
             return True
         if boot is None:
             return False
