@@ -179,7 +179,7 @@ async def _cluster_serving(
             notify=notify,
         )
     )
-    identities = Identities(connection, scan.view)
+    identities = Identities(served.connections, scan.view)
     verified = settings.worker.words == "verified"
     target = ClusterTarget(
         served,

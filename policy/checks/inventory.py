@@ -22,6 +22,7 @@ from policy.objects.belonging import (
     cluster_of,
     contested,
     of_one_cluster,
+    taken_name,
 )
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.mistakes import Mistake
@@ -346,16 +347,20 @@ class Inventory:
     def _find_node(self, target: JudgedTarget, machine: MachineView) -> None:
         """Of several Nodes that answer to one claim none is the Machine's: nobody knows which."""
         _forget(self.machines_of, target.node_name, target)
-        target.unseen = self._unseen(machine)
+        hidden, taken = self._unseen(machine), ""
         found: NodeView | None = None
         for claim in claims_of(machine):
-            nodes = [each.node for each in self._known_as.get(claim, {}).values() if of_one_cluster(machine, each.node)]
+            answering = [each.node for each in self._known_as.get(claim, {}).values() if of_one_cluster(machine, each.node)]
+            nodes = [node for node in answering if not taken_name(machine, node)]
+            if machine.node_name and answering and not nodes:
+                taken = taken_name(machine, answering[0])
             if nodes:
                 found = nodes[0] if len(nodes) == 1 else None
                 break
+        target.unseen = hidden or taken
         target.see(found)
-        if machine.control_plane and machine.node_name and found is None and not target.unseen:
-            self._members_lost[target.key] = machine.node_name
+        if machine.control_plane and machine.node_name and found is None and not hidden:
+            self._members_lost[target.key] = machine.node_name if not taken else machine.name
         else:
             self._members_lost.pop(target.key, None)
         if target.node_name and not target.unseen:

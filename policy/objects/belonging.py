@@ -12,7 +12,7 @@ from itertools import islice
 
 from policy.objects.machines import MachineView, machine_key
 from policy.objects.nodes import NodeView
-from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from policy.values.system_uuids import tells_nothing
 
 OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
@@ -59,7 +59,7 @@ def is_machine_of(machine: MachineView, name: str, node: NodeView | None) -> boo
     claims = set(claims_of(machine))
     if node is None:
         return f"node/{name}" in claims
-    return bool(claims & answers_of(node)) and of_one_cluster(machine, node)
+    return bool(claims & answers_of(node)) and may_be_its_node(machine, node)
 
 
 def identities_of(node: NodeView | None) -> dict[str, str]:
@@ -125,6 +125,24 @@ def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
         return False
     says = cluster_named_by(node)
     return not says or machine.api is not CLUSTER_API or says == cluster_of(machine)
+
+
+def taken_name(machine: MachineView, node: NodeView | None) -> str:
+    """How a Node of the Machine's name is another machine, by the providerIDs of both; "" where they agree, or one is not known
+    (S9). A host name goes to the next machine, and the old Machine goes on naming it. A machine-controller-manager spells
+    regions and accounts its own way: of its Machines only the last part is compared."""
+    if node is None or not machine.provider_id or not node.provider_id:
+        return ""
+    ours, theirs = machine.provider_id.casefold(), node.provider_id.casefold()
+    if ours == theirs or (machine.api is MCM and ours.rpartition("/")[2] == theirs.rpartition("/")[2]):
+        return ""
+    told = f"Node/{node.name} has the providerID {node.provider_id}, Machine/{machine.namespace}/{machine.name}"
+    return f"{told} has {machine.provider_id}: the name is another machine's by now"
+
+
+def may_be_its_node(machine: MachineView, node: NodeView | None) -> bool:
+    """Whether nothing speaks against it that a Node of the right name, or with the right claims, is the Machine's."""
+    return of_one_cluster(machine, node) and not taken_name(machine, node)
 
 
 def of_control_plane(node: NodeView | None, machine: MachineView | None) -> bool:

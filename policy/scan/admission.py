@@ -21,16 +21,7 @@ from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.ladder import removes
-from policy.scan.budgets import (
-    ReadyOnes,
-    ScopeBudgets,
-    checks_of,
-    control_plane_guard,
-    groups_of,
-    limit_reached,
-    members_without_node,
-    names_of,
-)
+from policy.scan.budgets import ReadyOnes, ScopeBudgets, checks_of, control_plane_guard, groups_of, limit_reached, names_of
 from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
@@ -187,7 +178,7 @@ def answer_request(
     if request.control_plane:
         others = {permit.node for permit in permits if permit.control_plane is not False and permit.node != request.node}
         members, ready = report.control_plane.members, report.control_plane.ready
-        lost = members_without_node(report, request.node, request.node_uid)
+        lost = report.members_without_node(request.node, request.node_uid)
         guard = control_plane_guard(
             members,
             ready,
@@ -351,7 +342,7 @@ class _Table:
             target_ready=candidate.ready,
             open_member_episodes=self._members - {candidate.node},
             removes=removes(candidate.ladder),
-            lost=members_without_node(self._report, candidate.node, candidate.uid),
+            lost=self._report.members_without_node(candidate.node, candidate.uid),
         )
         return (AdmissionRefusal.CONTROL_PLANE, guard) if guard else None
 

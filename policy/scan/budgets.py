@@ -29,8 +29,8 @@ def control_plane_guard(
 
     Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
     Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
-    are left then, so that one of two may be. lost: members that are not among the Nodes counted (`members_without_node`); each
-    may vote in etcd, and none is Ready.
+    are left then, so that one of two may be. lost: members that are not among the Nodes counted
+    (`ScanReport.members_without_node`); each may vote in etcd, and none is Ready.
     """
     if open_member_episodes:
         return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
@@ -43,13 +43,6 @@ def control_plane_guard(
         told = f"{left} of {counted} control-plane members would be left Ready, a quorum needs {quorum}"
         return told + (f"; {names_of(lost)} counted without a Node: the machine may run and vote in etcd" if lost else "")
     return ""
-
-
-def members_without_node(report: ScanReport, node: str, uid: str) -> frozenset[str]:
-    """The members of the control plane that no Node stands for, `node` among them where it has none: its Node was deleted, or
-    has never come. uid: of its Node, as last known by the caller, "" for none."""
-    there = next((seen.present for seen in report.observations if seen.node == node), bool(uid))
-    return frozenset((*report.control_plane.lost, *(() if there else (node,))))
 
 
 def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:

@@ -249,7 +249,7 @@ def held_back(known: Known, victim: str, *, exempt: str = "") -> Iterator[Object
         node=next((target.node for target in together if target.node is not None), None),
         machines=tuple(target.machine for target in together if target.machine is not None),
         pause=known.pause_of(victim),
-        contested=next((target.contested for target in together if target.contested), ""),
+        contested=next((words for target in together if (words := target.contested or target.unseen)), ""),
         policies=known.policies,
         exempt=exempt,
     )

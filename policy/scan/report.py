@@ -249,3 +249,9 @@ class ScanReport(ReportParts):
     the earlier one of this and the API server's."""
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
+
+    def members_without_node(self, node: str, uid: str) -> frozenset[str]:
+        """The members of the control plane that no Node stands for, `node` among them where its own is gone or has never come.
+        uid: of its Node, as last known by the caller, "" for none."""
+        there = next((seen.present for seen in self.observations if seen.node == node), bool(uid))
+        return frozenset((*self.control_plane.lost, *(() if there else (node,))))

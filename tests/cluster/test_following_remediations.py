@@ -13,8 +13,9 @@ from policy.scan.report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
-from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_template_of
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, with_template_of
 from tests.cluster.fencing_requests import REMEDIATIONS
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
 from tests.cluster.scans import Open, fleet, observe_until
 from tests.cluster.test_fencing_requests import REF, furnish
 from tests.cluster.test_preserving import definition as definition_of
@@ -66,6 +67,25 @@ async def test_what_a_template_makes_is_followed_and_its_node_is_not_yet_well(pe
     await person.delete(f"{OBJECTS}/node-0")
     await observe_until(scan, report, lambda seen: healthy(seen) == 4)
     assert known(scan) == {}
+
+
+@pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
+async def test_machines_are_followed_beside_a_check_of_nodes_as_one_may_claim_a_nodes_machine(
+    person: ApiClient, open_scan: Open, system: System
+) -> None:
+    """S39: the kind is installed after the check."""
+    await with_check(person)
+    scan = await open_scan()
+    report = await first(scan)
+    assert scan.view.whole
+    await system.install(person)
+    await person.patch(f"{NODES}/node-0/status", {"status": {"conditions": conditions("Unknown")}})
+    machine = system.machine("claims")
+    machine["spec"]["providerID"] = "sim:///node-0"
+    await person.create(system.path("machines"), machine)
+    await system.set_status(person, "claims", {"nodeRef": {"name": "another-node"}})
+    report = await observe_until(scan, report, lambda seen: bool(seen.candidates and seen.candidates[0].refused))
+    assert f"Machine/{system.namespace}/claims, whose Node is another-node" in report.candidates[0].refused
 
 
 async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, open_scan: Open) -> None:

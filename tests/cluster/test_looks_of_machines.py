@@ -51,6 +51,7 @@ UNLICENSED = LookVerdict.NOT_LICENSED
 Change = Callable[[World, System], Awaitable[Any]]
 
 SYSTEMS = (OPENSHIFT, CLUSTER_API)
+FAILED = {"failureReason": "Burnt", "failureMessage": "it burnt", "deprecated": {"v1beta1": {"failureMessage": "it burnt"}}}
 
 
 @pytest.fixture
@@ -130,6 +131,14 @@ async def _a_lie(world: World, system: System) -> None:
     await _refers_elsewhere(world, system)
 
 
+async def _its_name_has_another(world: World, system: System) -> None:
+    """server-1 has failed for good; the Node of its name is another machine's, which `new` stands for."""
+    await system.add_machine(world.others, "new", node=NODE)
+    await world.set_ready("True")
+    await world.others.patch(system.path("machines", MACHINE), {"spec": {"providerID": "metal://server-1"}})
+    await system.set_status(world.others, MACHINE, {"phase": "Failed", **FAILED})
+
+
 async def _one_of_another_cluster(world: World, system: System) -> None:
     await system.add_machine(world.others, "a-machine-of-green", node=NODE, cluster="green")
 
@@ -201,6 +210,7 @@ WHOSE = [
     Case("S9 a node of another Cluster", _says_it_is_of_another_cluster, GONE, "no longer selects", UNSAID, (CLUSTER_API,)),
     Case("of two machines the one that is selected counts", _a_second_is_selected, GO),
     Case("of two machines one that has failed is enough", _a_second_has_failed, GO, systems=(OPENSHIFT,), found=True),
+    Case("S9 a failed machine whose name another one has", _its_name_has_another, GONE, said=BOTH),
     Case("a machine that is found by its providerID", _by_provider_id, GO),
     Case("S9 of two nodes with one providerID neither", _twins, GONE, "no longer selects"),
 ]

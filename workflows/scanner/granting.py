@@ -21,7 +21,7 @@ from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, 
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
 from policy.scan.admission import AdmissionRefusal, admit, answer_request, orphans
-from policy.scan.budgets import control_plane_guard, members_without_node
+from policy.scan.budgets import control_plane_guard
 from policy.scan.pauses import Pause, in_force
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
@@ -263,7 +263,7 @@ class Granting:
         seen = next((each for each in report.observations if each.node == permit.node), None)
         lines = self._counted(report)
         others = {each.node for each in lines if each.control_plane is not False and each.node != permit.node}
-        lost = members_without_node(report, permit.node, permit.node_uid)
+        lost = report.members_without_node(permit.node, permit.node_uid)
         guard = control_plane_guard(
             report.control_plane.members,
             report.control_plane.ready,

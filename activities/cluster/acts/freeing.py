@@ -101,7 +101,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         self._verified_words = verified_words
         super().__init__(served)
         self._look = look
-        self._identities = identities or Identities(served.connection)
+        self._identities = identities or Identities(served.connections)
 
     @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
@@ -322,6 +322,9 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             )
         if not self._licences.has_heard(proof, self._clock()):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
+        if other := await self._identities.at_address(pinned.node, proof.address):
+            told = f"Node/{other} shows the address {proof.address}, too: whose kernel is dead can't be told (S39)"
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {told}")
         return await self._require_leave(request)
 
     def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading], levels: Levels = ()) -> None:

@@ -64,7 +64,7 @@ from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
 from policy.fence.own import EFFECTS
-from policy.objects.belonging import of_one_cluster
+from policy.objects.belonging import may_be_its_node
 from policy.objects.machines import MachineView
 from policy.objects.marks import Added, Mark, is_marked
 from policy.objects.nodes import MARK_LABEL, OUR_TAINT
@@ -258,7 +258,7 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
         return _keep_for_paths(node, mark, now)
     removed = ["our mark"] if is_marked(node.view) else []
     operations = remove_mark(node)
-    seen = Seen(node=node.view, machines=tuple(each for each in machines if of_one_cluster(each, node.view)))
+    seen = Seen(node=node.view, machines=tuple(each for each in machines if may_be_its_node(each, node.view)))
     left = ""
     if mark.cordoned and node.view.unschedulable:
         if (preserved := objection(seen, Operation.UNCORDON, By.PERSON, now)) is not None:

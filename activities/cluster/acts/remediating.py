@@ -57,7 +57,7 @@ from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
-from policy.objects.belonging import of_control_plane
+from policy.objects.belonging import of_control_plane, taken_name
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
 from policy.objects.nodes import Condition, NodeView
 from policy.remediation.escalation import EscalationStep
@@ -141,6 +141,8 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             # What the Node says, its lease and its part in the control plane would not be asked by the Machine's name (S15, S20).
             told = f"{request.node}: expected a Machine that has no Node, this one has Node/{has}: name that"
             raise failure(ErrorType.INVALID_CONFIG, told)
+        if found is not None and node is not None and (taken := taken_name(found.view, node.view)):
+            raise failure(ErrorType.TARGET_CHANGED, taken)
         if found is not None and request.machine is not None and not _is_about(request.node, found):
             told = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{found.view.node_name or '-'}"
             raise failure(ErrorType.INVALID_CONFIG, told)

@@ -66,7 +66,7 @@ async def objection_now(
     nodes: ClusterConnection, machines: ClusterConnection, member: TakenMember, taking: MemberFate
 ) -> ControlPlaneObjection | None:
     """Why that member may not be taken at this moment, None where it may. What can't be read is raised, never taken for well."""
-    (seen, pods, listed), (owners, cluster) = await asyncio.gather(
+    (seen, pods, listed), (owner, cluster) = await asyncio.gather(
         asyncio.gather(_nodes(nodes), _pods(nodes), _machines(nodes, machines, member.machine)),
         asyncio.gather(_of_owner(machines, member.machine), _cluster(machines, member)),
     )
@@ -78,14 +78,15 @@ async def objection_now(
         lost.add(name := member.machine.node_name or member.machine.name)
     lost -= {each.name for each in seen}
     planes = [(replace(members_from_nodes(seen, _static(pods), lost), initialized=initialized), name)]
-    if owners is not None and member.machine is not None:
+    if owner is not None and member.machine is not None:
+        subject = f"{KUBEADM_CONTROL_PLANES.kind}/{member.machine.namespace}/{owner['metadata']['name']}"
         knows = members_from_machines(
             listed,
-            Fields(owners.document.get("spec") or {}, subject=owners.subject, path="spec"),
-            owners.document["metadata"].get("annotations") or {},
+            Fields(owner.get("spec") or {}, subject=subject, path="spec"),
+            owner["metadata"].get("annotations") or {},
             initialized=initialized,
             version=cluster.version if cluster is not None else "",
-            subject=owners.subject,
+            subject=subject,
         )
         if knows is not None:
             planes = [(knows, member.machine.name), (replace(planes[0][0], managed_etcd=knows.managed_etcd), name)]
@@ -162,33 +163,24 @@ async def _of_openshift(
 
 
 def _is_openshift(pods: list[JsonObject], member: TakenMember) -> bool:
-    said = is_of_openshift(member.node) if member.node is not None else False
-    said = said or (member.machine is not None and member.machine.api is OPENSHIFT)
-    return said or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
+    said = member.node is not None and is_of_openshift(member.node)
+    of_its = member.machine is not None and member.machine.api is OPENSHIFT
+    return said or of_its or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
 
 
 # Cluster API ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Owners:
-    """A KubeadmControlPlane."""
-
-    document: JsonObject
-    subject: str
-
-
-async def _of_owner(connection: ClusterConnection, machine: MachineView | None) -> _Owners | None:
-    """None for a Machine that no KubeadmControlPlane looks after, and for one whose owner is not there any more."""
+async def _of_owner(connection: ClusterConnection, machine: MachineView | None) -> JsonObject | None:
+    """Its KubeadmControlPlane. None for a Machine that none looks after, and for one whose owner is not there any more."""
     if machine is None or machine.api is not CLUSTER_API:
         return None
     kind, _, name = machine.controller.partition("/")
     if kind != KUBEADM_CONTROL_PLANES.kind:
         return None
-    document = await as_served(
+    return await as_served(
         KUBEADM_CONTROL_PLANES, lambda version: connection.get(version.path(name, namespace=machine.namespace))
     )
-    return _Owners(document=document, subject=f"{kind}/{machine.namespace}/{name}") if document is not None else None
 
 
 async def _machines(
@@ -198,11 +190,11 @@ async def _machines(
     if machine is None:
         return ()
     api, connection = machine.api, machines if machine.api.in_management_cluster else nodes
-    decoding = machine_decoding(api)
-    # Any one of them makes a member: of several none can be asked for alone.
-    of_members = api.member_labels if len(api.member_labels) == 1 else {}
-    labels = [key if value is None else f"{key}={value}" for key, value in of_members.items()]
+    # Of several labels any one makes a member: they can't be asked for together.
+    asked = api.member_labels if len(api.member_labels) == 1 else {}
+    labels = [key if value is None else f"{key}={value}" for key, value in asked.items()]
     labels += [f"{CLUSTER_NAME_LABEL}={machine.cluster_name}"] if api is CLUSTER_API else []
+    decoding = machine_decoding(api)
 
     async def read(version: Resource) -> tuple[MachineView, ...]:
         pages = connection.list_pages(version.path(namespace=machine.namespace), query={"labelSelector": ",".join(labels)})

@@ -1,7 +1,8 @@
 """Who else says that he is the machine of a Node: asked before a machine is destroyed, or anything is freed of it (S39).
 
 A kubelet writes its providerID and its system UUID itself when it registers. Whoever copies another's would have us switch that
-one off. Everybody who is there was seen by the watch; where that is not whole, all Nodes are listed. It can only say no.
+one off; and a Machine that has the providerID and another Node claims the machine as well. Everybody who is there was seen by the
+watch; where that is not whole, all Nodes and Machines are listed. It can only say no.
 """
 
 from __future__ import annotations
@@ -9,12 +10,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Protocol
 
+from temporalio.exceptions import ApplicationError
+
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.livenode import addresses_of
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.reading import read_views
-from policy.objects.belonging import contested, identities_of
+from activities.errors import ErrorType, error_type
+from policy.fence.kdump import normal_address
+from policy.objects.belonging import claimed_otherwise, contested, identities_of
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
 
 
 class WatchedNodes(Protocol):
@@ -22,7 +32,7 @@ class WatchedNodes(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing speaks against what it has seen."""
+        """Whether it has seen all Nodes and Machines, and nothing speaks against it."""
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody."""
@@ -31,8 +41,8 @@ class WatchedNodes(Protocol):
 class Identities:
     """Of one cluster. watched: None where nobody watches."""
 
-    def __init__(self, connection: ClusterConnection, watched: WatchedNodes | None = None) -> None:
-        self._connection = connection
+    def __init__(self, connections: Connections[ClusterConnection], watched: WatchedNodes | None = None) -> None:
+        self._connections = connections
         self._watched = watched
 
     async def contested(self, node: NodeView) -> str:
@@ -42,11 +52,30 @@ class Identities:
         if self._watched is not None and self._watched.whole:
             return self._watched.contested(node)
         known = await self._listed()
-        return contested(node, lambda key: known.get(key, ()))
+        machines = [each for api in (OPENSHIFT, CLUSTER_API) for each in await self._machines(api)]
+        return contested(node, lambda key: known.get(key, ())) or claimed_otherwise(node, machines)
+
+    async def at_address(self, node: str, address: str) -> str:
+        """Which other Node shows that address, "" for none: what is heard from there either of them may have said. Read from the
+        server, as a watch keeps no addresses."""
+        for other in await self._connections.nodes.list_objects(NODES.path()):
+            if address in map(normal_address, addresses_of(other)) and other["metadata"]["name"] != node:
+                return str(other["metadata"]["name"])
+        return ""
+
+    async def _machines(self, api: MachineApi) -> list[MachineView]:
+        """None where the kind is not served, or where nobody gave us rights for it, since nobody uses it."""
+        connection = self._connections.of(api.api_version)
+        try:
+            return await as_served(MACHINES[api], lambda each: read_views(connection, each, machine_decoding(api))) or []
+        except ApplicationError as error:
+            if error_type(error) is not ErrorType.FORBIDDEN:
+                raise
+            return []
 
     async def _listed(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for view in await read_views(self._connection, NODES, NODE_DECODING):
+        for view in await read_views(self._connections.nodes, NODES, NODE_DECODING):
             for key in identities_of(view):
                 found[key].append(view.name)
         return found

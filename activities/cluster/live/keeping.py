@@ -20,6 +20,7 @@ from activities.cluster.objects.livenode import LiveNode, find_node
 from activities.cluster.objects.machine_reading import LiveMachine, find_machine, machine_of
 from activities.cluster.objects.machine_sets import deployment_of, overridden
 from activities.errors import ErrorType, failure
+from policy.objects.belonging import taken_name
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
@@ -93,6 +94,8 @@ class Keeping:
         pools, problem = await self._pools()
         name = (found.node_name if found is not None else "") or node
         live = await find_node(self._nodes, name) if name else None
+        if live is not None and found is not None and taken_name(found, live.view):
+            live = None
         held = _held(found, live.view if live is not None else None)
         if held is None:
             return Sight(held=None)

@@ -154,7 +154,7 @@ class LastLook:
         self._words = words
         self._checked = checked
         self._source = served.source
-        self._identities = identities or Identities(served.connection)
+        self._identities = identities or Identities(served.connections)
         self._connection = served.connection
         self._connections = served.connections
         self._permits = permits

@@ -27,7 +27,7 @@ from policy.checks.inventory import Inventory
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.dialects import parse
 from policy.episode.needs import Need
-from policy.objects.belonging import clusters_of, named_by, of_one_cluster
+from policy.objects.belonging import clusters_of, may_be_its_node, named_by
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
@@ -80,8 +80,8 @@ class Subject:
         return found
 
     def machines_of(self, node: NodeView | None) -> list[MachineView]:
-        """Without those whose Node of that name is in another cluster."""
-        return [machine for machine in self.machines if node is None or of_one_cluster(machine, node)]
+        """Without those whose Node of that name is in another cluster, or another machine's (S9)."""
+        return [machine for machine in self.machines if node is None or may_be_its_node(machine, node)]
 
 
 async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | None:
@@ -117,6 +117,7 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
         view = await _node(connections, node)
         # What people, or those who take it away, say on the Machine holds whatever calls for the act.
         named = [each.view for each in await _named(connections, view) if each.view.node_name in {"", node}] if view else []
+        named = [each for each in named if may_be_its_node(each, view)]
         if named:
             return Subject(machines=(named[0],))
         return Subject(machines=tuple(each.view for each in await _labelled(connections, node)))
@@ -165,7 +166,7 @@ async def _named_by_the_node(connections: Readers, check: HealthCheck, node: Nod
             continue
         machine = await find_machine(connections, check.machine_ref(namespace, name))
         if machine is not None and machine.view.node_name == node.name and is_of_cluster(machine.view, check):
-            return machine.view
+            return machine.view if may_be_its_node(machine.view, node) else None
     return None
 
 
@@ -173,9 +174,9 @@ async def machine_of(connections: Readers, node: NodeView) -> LiveMachine | None
     """The Machine of that Node, None for a Node that belongs to none. Its own word is the last: an annotation of the Node alone
     never makes a Machine the Node's (S9). Errors: InvalidConfig where several claim it."""
     for machine in await _named(connections, node):
-        if machine.view.node_name == node.name:
+        if machine.view.node_name == node.name and may_be_its_node(machine.view, node):
             return machine
-    found = await _labelled(connections, node.name)
+    found = [each for each in await _labelled(connections, node.name) if may_be_its_node(each.view, node)]
     # One that is being deleted gives way to its successor of the same name.
     chosen = [machine for machine in found if not machine.view.deleting] or found
     if len(chosen) > 1:

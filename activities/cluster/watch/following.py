@@ -1,10 +1,9 @@
 """Which collections of a cluster are followed, and what each change of them tells the ledger.
 
-Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
-health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
-asked for none; remediation objects and templates from the first check on that names one. A kind that the server does not know is
-looked for when its definition comes, and every few minutes. Cluster API's objects may live behind another connection (a
-management cluster). `view.py` judges how fresh all of it is.
+Nodes, health checks and the ConfigMaps of fence policies always; Machines and what tells of upgrades from the first health check
+or pool of preservations on; Clusters from the first check on that needs them; remediation objects and templates from the first
+check on that names one. A kind that the server does not know is looked for when its definition comes, and every few minutes.
+Cluster API's objects may live behind another connection (a management cluster). `view.py` judges how fresh all of it is.
 """
 
 from __future__ import annotations
@@ -67,6 +66,10 @@ POLICY_KINDS: dict[Resource, Dialect] = {
     CAPI_MACHINE_HEALTH_CHECKS: Dialect.CLUSTER_API,
 }
 """The kinds of health checks that are followed; how each is read is `policy/dialects`."""
+
+_MAY_CLAIM = (OPENSHIFT, CLUSTER_API)
+"""Of these the Machines are followed from the first policy on, whatever it judges: one with a Node's providerID and another Node
+claims its machine, and keeps both from being fenced (S39)."""
 
 FENCE_MAPS = "fence-"
 """How the names of all ConfigMaps of fence configuration begin."""
@@ -145,7 +148,7 @@ class Watches:
             clock=clock,
             on_change=on_change,
             on_state=on_state,
-            on_pool=partial(self._follow_machines, OPENSHIFT, CLUSTER_API),  # a pool may have the Machines of either
+            on_pool=partial(self._follow_machines, *_MAY_CLAIM),  # a pool may have the Machines of either
             limits=limits,
         )
         self._templates = TemplateWatches(self._connections, judge=self._judge_templates, limits=limits)
@@ -179,7 +182,7 @@ class Watches:
         self._refused_since: dict[Following, float] = {}
         self._started = False
         if self._book.has_pools:
-            self._follow_machines(OPENSHIFT, CLUSTER_API)
+            self._follow_machines(*_MAY_CLAIM)
 
     def __iter__(self) -> Iterator[Following]:
         """Everything that is followed now."""
@@ -265,6 +268,11 @@ class Watches:
         self._started = False
         for reflector in (*self, *self._beside()):
             await reflector.stop()
+
+    @property
+    def has_machines(self) -> bool:
+        """Whether all Machines that may claim a Node's machine have been listed, or are of a kind that is not served."""
+        return all(api in self._machines and self._machines[api].synced for api in _MAY_CLAIM)
 
     @property
     def pools_doubt(self) -> str:
@@ -440,7 +448,7 @@ class Watches:
         companions: tuple[Following, ...] = ()
         if dialect in LEADER_LEASES:
             companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
-        self._follow_machines(*(api for api in (OPENSHIFT, CLUSTER_API) if api.name == dialect))
+        self._follow_machines(*_MAY_CLAIM)
         self._companions[dialect] = companions
         self._begin(companions)
 

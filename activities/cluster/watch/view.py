@@ -210,8 +210,8 @@ class ClusterView:
 
     @property
     def whole(self) -> bool:
-        """Whether all Nodes are known, and nothing speaks against what is known of them."""
-        return self.synced and not self.doubt()
+        """Whether all Nodes and Machines are known, and nothing speaks against what is known of them."""
+        return self.synced and self.watches.has_machines and not self.doubt()
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""

@@ -18,7 +18,7 @@ from policy.episode.messages import PathProof
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import CutStorage
 from policy.fence.power import PowerState
-from simulator.resources import VOLUMES
+from simulator.resources import NODES, VOLUMES
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, World, our_mark, read, refused
 from tests.licensing import LICENCES
 from tests.policy.fencing_builders import a_cluster_config, a_policy
@@ -236,6 +236,15 @@ async def _address_is_anothers(world: World, _: FreeDumpingRequest) -> None:
     await world.change_node({"status": {"addresses": addresses}}, subresource="status")
 
 
+def _a_second_shows(address: str) -> Change:
+    async def change(world: World, _: FreeDumpingRequest) -> None:
+        await world.add_node("namesake", provider_id="metal://8", system_uuid="8", boot_id="boot-8")
+        status = {"addresses": [{"type": "Hostname", "address": "namesake"}, {"type": "ExternalIP", "address": address}]}
+        await world.others.patch(NODES.path("namesake", subresource="status"), {"status": status})
+
+    return change
+
+
 async def _nothing(_: World, __: FreeDumpingRequest) -> None:
     pass
 
@@ -246,6 +255,8 @@ async def _nothing(_: World, __: FreeDumpingRequest) -> None:
         (_nothing, {"not_ready_since": None}, ErrorType.NOT_PROVEN, NODE),
         (_nothing, {"boot_id": "the boot before"}, ErrorType.NOT_PROVEN, "has booted since"),
         (_address_is_anothers, {}, ErrorType.NOT_PROVEN, "no longer has the address"),
+        (_a_second_shows(ADDRESS), {}, ErrorType.NOT_PROVEN, f"Node/namesake shows the address {ADDRESS}, too"),
+        (_a_second_shows(f"::ffff:{ADDRESS}"), {}, ErrorType.NOT_PROVEN, f"Node/namesake shows the address {ADDRESS}, too"),
         (lambda world, _: world.delete_node(), {}, ErrorType.NOT_PROVEN, "whether its machine has booted"),
         (lambda world, _: world.put_mark(replace(our_mark(), incident="incident-2")), {}, ErrorType.VETOED, "incident-2"),
         (lambda world, asked: _wait(world, asked.not_after), {}, ErrorType.EXPIRED, ""),
@@ -254,6 +265,8 @@ async def _nothing(_: World, __: FreeDumpingRequest) -> None:
         "S6 nothing says that the message is of this crash",
         "S6 a new boot id ends the licence",
         "S9 its address is another's by now",
+        "S39 two Nodes show its address",
+        "S39 two Nodes show its address, each in its own spelling",
         "S6 the power is on, so a Node that is gone says nothing",
         "S13 another episode's node",
         "S2 S20 its moments are over",

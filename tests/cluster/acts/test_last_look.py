@@ -46,6 +46,7 @@ from tests.cluster.acts.world import (
     our_mark,
     refused,
 )
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
@@ -289,17 +290,36 @@ async def test_a_watch_that_is_whole_is_asked_who_else_has_its_identity_instead_
     """S39: where nothing can be said by what he has seen, all Nodes are listed."""
     await _twin(licensed)
     watched = Watched(whole=whole)
-    look_itself = LastLook(
-        ServedCluster("prod", licensed.connection, clock=licensed.clock),
-        licensed.permits,
-        identities=Identities(licensed.connection, watched),
-    )
+    served = ServedCluster("prod", licensed.connection, clock=licensed.clock)
+    look_itself = LastLook(served, licensed.permits, identities=Identities(served.connections, watched))
     licensed.server.requests.reset()
     assert (await look_itself.look(await licensed.look(need=CHECK_NEED))).verdict is verdict
     assert licensed.server.requests.total("list", "nodes", OURS) == (0 if whole else 1)
     watched.words, watched.whole = "Node/node-7 has the same boot id as b", True
     result = await look_itself.look(await licensed.look(need=CHECK_NEED))
     assert (result.verdict, result.reason) == (VETOED, watched.words)
+
+
+@pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
+@pytest.mark.parametrize(
+    ("watched", "lists"),
+    [({"whole": True}, False), ({"whole": False}, True), (None, True)],
+    ids=["all was seen", "a young view", "nobody watches"],
+)
+async def test_another_nodes_machine_with_its_provider_id_keeps_it_whoever_has_seen_it(
+    licensed: World, watched: dict[str, bool] | None, lists: bool, system: System
+) -> None:
+    """S39: with a health check of Nodes alone, and on a worker that has just begun, too."""
+    await system.install(licensed.others)
+    machine = system.machine("claims")
+    machine["spec"]["providerID"] = (await licensed.node())["spec"]["providerID"]
+    await licensed.others.create(system.path("machines"), machine)
+    await system.set_status(licensed.others, "claims", {"nodeRef": {"name": "another-node"}})
+    served = ServedCluster("prod", licensed.connection, clock=licensed.clock)
+    identities = Identities(served.connections, Watched(**watched) if watched is not None else None)
+    result = await LastLook(served, licensed.permits, identities=identities).look(await licensed.look(need=CHECK_NEED))
+    assert result.verdict is (VETOED if lists else GO), result.reason
+    assert (f"Machine/{system.namespace}/claims, whose Node is another-node" in result.reason) is lists
 
 
 @dataclass(kw_only=True)

@@ -156,6 +156,22 @@ async def test_no_other_nodes_machine_is_remediated_in_a_nodes_name(ready: World
     assert pin.machine.name == machine_of(NODE)
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["named", "found by the Node's annotation"])
+async def test_a_machine_with_another_provider_id_is_not_the_nodes(ready: World, named: bool) -> None:
+    """S9: both name the Node; its host name went to another machine."""
+    await OPENSHIFT.install(ready.others)
+    await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
+    await ready.others.patch(OPENSHIFT.path("machines", machine_of(NODE)), {"spec": {"providerID": "metal://server-1"}})
+    await ready.change_node({"metadata": {"annotations": OPENSHIFT.ties(NODE)}})
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, strategies=("reboot=10m",))
+    if not named:
+        assert (await ActivityEnvironment().run(remediation.pin, request)).machine is None
+        return
+    with refused(ErrorType.TARGET_CHANGED, "the name is another machine's by now"):
+        await ActivityEnvironment().run(remediation.pin, replace(request, machine=OPENSHIFT.machine_ref(machine_of(NODE))))
+
+
 @pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
 async def test_nobody_may_say_whose_lease_of_the_node_does_not_count(ready: World, kind: NeedKind) -> None:
     """S20: a delegate is the operator of an object that asks, and no word of whoever starts a workflow."""

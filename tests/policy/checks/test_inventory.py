@@ -52,7 +52,8 @@ def node_of(inventory: Inventory, machine: MachineView) -> str:
         (a_machine(provider_id="sim:///n"), [a_node("n")], "n"),
         (a_machine(provider_id="sim:///n"), [a_node("n"), a_node("o", provider_id="sim:///n")], ""),
         (a_machine(), [a_node("n", provider_id="")], ""),
-        (a_machine(provider_id="sim:///o"), [a_node("n", annotations=OPENSHIFT), a_node("o")], "n"),
+        (a_machine(provider_id="sim:///o"), [a_node("n", annotations=OPENSHIFT), a_node("o")], "o"),
+        (a_machine(provider_id="sim:///o", node_name="n"), [a_node("n"), a_node("o")], ""),
     ],
 )
 def test_a_machine_finds_its_node_by_reference_else_by_annotation_else_by_provider_id(
@@ -92,6 +93,20 @@ def test_a_control_plane_machine_whose_node_is_gone_is_a_member_that_is_lost() -
     assert inventory.control_plane == ControlPlane()
     elsewhere = a_machine("m3", api=CLUSTER_API, node_name="cp-3", control_plane=True)
     assert filled(elsewhere, sees_all_nodes=False).control_plane == ControlPlane()
+
+
+def test_a_machine_whose_host_name_went_to_another_one_stands_for_itself() -> None:
+    """S9, S15: it is no target of that Node, and as a member of a control plane one more than the Nodes."""
+    old = a_machine("old", node_name="n", provider_id="sim:///server-1", control_plane=True)
+    new = a_machine("new", node_name="n", provider_id="sim:///n", control_plane=True)
+    inventory = filled(old, new, a_node("n", labels=CONTROL_PLANE))
+    assert [*inventory.machines_of["n"]] == [new.key]
+    target = inventory.machines[old.key]
+    assert (target.node, target.victim, target.victim_name) == (None, old.key, "machine/machines/old")
+    assert "Machine/machines/old has sim:///server-1: the name is another machine's by now" in target.unseen
+    assert inventory.control_plane == ControlPlane(members=1, ready=1, lost=("old",))
+    inventory.put_node(a_node("n", provider_id="sim:///server-1", labels=CONTROL_PLANE))
+    assert ([*inventory.machines_of["n"]], target.unseen, inventory.control_plane.lost) == ([old.key], "", ("new",))
 
 
 def test_a_cluster_touches_its_own_machines_only() -> None:

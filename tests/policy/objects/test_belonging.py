@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from policy.objects.belonging import contested, identities_of, is_machine_of
+from policy.objects.belonging import contested, identities_of, is_machine_of, taken_name
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from tests.policy.builders import a_node
 
 AMI = "03000200-0400-0500-0006-000700080009"
@@ -68,3 +68,30 @@ def test_a_machine_that_never_had_a_node_is_the_target_of_its_own_name(
     """S9: one that has a Node goes by that, whose health is looked at."""
     machine = MachineView(api=api, namespace="ns", name="m-1", uid="u", node_name=node_name)
     assert is_machine_of(machine, name, None) is belongs
+
+
+AZURE = "azure:///subscriptions/S/resourceGroups/Group/providers/Microsoft.Compute/virtualMachines/vm-1"
+
+
+@pytest.mark.parametrize(
+    ("api", "machine", "node", "another"),
+    [
+        (CLUSTER_API, "metal3://server-1", "metal3://server-2", True),
+        (OPENSHIFT, "aws:///eu-west-1a/i-1", "aws:///eu-west-1a/i-2", True),
+        (CLUSTER_API, "gce://p/zone-a/n1", "gce://p/zone-b/n1", True),
+        (OPENSHIFT, AZURE, AZURE.lower(), False),
+        # As machine-controller-manager and the cloud's own controller spell one instance.
+        (MCM, "aws:///eu-west-1/i-1", "aws:///eu-west-1a/i-1", False),
+        (MCM, "azure:///westeurope/vm-1", AZURE, False),
+        (MCM, "aws:///eu-west-1/i-1", "aws:///eu-west-1a/i-2", True),
+        (OPENSHIFT, "", "aws:///eu-west-1a/i-2", False),
+        (OPENSHIFT, "aws:///eu-west-1a/i-1", "", False),
+    ],
+)
+def test_a_machine_whose_provider_id_differs_is_not_that_nodes(
+    api: MachineApi, machine: str, node: str, *, another: bool
+) -> None:
+    """S9: both name n1; the name went to the next machine."""
+    old = MachineView(api=api, namespace="ns", name="old", node_name="n1", provider_id=machine)
+    seen = a_node("n1", provider_id=node)
+    assert (is_machine_of(old, "n1", seen), bool(taken_name(old, seen))) == (not another, another)

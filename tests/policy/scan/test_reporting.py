@@ -102,6 +102,17 @@ def test_what_cannot_be_acted_on_never_crowds_out_what_can() -> None:
     assert parts.candidates_left_out == MAXIMUM_CANDIDATES + 1
 
 
+@pytest.mark.parametrize("check", [openshift("all"), cluster_api("all")], ids=["openshift", "cluster-api"])
+def test_a_failed_machine_has_no_node_fenced_that_only_bears_its_old_name(check: HealthCheck) -> None:
+    """S9, S39: server-1 has failed, and its host name went to server-2. The old Machine is left alone, and it is said why: its
+    deletion would drain the Node of that name."""
+    old = a_machine("old", check.dialect, provider_id="sim:///server-1", phase="Failed", failure="it burnt")
+    new = a_machine("new", check.dialect, provider_id="sim:///n1")
+    (candidate,) = ledger_of(check, PROD, a_node("n1"), old, new).report_parts(NOW).candidates
+    assert candidate.node == "machine/machines/old"
+    assert "the name is another machine's by now" in candidate.refused
+
+
 def test_an_excluded_node_is_listed_with_the_reason() -> None:
     (candidate,) = (
         sick_ledger(a_node("a", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"})).report_parts(NOW).candidates
