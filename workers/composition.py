@@ -151,8 +151,10 @@ async def _cluster_serving(
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
 
-    source = settings.policy_source()
-    served = ServedCluster(name, connection, machines=machines, own_node=settings.node_name, source=source)
+    source, remediators = settings.policy_source(), settings.remediation.known_remediators()
+    served = ServedCluster(
+        name, connection, machines=machines, own_node=settings.node_name, source=source, remediators=remediators
+    )
     permits = ScannerPermits(client)
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
     view = ClusterView(
@@ -165,6 +167,7 @@ async def _cluster_serving(
         source=source,
         pools=settings.preservation.known_pools(),
         retries=settings.remediation.retries(),
+        remediators=remediators,
     )
     notify = knowing(view.ledger, notify)
     devices = ClusterFenceDevices(served, licences, looked_after=lambda: bool(view.check_objects))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,16 +146,16 @@ def made_by_us(document: Mapping[str, Any]) -> bool:
     return INCIDENT_ANNOTATION in mapping(document["metadata"].get("annotations"))
 
 
-def condition_of(document: Mapping[str, Any], kind: str) -> str:
-    """The status of its condition of that type, "" where it does not say."""
-    return next((str(each.get("status") or "") for each in _conditions(document) if each.get("type") == kind), "")
+def statuses_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """The status of each of its conditions, by type."""
+    return {str(each.get("type")): str(each.get("status") or "") for each in reversed(_conditions(document))}
 
 
-def words_of(document: Mapping[str, Any]) -> str:
-    """What its controller says of how it fares, "" for nothing."""
+def words_of(document: Mapping[str, Any], told: Iterable[str]) -> str:
+    """What its controller says of how it fares, "" for nothing. told: the conditions that tell it, the most telling first."""
     status = _status(document)
     said = {each.get("type"): each.get("message") or each.get("reason") for each in _conditions(document)}
-    found = (status.get("lastError"), said.get("Succeeded"), said.get("Processing"), status.get("failureMessage"))
+    found = (status.get("lastError"), *map(said.get, told), status.get("failureMessage"))
     return next((str(each)[:LONGEST_MESSAGE] for each in found if each), "")
 
 

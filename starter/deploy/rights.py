@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policy.episode.attesting import POLICY
+from policy.episode.fence_agents_remediations import GROUP as FENCE_AGENTS
 from policy.episode.words import NAMESPACE as WORDS
+from policy.remediation.remediators import REMEDIATORS
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.values.object_names import FENCE_NAMESPACE
 from starter.deploy.features import Feature, Process
@@ -248,11 +250,7 @@ RIGHTS: tuple[Right, ...] = (
     ),
     *(
         right
-        for group, kind in (
-            ("self-node-remediation.medik8s.io", "selfnoderemediation"),
-            ("machine-deletion-remediation.medik8s.io", "machinedeletionremediation"),
-            ("infrastructure.cluster.x-k8s.io", "metal3remediation"),
-        )
+        for group, kind in ((each.group, each.kind.lower()) for each in REMEDIATORS if each.group != FENCE_AGENTS)
         for right in (
             Right(groups=(group,), resources=(f"{kind}s",), verbs=(*_LOOK, "create", "patch", "delete"), features=_OTHERS),
             Right(groups=(group,), resources=(f"{kind}templates",), verbs=_LOOK, features=_OTHERS),

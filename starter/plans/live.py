@@ -26,6 +26,7 @@ async def read_live(
         source=settings.policy_source(),
         retries=settings.remediation.retries(),
         leased=leased,
+        remediators=settings.remediation.known_remediators(),
     )
 
 

@@ -66,6 +66,7 @@ from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
 from policy.fence.power import PowerState
+from policy.remediation.remediators import REMEDIATORS
 from policy.scan.report import ScanReport
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
@@ -103,12 +104,7 @@ CRDS = (
     "deploy/crds/reboottemplates.nodewarden.io.yaml",
     "deploy/crds/nodeactions.nodewarden.io.yaml",
 )
-OTHERS = (
-    ("SelfNodeRemediation", "self-node-remediation.medik8s.io", "v1alpha1"),
-    ("FenceAgentsRemediation", "fence-agents-remediation.medik8s.io", "v1alpha1"),
-    ("MachineDeletionRemediation", "machine-deletion-remediation.medik8s.io", "v1alpha1"),
-    ("Metal3Remediation", "infrastructure.cluster.x-k8s.io", "v1beta1"),
-)
+OTHERS = tuple((each.kind, each.group, "v1beta1" if each.kind.startswith("Metal3") else "v1alpha1") for each in REMEDIATORS)
 """Kinds of other controllers that health checks may have objects created of, with their groups and versions."""
 VOLUME_DETACHMENT = ObjectRef(
     api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", name="default", namespace="nodewarden"

@@ -20,6 +20,7 @@ from policy.checks.retries import (
 )
 from policy.objects.scopes import CLUSTER
 from policy.preservation.pools import Pool, pool_of
+from policy.remediation.remediators import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.values.errors import PolicyError
 from workers.configuration.setting_types import Duration, Section, at_most, between, scope_name, within
@@ -187,6 +188,19 @@ class BackoffSettings(Section):
         return RetryBackoff() if self.limit is None else RetryBackoff(limit=self.limit)
 
 
+class RemediatorSettings(Section):
+    """What the remediation objects of one more kind say, by their conditions; without a row it is medik8s' contract."""
+
+    group: str = Field(min_length=1, description="of their API, without a version")
+    kind: str = Field(min_length=1, description="of the objects, not of their templates")
+    working: str = Field(default="Processing", description="True while it is at work; empty: it does not say")
+    succeeded: str = Field(default="Succeeded", description="True once it is done")
+    failed: str = Field(
+        default="Succeeded", description="False once it has failed; if it is not `succeeded`: and `working` is not True"
+    )
+    node_goes: str = Field(default="PermanentNodeDeletionExpected", description="True where the Node is to be deleted for good")
+
+
 class RemediationSettings(Section):
     """How a replacement that fails is remediated in its turn, where its health check says nothing of that (by annotation)."""
 
@@ -198,6 +212,13 @@ class RemediationSettings(Section):
         default=DEFAULT_MIN_HEALTHY_PERIOD, description="whatever befalls a machine so long after the last is a new sequence"
     )
     backoff: BackoffSettings = BackoffSettings()
+    remediators: tuple[RemediatorSettings, ...] = Field(
+        default=(), description="other controllers' remediation objects that speak in words of their own"
+    )
+
+    def known_remediators(self) -> tuple[Remediator, ...]:
+        """These, which go first, and those that are known without them."""
+        return (*(Remediator(**each.model_dump()) for each in self.remediators), *REMEDIATORS)
 
     def retries(self) -> RetryRules:
         """The same as the typed rules that everything downstream knows."""

@@ -29,7 +29,6 @@ from activities.contracts.remediation import External, ExternalActivities, Exter
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
-from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.gate import Operation, Seen
 from policy.episode.needs import Need, NeedKind
 from policy.objects.machines import MachineView
@@ -41,12 +40,13 @@ from policy.remediation.objects import (
     OF_MACHINES,
     SEVERAL_ANNOTATION,
     WantedObject,
-    condition_of,
     made,
     not_ours,
     phase_of,
+    statuses_of,
     words_of,
 )
+from policy.remediation.remediators import remediator_of
 from policy.values.moments import moment_of, written
 
 
@@ -88,7 +88,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
 
         async def found() -> External | None:
             _, there, _ = await self._locate(request)
-            told = _told(there) if there is not None else None
+            told = self._told(there) if there is not None else None
             return told if told is not None and told.incident == request.target.incident and not told.deleting else None
 
         def refused(seen: LookResult) -> External:
@@ -110,7 +110,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
 
         async def once() -> External:
-            return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
+            return self._told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
 
         return await edit(place.called, once, look_again=True)
 
@@ -134,7 +134,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
-            succeeded = RemediationConditions(succeeded=condition_of(document, SUCCEEDED))
+            succeeded = RemediationConditions(succeeded=self._told(document).succeeded)
             over = GIVEN_UP_ANNOTATION in _annotations(document) or not to_be_given_up(succeeded)
             return {} if over or _is_deleting(document) else {GIVEN_UP_ANNOTATION: written(self._clock())}
 
@@ -164,7 +164,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
                 await self._require_not_paused(request)
                 await place.connection.delete(place.path(found["metadata"]["name"]), uid=found["metadata"]["uid"])
                 place, found, why = await self._locate(request)  # finalizers may keep it
-            return _told(found) if found is not None else External(present=False, message=why)
+            return self._told(found) if found is not None else External(present=False, message=why)
 
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 
@@ -338,13 +338,32 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
             if found is None or place is None:
                 return External(present=False, message=why)
             if not (annotations := wanted(found)):
-                return _told(found)
+                return self._told(found)
             metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
             path = place.path(found["metadata"]["name"])
             body = {"metadata": {**metadata, "annotations": annotations}}
-            return _told(await place.connection.patch_merge(path, body, not_after=request.not_after))
+            return self._told(await place.connection.patch_merge(path, body, not_after=request.not_after))
 
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
+
+    def _told(self, document: JsonObject) -> External:
+        metadata, annotations, statuses = document["metadata"], _annotations(document), statuses_of(document)
+        says = remediator_of(document["apiVersion"], document["kind"], self._served.remediators)
+        return External(
+            present=True,
+            ref=ref_of(document),
+            uid=metadata["uid"],
+            incident=annotations.get(INCIDENT_ANNOTATION, ""),
+            created=moment_of(metadata.get("creationTimestamp")),
+            deleting=_is_deleting(document),
+            timed_out=GIVEN_UP_ANNOTATION in annotations,
+            processing=statuses.get(says.working, ""),
+            succeeded=says.has_succeeded(statuses),
+            node_deletion=statuses.get(says.node_goes, ""),
+            phase=phase_of(document),
+            message=words_of(document, says.telling),
+            well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION)),
+        )
 
 
 def _annotations(document: JsonObject) -> Mapping[str, str]:
@@ -353,22 +372,3 @@ def _annotations(document: JsonObject) -> Mapping[str, str]:
 
 def _is_deleting(document: JsonObject) -> bool:
     return bool(document["metadata"].get("deletionTimestamp"))
-
-
-def _told(document: JsonObject) -> External:
-    metadata, annotations = document["metadata"], _annotations(document)
-    return External(
-        present=True,
-        ref=ref_of(document),
-        uid=metadata["uid"],
-        incident=annotations.get(INCIDENT_ANNOTATION, ""),
-        created=moment_of(metadata.get("creationTimestamp")),
-        deleting=_is_deleting(document),
-        timed_out=GIVEN_UP_ANNOTATION in annotations,
-        processing=condition_of(document, "Processing"),
-        succeeded=condition_of(document, SUCCEEDED),
-        node_deletion=condition_of(document, "PermanentNodeDeletionExpected"),
-        phase=phase_of(document),
-        message=words_of(document),
-        well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION)),
-    )

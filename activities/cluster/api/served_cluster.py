@@ -9,12 +9,14 @@ from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import Connections
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.remediation.remediators import REMEDIATORS, Remediator
 
 
 @dataclass(frozen=True, slots=True)
 class ServedCluster:
     """machines: where Cluster API's objects live, None where all others do. own_node: the node this worker runs on, "" where not
-    known. source: of the fence policies, which say whether fencing is switched off."""
+    known. source: of the fence policies, which say whether fencing is switched off.
+    remediators: what the objects of other controllers say."""
 
     name: str
     connection: ClusterConnection
@@ -23,6 +25,7 @@ class ServedCluster:
     own_node: str = ""
     clock: Clock = utc_now
     source: PolicySource = DEFAULT_SOURCE
+    remediators: tuple[Remediator, ...] = REMEDIATORS
 
     @property
     def connections(self) -> Connections[ClusterConnection]:

@@ -12,6 +12,7 @@ from policy.objects.nodes import Condition
 from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
 from policy.remediation.following import TIMED_OUT_ANNOTATION
 from policy.remediation.objects import TEMPLATE_NAME_ANNOTATION
+from policy.remediation.remediators import REMEDIATORS, Remediator, remediator_of
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -70,11 +71,11 @@ def decode_cluster(body: bytes) -> WorkloadCluster:
 def decode_remediation(body: bytes) -> RemediationObject:
     """One remediation object of whatever kind. Raises msgspec.DecodeError for anything else."""
     found = _remediation.decode(body)
-    return _remediation_view(found, found.api_version, found.kind)
+    return _remediation_view(found, found.api_version, found.kind, REMEDIATORS)
 
 
-def _remediation_view(found: _Remediation, api_version: str, kind: str) -> RemediationObject:
-    metadata = found.metadata
+def _remediation_view(found: _Remediation, api_version: str, kind: str, remediators: tuple[Remediator, ...]) -> RemediationObject:
+    metadata, says = found.metadata, remediator_of(api_version, kind, remediators)
     conditions = {each.type: each.status for each in (found.status.conditions if found.status else None) or ()}
     annotations = metadata.annotations or {}
     return RemediationObject(
@@ -86,8 +87,8 @@ def _remediation_view(found: _Remediation, api_version: str, kind: str) -> Remed
         timed_out=moment_of(annotations.get(TIMED_OUT_ANNOTATION, "")),
         owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
         deleting=metadata.deletion_timestamp is not None,
-        succeeded=conditions.get("Succeeded", ""),
-        permanent_node_deletion_expected=conditions.get("PermanentNodeDeletionExpected", ""),
+        succeeded=says.has_succeeded(conditions),
+        permanent_node_deletion_expected=conditions.get(says.node_goes, ""),
         well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
     )
 
@@ -144,12 +145,14 @@ def _unread_cluster(rest: Fragments, problem: str) -> WorkloadCluster:
 CLUSTER_DECODING: Decoding[WorkloadCluster] = decoding_of("Cluster", _cluster_item, _unread_cluster)
 
 
-def remediation_decoding(api_version: str, kind: str) -> Decoding[RemediationObject]:
+def remediation_decoding(
+    api_version: str, kind: str, remediators: tuple[Remediator, ...] = REMEDIATORS
+) -> Decoding[RemediationObject]:
     """How remediation objects of that kind are read; whose one is that can't be read, nobody knows."""
 
     def item(raw: msgspec.Raw) -> Item[RemediationObject]:
         found = _remediation.decode(raw)
-        view = _remediation_view(found, api_version, kind)
+        view = _remediation_view(found, api_version, kind, remediators)
         return Item(f"{view.ref.namespace}/{view.ref.name}", found.metadata.resource_version, view)
 
     def stand_in(rest: Fragments, _problem: str) -> RemediationObject:

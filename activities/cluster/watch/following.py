@@ -53,6 +53,7 @@ from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.preservation.book import PreservationBook
+from policy.remediation.remediators import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
@@ -95,6 +96,7 @@ class Watches:
         at_risk: DataAtRisk | None = None,
         source: PolicySource = DEFAULT_SOURCE,
         book: PreservationBook | None = None,
+        remediators: tuple[Remediator, ...] = REMEDIATORS,
     ) -> None:
         """patience: for so many seconds a kind may be refused before only those checks wait that need it. at_risk: is told of
         nodes and of what is attached to them."""
@@ -132,6 +134,7 @@ class Watches:
         self._machines: dict[MachineApi, Following] = {}
         self._clusters: tuple[Following, ...] = ()
         """Of Cluster API, from its first Machine on or the first Node that names one: one that is paused is left alone."""
+        self._remediators = remediators
         self._remediations: dict[tuple[str, str], Following] = {}
         """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
         self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
@@ -477,7 +480,7 @@ class Watches:
             followed[made] = Reflector(
                 self.machines if elsewhere else self._connection,
                 resource,
-                remediation_decoding(resource.api_version, resource.kind),
+                remediation_decoding(resource.api_version, resource.kind, self._remediators),
                 on_change=partial(self._remediation_changed, resource),
                 on_state=self._on_state,
                 optional=True,

@@ -30,9 +30,11 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
+from policy.objects.belonging import cluster_named_by
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
+from policy.remediation.remediators import REMEDIATORS, Remediator
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.values.object_refs import Dialect
 
@@ -49,6 +51,7 @@ async def take_snapshot(
     source: PolicySource = DEFAULT_SOURCE,
     retries: RetryRules = DEFAULT_RETRIES,
     leased: bool = True,
+    remediators: tuple[Remediator, ...] = REMEDIATORS,
 ) -> OfflineCluster:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. leased: also whom others hold by their node lease, which workers may not list. Raises what the API refuses where
@@ -83,13 +86,15 @@ async def take_snapshot(
             owned |= machine.controller.startswith(f"{OWNERS_OWN}/")
     for control_plane in await _listed(cluster, elsewhere, KUBEADM_CONTROL_PLANES) if owned else ():
         cluster.put(control_plane, KUBEADM_CONTROL_PLANES.plural)
-    for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if Dialect.CLUSTER_API in dialects else ():
+    named = Dialect.CLUSTER_API in dialects or any(map(cluster_named_by, nodes))
+    for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if named else ():
         cluster.ledger.put_cluster(each, now)
     made = {key: (check.dialect, resources) for check in cluster.checks for key, resources in made_for(check).items()}
     for dialect, resources in made.values():
         for resource in resources:
             there = elsewhere if dialect is Dialect.CLUSTER_API else connection
-            for found in await _tried(cluster, there, resource, remediation_decoding(resource.api_version, resource.kind)):
+            decoding = remediation_decoding(resource.api_version, resource.kind, remediators)
+            for found in await _tried(cluster, there, resource, decoding):
                 cluster.ledger.put_remediation(found, now)
     for lease in await _listed(cluster, connection, LEASES, namespace=NODE_LEASE_NAMESPACE) if dialects and leased else ():
         cluster.put(lease, LEASES.plural)

@@ -27,6 +27,7 @@ from policy.objects.nodes import NodeView
 from policy.preservation.book import PreservationBook
 from policy.preservation.pools import Pool
 from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.remediators import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
 from policy.scan.report import AtRisk, ClusterLease, ScanReport, ViewState
@@ -57,6 +58,7 @@ class ClusterView:
         source: PolicySource = DEFAULT_SOURCE,
         pools: Iterable[Pool] = (),
         retries: RetryRules = DEFAULT_RETRIES,
+        remediators: tuple[Remediator, ...] = REMEDIATORS,
     ) -> None:
         self.connection = connection
         self.ledger = Ledger(sees_all_nodes=False, overlap=overlap, retries=retries)
@@ -86,6 +88,7 @@ class ClusterView:
             patience=self._limits.broken.total_seconds(),
             at_risk=self.at_risk,
             book=self._book,
+            remediators=remediators,
         )
         self._progress = WatchProgress(self.watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)

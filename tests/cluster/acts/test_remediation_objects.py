@@ -29,6 +29,7 @@ from tests.cluster import builders
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, INCIDENT, NODE, NOW, World, empty_world, refused
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, System, machine_of
 from tests.cluster.test_preserving import definition
+from workers.configuration.acting_settings import RemediationSettings
 
 GROUP = "self-node-remediation.medik8s.io"
 NAMESPACE = "medik8s"
@@ -344,6 +345,54 @@ async def test_its_controller_is_told_once_that_its_time_is_over(objects: Object
     objects.world.now += timedelta(minutes=1)
     assert (await objects.acts.time_out(objects.asks)).timed_out
     assert (await objects.only())["metadata"]["annotations"][GIVEN_UP_ANNOTATION] == timestamp(NOW)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "told"),
+    [
+        ({"FencingInProgress": ("True", "writes")}, ("True", "", "writes")),
+        ({"FencingInProgress": ("False", "no slot"), "Ready": ("False", "no slot")}, ("False", "False", "no slot")),
+        (
+            {"FencingInProgress": ("False", ""), "FencingSucceeded": ("True", "fenced"), "Ready": ("True", "")},
+            ("False", "True", "fenced"),
+        ),
+    ],
+    ids=["at work", "failed", "done"],
+)
+async def test_a_storage_based_remediation_is_read_in_its_own_words(
+    conditions: dict[str, tuple[str, str]], told: tuple[str, str, str], objects: Objects
+) -> None:
+    """Its failure is the next step's turn at once, and no matter of time."""
+    group, kind = "storage-based-remediation.medik8s.io", "StorageBasedRemediation"
+    await install(objects.world, kind, f"{kind}Template", group=group)
+    folder = f"/apis/{group}/v1alpha1/namespaces/{NAMESPACE}"
+    template = {"metadata": {"name": "sbr"}, "spec": {"template": {"spec": {}}}}
+    await objects.world.others.create(f"{folder}/{kind.lower()}templates", template)
+    asks = replace(
+        objects.asks, template=ObjectRef(api_version=f"{group}/v1alpha1", kind=f"{kind}Template", name="sbr", namespace=NAMESPACE)
+    )
+    made = await objects.acts.create(asks)
+    assert made.ref is not None
+    said = [{"type": each, "status": status, "message": words} for each, (status, words) in conditions.items()]
+    await objects.world.others.patch(f"{folder}/{kind.lower()}s/{made.ref.name}/status", {"status": {"conditions": said}})
+    seen = await objects.acts.read(asks)
+    assert (seen.processing, seen.succeeded, seen.message) == told
+
+
+async def test_a_kind_of_the_settings_is_read_in_its_own_words(objects: Objects) -> None:
+    """Also one that is known without them: what the settings say of it goes first."""
+    mine = RemediationSettings.model_validate(
+        {"remediators": [{"group": GROUP, "kind": "SelfNodeRemediation", "succeeded": "Done", "failed": "Done"}]}
+    ).known_remediators()
+    world = objects.world
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, remediators=mine)
+    acts = ClusterRemediationObjects(served, world.looks)
+    made = await acts.create(objects.asks)
+    assert made.ref is not None
+    said = [{"type": "Done", "status": "False"}, {"type": "Succeeded", "status": "True"}]
+    await world.others.patch(f"{FOLDER}/selfnoderemediations/{made.ref.name}/status", {"status": {"conditions": said}})
+    assert (await acts.read(objects.asks)).succeeded == "False"
+    assert (await objects.acts.read(objects.asks)).succeeded == "True"
 
 
 async def test_one_that_is_two_days_old_is_flagged_once_for_people_to_look(objects: Objects) -> None:

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from policy.remediation.following import PHASE_DELETING, Progress, RemediationConditions, follow, to_be_given_up
+from policy.remediation.remediators import REMEDIATORS, Remediator, remediator_of
 
 MINUTE = timedelta(minutes=1)
 STATUSES = ("", "True", "False", "Unknown")
@@ -36,6 +37,40 @@ STATUSES = ("", "True", "False", "Unknown")
 def test_what_a_remediation_says(told: RemediationConditions, progress: Progress, why: str) -> None:
     followed = follow(told)
     assert (followed.progress, followed.why) == (progress, why)
+
+
+CONTRACT, STORAGE = "self-node-remediation.medik8s.io/v1alpha1", "storage-based-remediation.medik8s.io/v1alpha1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "conditions", "succeeded"),
+    [
+        ((CONTRACT, "SelfNodeRemediation"), {"Processing": "False", "Succeeded": "False"}, "False"),
+        ((CONTRACT, "SelfNodeRemediation"), {"Processing": "False", "Succeeded": "True"}, "True"),
+        (("example.io/v1", "ThingRemediation"), {"Processing": "True", "Succeeded": "Unknown"}, "Unknown"),
+        ((STORAGE, "StorageBasedRemediation"), {}, ""),
+        ((STORAGE, "StorageBasedRemediation"), {"FencingInProgress": "True"}, ""),
+        ((STORAGE, "StorageBasedRemediation"), {"FencingInProgress": "False", "Ready": "False"}, "False"),
+        # After a failure it tries again, and says so by the one condition alone.
+        ((STORAGE, "StorageBasedRemediation"), {"FencingInProgress": "True", "Ready": "False"}, ""),
+        (
+            (STORAGE, "StorageBasedRemediation"),
+            {"FencingInProgress": "False", "FencingSucceeded": "True", "Ready": "True"},
+            "True",
+        ),
+        ((STORAGE, "StorageBasedRemediation"), {"Succeeded": "False"}, ""),
+        (("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation"), {"Succeeded": "True"}, ""),
+        (("customized-user-remediation.medik8s.io/v1alpha1", "CustomizedUserRemediation"), {"Succeeded": "True"}, ""),
+    ],
+)
+def test_each_kind_is_read_in_its_own_words(kind: tuple[str, str], conditions: dict[str, str], succeeded: str) -> None:
+    """What a kind never says is not taken from it."""
+    assert remediator_of(*kind).has_succeeded(conditions) == succeeded
+
+
+def test_a_row_of_the_settings_goes_before_ours() -> None:
+    mine = Remediator(group="self-node-remediation.medik8s.io", kind="SelfNodeRemediation", succeeded="Done", failed="Done")
+    assert remediator_of(CONTRACT, "SelfNodeRemediation", (mine, *REMEDIATORS)).has_succeeded({"Done": "True"}) == "True"
 
 
 def test_nothing_but_the_word_itself_is_success() -> None:

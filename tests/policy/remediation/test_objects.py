@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.objects.remediations import plurals_of
-from policy.remediation.objects import LONGEST_NAME, WantedObject, condition_of, made, not_ours, phase_of, words_of
+from policy.remediation.objects import LONGEST_NAME, WantedObject, made, not_ours, phase_of, statuses_of, words_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
+
+TOLD = ("Succeeded", "Processing")
 
 GROUP = "self-node-remediation.medik8s.io"
 TEMPLATE = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="SelfNodeRemediationTemplate", name="quick", namespace="medik8s")
@@ -116,7 +118,7 @@ def test_what_is_made_shares_nothing_with_its_template() -> None:
 def test_a_status_of_any_shape_says_nothing(status: object) -> None:
     """Any controller's object: what it writes is not ours to choose."""
     document = {"metadata": {}, "status": status}
-    assert (condition_of(document, "Succeeded"), words_of(document), phase_of(document)) == ("", "", "")
+    assert (statuses_of(document).get("Succeeded", ""), words_of(document, TOLD), phase_of(document)) == ("", "", "")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_status_of_any_shape_says_nothing(status: object) -> None:
     ],
 )
 def test_its_controller_s_words_are_found_wherever_it_writes_them(status: dict[str, Any], words: str) -> None:
-    assert words_of({"metadata": {}, "status": status}) == words
+    assert words_of({"metadata": {}, "status": status}, TOLD) == words
 
 
 @pytest.mark.parametrize(
