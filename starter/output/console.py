@@ -11,7 +11,7 @@ from rich.console import Console
 
 from starter.output import PIPE_WIDTH
 
-_TRAILING = re.compile(r" +$", re.MULTILINE)
+_TRAILING = re.compile(r"(?<! ) +$", re.MULTILINE)
 
 
 class _Unpadded(io.TextIOBase):

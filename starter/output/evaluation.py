@@ -216,4 +216,4 @@ def why(each: TargetEvaluation) -> str:
 
 def in_one_line(message: str) -> str:
     """Cluster API's messages are lists of several lines."""
-    return re.sub(r"\s*\n\s*\*?\s*", " ", message)
+    return re.sub(r"(?<!\s)\s*\n\s*\*?\s*", " ", message)
