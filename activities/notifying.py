@@ -201,7 +201,8 @@ def _sent_to(address: str, rule: NoticeRule, notices: Sequence[Notice], line: in
     try:
         if not service.add(addressed(address, notices[-1])):
             return f"url_file: line {line} is no address that Apprise knows"
-        taken = service.notify(body=message.text, title=message.title, notify_type=kinds[message.severity])
+        kind, text = kinds[message.severity], apprise.NotifyFormat.TEXT
+        taken = service.notify(body=message.text, title=message.title, notify_type=kind, body_format=text)
     except Exception as error:  # noqa: BLE001 - a service's plugin may fail in any way, and its message may contain the address
         return f"{type(error).__name__} in Apprise"
     return "" if taken else "not all of its services took it"

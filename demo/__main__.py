@@ -57,7 +57,7 @@ class Demo:
         self._state = state
         self._keep = keep
         self._platform = platform
-        self._console = fitting_console()
+        self._console = fitting_console(markup=True)
         self._accidents: list[Accident] = []
         self._results: dict[str, EpisodeResult] = {}
         self._began = datetime.now(UTC)
@@ -158,6 +158,7 @@ class Demo:
         }
         path = self._state / "nodewarden.yaml"
         path.write_text(yaml.safe_dump(written))
+        path.chmod(0o600)  # whatever the umask is: a file that others may write is refused
         settings = load(config=path)
         configure(settings.log, file=self._state / LOG)
         start_runtime(metrics=settings.metrics)

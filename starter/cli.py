@@ -50,7 +50,7 @@ def globals_(
     cluster: ClusterOption = "",
     output: OutputOption = None,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Settings file; default: ./nodewarden.yaml, then the user's.")
+        Path | None, typer.Option("--config", help="Settings file; default: ~/.config/nodewarden/nodewarden.yaml.")
     ] = None,
     kube_context: Annotated[
         str, typer.Option("--context", help="Kubeconfig context of the cluster, as kubectl's.", metavar="NAME")

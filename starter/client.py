@@ -44,6 +44,7 @@ from workers.connect import connect
 from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.identity import holder
+from workers.payloads.converting import for_people
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus, Word
 
@@ -59,7 +60,8 @@ class Nodewarden:
     def __init__(self, client: Client, *, speaker: Speaker | None = None, page: str = "") -> None:
         """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called. page: the
         address of our page, which Temporal's is to link to."""
-        self.client = client
+        config: dict[str, Any] = {**client.config(), "data_converter": for_people(client.data_converter)}
+        self.client = client = Client(**config)
         self.page = page
         self.history = History(client)
         """Episodes that have ended, and the decision record of each."""

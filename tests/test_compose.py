@@ -149,6 +149,7 @@ def test_the_server_is_paced_as_the_embedded_one() -> None:
     """One reason for each of Temporal's own settings: workers/embedded/server_process.py."""
     embedded = dict(entry.split("=") for entry in DYNAMIC_CONFIGURATION)
     configured = yaml.safe_load((ROOT / "deploy/temporal/dynamic-config.yaml").read_text(encoding="utf-8"))
+    assert configured.pop("frontend.httpAllowedHosts") == [{"value": ["the-http-api-is-closed.invalid"]}], "S51"
     assert configured
     for key, [constrained] in configured.items():
         assert str(constrained["value"]) == embedded[key], key

@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 from queue import SimpleQueue
+from textwrap import indent
 from typing import Any
 
 from temporalio import activity, workflow
 from temporalio.exceptions import ApplicationError
 
+from policy.values.foreign import in_a_line, visible
 from workers.configuration.process_settings import LogFormat, LogSettings
 
 _CONTEXTS = ("temporal_workflow", "temporal_activity")
@@ -89,9 +91,10 @@ class _PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
         text, traceback = _story(record)
-        line = f"{moment} {record.levelname.lower()} {record.name}: {text}{_whose(record)}"
+        line = in_a_line(f"{moment} {record.levelname.lower()} {record.name}: {text}{_whose(record)}")
         if traceback and record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            # What another's text begins on a line of its own begins no line of ours (S50).
+            line += "\n" + indent(visible(self.formatException(record.exc_info)), "  ", lambda _: True)
         return line
 
 
@@ -119,4 +122,4 @@ class _JsonFormatter(logging.Formatter):
                 entry |= {key: value for key, value in details.items() if isinstance(value, str | int | float)}
         if traceback and record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return visible(json.dumps(entry, ensure_ascii=False, default=str))

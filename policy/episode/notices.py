@@ -14,6 +14,7 @@ from string import Formatter
 
 from policy.episode.events import When
 from policy.episode.messages import Outcome
+from policy.values.foreign import without_calls
 from policy.values.selectors import Selector
 
 GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
@@ -136,10 +137,10 @@ class Wording:
 
     def of(self, notice: Notice) -> tuple[str, str]:
         """Title and text of one."""
-        values = {name: read(notice) for name, read in FIELDS.items()}
+        values = {name: without_calls(read(notice)) for name, read in FIELDS.items()}
         title, text = (each.format_map(values) for each in (self.title, self.text))
-        ours = "\n".join(filter(None, (notice.text, notice.link)))
-        return " ".join(title.split()) or notice.title, text or ours
+        ours = "\n".join(filter(None, (values["text"], values["link"])))
+        return " ".join(title.split()) or values["title"], text or ours
 
 
 PLAIN = Wording()

@@ -43,11 +43,13 @@ async def serve(
     ] = "127.0.0.1",
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,
-    token_file: Annotated[Path | None, typer.Option("--token-file", help="A token that every request must bear.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="A token that every request must bear; default: a secret URL.")
+    ] = None,
 ) -> Exit | None:
-    """Decrypt payloads for Temporal's web UI and the `temporal` command, until Ctrl-C. Whoever reaches it can read all histories.
+    """Decrypt payloads for Temporal's web UI and the `temporal` command, until Ctrl-C. Its URL lets read all histories.
 
-    temporal workflow show -w episode/prod/node-7 --codec-endpoint http://127.0.0.1:8234
+    temporal workflow show -w episode/prod/node-7 --codec-endpoint URL
     """
     from starter.commands.tls import tls_of
     from workers.configuration.setting_sources import SettingsError
@@ -104,13 +106,13 @@ async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Ex
 
 
 def _origins(given: list[str] | None, settings: Settings) -> list[str]:
-    """Those that were named, else of the embedded server's UI, if that runs here, by both its names."""
+    """Those that were named, else of the embedded server's UI, if that runs here."""
     from workers.configuration.setting_sources import SettingsError
     from workers.embedded.server import running_endpoint
 
     if given is None:
         endpoint = running_endpoint(settings.state)
-        return [f"http://{host}:{endpoint.ui_port}" for host in ("127.0.0.1", "localhost")] if endpoint is not None else []
+        return [endpoint.ui_url] if endpoint is not None else []
     for origin in given:
         scheme, _, rest = origin.partition("://")
         if scheme not in {"http", "https"} or not rest or set(rest) & set("/?#*@ "):

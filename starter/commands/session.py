@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 import typer
 
+from policy.values.foreign import in_a_line, visible
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -72,8 +74,10 @@ class Session:
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
+        from workers.configuration.setting_sources import passed_over
         from workers.configuration.settings import load
 
+        complain(passed_over(os.environ, named=self.config))
         if self.kubeconfig is not None:
             os.environ["KUBECONFIG"] = str(self.kubeconfig)
         settings = load(config=self.config)
@@ -285,7 +289,7 @@ def _judge(error: Exception) -> tuple[str, Exit]:
     if isinstance(error, SettingsError | NamespaceMissingError | SearchAttributesError):
         return str(error), Exit.USAGE
     if isinstance(error, RequestError):
-        return str(error), Exit(error.exit_code)
+        return in_a_line(str(error)), Exit(error.exit_code)
     if isinstance(error, TemporalUnreachableError | EmbeddedServerError):
         return str(error), Exit.UNREACHABLE
     text = " ".join(str(error).split()) or "no further details"
@@ -294,7 +298,7 @@ def _judge(error: Exception) -> tuple[str, Exit]:
 
 def complain(text: str) -> None:
     """A line on stderr for each line of the text, each with our name."""
-    for line in text.splitlines():
+    for line in filter(None, map(visible, text.split("\n"))):
         typer.secho(f"nodewarden: {line}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
 
 
@@ -310,7 +314,7 @@ def given(option: str, text: str) -> str:
 def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
     """The answer: the text for people, the model on one line for programs."""
     if session.output is not Output.JSON:
-        typer.echo(text)
+        typer.echo(visible(text))
         return
     from starter.output.encoding import to_json
 

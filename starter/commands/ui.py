@@ -54,9 +54,9 @@ async def ui(
 ) -> Exit:
     """Serve the page that says whether the cluster is safe, who is needed, and why nothing happens, until Ctrl-C.
 
-    On the loopback whoever asks is you. Elsewhere, and behind a proxy, each request needs a bearer token that the cluster knows
-    and that may `get` `nodes.nodewarden.io`; what is said is made with that token. It asks Temporal and the scanners while
-    somebody looks.
+    On the loopback the page is yours: its printed address ends in a token, which programs bear as a header. Elsewhere, and behind
+    a proxy, each request needs a bearer token that the cluster knows and that may `get` `nodes.nodewarden.io`; what is said is
+    made with that token. It asks Temporal and the scanners while somebody looks.
     """
     from starter.commands.tls import tls_of
     from starter.plans.live import read_named

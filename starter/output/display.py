@@ -12,11 +12,12 @@ from typing import Protocol, Self, TextIO
 from rich.console import Console, Group
 from rich.live import Live
 
+from policy.values.foreign import visible
 from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
 from starter.output.changes import changes
-from starter.output.console import fitting_console
+from starter.output.console import PlainConsole, fitting_console
 from starter.output.encoding import to_json
 from starter.output.table import render
 from starter.output.watching import look, until_next
@@ -89,7 +90,7 @@ class LineDisplay(_Quiet):
     def show(self, statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:
             for line in changes(self._last.get(status.cluster), status):
-                print(f"{written(status.at)} {line}", file=self._stream, flush=True)
+                print(visible(f"{written(status.at)} {line}"), file=self._stream, flush=True)
             self._last[status.cluster] = status
 
 
@@ -97,7 +98,7 @@ class LiveDisplay:
     """The table in place, redrawn every second. What is printed meanwhile appears above it; the last picture stays."""
 
     def __init__(self, console: Console | None = None, *, where: str = "") -> None:
-        self.console = console or Console()
+        self.console = console or PlainConsole(highlight=False, markup=False, emoji=False)
         self.where = where
         self._statuses: Sequence[ClusterStatus] = ()
         self._live = Live(console=self.console, auto_refresh=False, redirect_stderr=True)

@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from policy.values.durations import format_duration
+from policy.values.foreign import visible
 from policy.values.moments import written
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ def _answers(kind: type[Any]) -> type[_Answer[Any]]:
 def to_json(answer: object, *, indent: int | None = None) -> str:
     """The answer, a dataclass; on one line unless it is indented."""
     plain = _answers(type(answer))(answer).model_dump(by_alias=True)
-    return json.dumps(plain, indent=indent, ensure_ascii=False, default=_spelled)
+    return visible(json.dumps(plain, indent=indent, ensure_ascii=False, default=_spelled))
 
 
 def _spelled(value: object) -> object:

@@ -21,6 +21,7 @@ from policy.checks.brakes import Closed
 from policy.checks.targets import SICKNESS
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
+from policy.values.foreign import in_a_line
 from policy.values.object_names import in_natural_order
 from policy.values.object_refs import ObjectRef
 from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
@@ -216,4 +217,4 @@ def why(each: TargetEvaluation) -> str:
 
 def in_one_line(message: str) -> str:
     """Cluster API's messages are lists of several lines."""
-    return re.sub(r"\s*\n\s*\*?\s*", " ", message)
+    return in_a_line(re.sub(r"\s*\n\s*\*?\s*", " ", message))

@@ -25,7 +25,7 @@ from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.overview import overview_of
 from starter.web.sessions import Sessions
 from starter.web.views import Views, WatchedCluster, views_of
-from starter.web.who import Doorkeeper, OwnHouse
+from starter.web.who import Doorkeeper
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEARTBEAT_SECONDS = 10.0
@@ -48,13 +48,13 @@ ASSETS = Path(starlette_admin.__file__).parent / "static"
 """Tabler, as that package carries it."""
 
 
-def application(views: Views, keeper: Doorkeeper | None = None, sessions: Sessions | None = None) -> FastAPI:
-    """Serves these views. keeper: who says who asks; None: whoever reaches us, who has no way of their own to a cluster.
-    sessions: None: of this process alone."""
+def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = None) -> FastAPI:
+    """Serves these views. keeper: who says who asks. sessions: None: of this process alone."""
     app = FastAPI(title="nodewarden", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.views = views
-    app.state.keeper = keeper or OwnHouse(views.warden, _no_way, name="")
+    app.state.keeper = keeper
     app.state.sessions = sessions or Sessions()
+    app.state.sessions.local = not keeper.login
     app.state.document = cache(lambda: api.document(app))
     for part in (nodes, inventory, checks, past, pages, api, saying, login):
         app.include_router(part.router)
@@ -74,11 +74,6 @@ def application(views: Views, keeper: Doorkeeper | None = None, sessions: Sessio
 async def _alive() -> Response:
     """For probes, which have no token. Whether Temporal and the scanners answer is what the page says, without them as well."""
     return Response("ok\n", media_type="text/plain")
-
-
-@asynccontextmanager
-async def _no_way(_: str) -> AsyncIterator[None]:
-    yield None
 
 
 async def events(request: Request, cluster: str) -> StreamingResponse:
@@ -139,11 +134,11 @@ async def serving(
     *,
     host: str,
     port: int,
-    keeper: Doorkeeper | None = None,
+    keeper: Doorkeeper,
     tls: ssl.SSLContext | None = None,
     sessions: Sessions | None = None,
 ) -> AsyncIterator[str]:
-    """Serve until the context ends; its value is the page's address. Raises OSError where nothing can be bound there."""
+    """Serve until the context ends; its value is where people come in. Raises OSError where nothing can be bound there."""
     config = uvicorn.Config(
         application(views, keeper, sessions),
         log_config=None,  # logging is the process's own affair
@@ -163,7 +158,7 @@ async def serving(
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         shown = f"[{host}]" if ":" in host else host
-        yield f"http{'s' if tls is not None else ''}://{shown}:{listening.getsockname()[1]}/"
+        yield f"http{'s' if tls is not None else ''}://{shown}:{listening.getsockname()[1]}/{keeper.way_in}"
     finally:
         server.should_exit = True
         await asyncio.gather(running, return_exceptions=True)

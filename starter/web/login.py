@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
 from starter.web.pages import render
-from starter.web.sessions import COOKIE, Sessions, borne
+from starter.web.sessions import Sessions, borne
 from starter.web.views import views_of
 from starter.web.who import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 
@@ -59,8 +59,10 @@ async def admitted(request: Request, answer: Answer, told: Callable[[Request, Ex
 
 
 @router.get("/login")
-async def ask(request: Request, then: str = "/") -> Response:
-    """Where a browser says who it is."""
+async def ask(request: Request, then: str = "/", token: str = "") -> Response:
+    """Where a browser says who it is; with the address that was printed for the loopback, at once."""
+    if token and not request.app.state.keeper.login:
+        return await begin(request, token, then)
     return render(request, "login.html", "Who are you?", then=_ours(then), token=sessions_of(request).form_token(request))
 
 
@@ -74,15 +76,16 @@ async def begin(request: Request, token: Annotated[str, Form()], then: Annotated
     except RequestError as error:
         return render(request, "login.html", "Who are you?", status=401, then=_ours(then), problem=str(error))
     answer = RedirectResponse(_ours(then), status_code=303)
-    answer.set_cookie(COOKIE, sealed, httponly=True, secure=True, samesite="strict", path="/")
+    secure, name = request.app.state.keeper.login, sessions_of(request).cookie(request)
+    answer.set_cookie(name, sealed, httponly=True, secure=secure, samesite="strict", path="/")
     return answer
 
 
 @router.post("/logout")
-async def end() -> Response:
+async def end(request: Request) -> Response:
     """The browser forgets the token. Whoever has copied the cookie may go on until the token ends, or the session."""
     answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+    answer.delete_cookie(sessions_of(request).cookie(request), path="/", secure=True, httponly=True, samesite="strict")
     return answer
 
 

@@ -18,6 +18,7 @@ from activities.contracts.pages import queries
 from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
 from policy.scan.report import TargetRow
+from policy.values import foreign
 from policy.values.moments import written
 from starter import wording
 from starter.output.record_table import OFF_PROVEN
@@ -50,10 +51,15 @@ def _colour(row: TargetRow) -> str:
     return COLOUR[wording.HEALTH_STYLE[row.health]]
 
 
+def _shown(found: object) -> object:
+    """Each value that a template shows; what is markup was made of such."""
+    return foreign.visible(found) if isinstance(found, str) and not isinstance(found, Markup) else found
+
+
 def _with_commands(text: str) -> Markup:
     """What stands between backticks is code. Everything else is text, whatever it looks like (S40)."""
     code = Markup("<code>{}</code>")
-    return Markup().join(code.format(each) if index % 2 else each for index, each in enumerate(text.split("`")))
+    return Markup().join(code.format(each) if index % 2 else each for index, each in enumerate(foreign.visible(text).split("`")))
 
 
 _FILTERS: dict[str, Any] = {
@@ -71,6 +77,7 @@ _FILTERS: dict[str, Any] = {
     "commands": _with_commands,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
+templates.env.finalize = _shown
 templates.env.filters.update(_FILTERS)
 templates.env.globals.update(_GLOBALS)
 
@@ -85,6 +92,7 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "title": title,
             "cluster": cluster,
             "views": [(name, base + path) for name, path in VIEWS],
+            "local": not request.app.state.keeper.login,
             "reader": _reader(request),
             "has_session": not borne(request),
             "static": "/static",

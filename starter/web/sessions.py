@@ -22,6 +22,7 @@ from starter.web.who import Caller
 LASTS = timedelta(hours=8)
 """A session, at most; the token in it may end earlier, and ends it then."""
 COOKIE = "__Host-nodewarden"
+"""Which browsers keep for TLS only; for the loopback see `Sessions.cookie`."""
 MOST_BYTES = 4096 - len(COOKIE) - 1
 """Of a cookie's value: browsers drop one that is longer, and say nothing (RFC 6265, 6.1)."""
 
@@ -31,7 +32,10 @@ class TokenTooLongError(RequestError):
 
 
 class Sessions:
-    """keys: the first seals, all open; None: one of this process's own. Raises ValueError without one, or if one is too short."""
+    """keys: the first seals, all open; None: one of this process's own. Raises ValueError without one, or if one is too short.
+    local: whether browsers come over the loopback, where nothing speaks TLS."""
+
+    local = False
 
     def __init__(self, keys: Sequence[bytes] | None = None) -> None:
         known = [secrets.token_bytes(LEAST_BYTES)] if keys is None else keys
@@ -39,6 +43,10 @@ class Sessions:
             raise ValueError(f"expected at least one key, each of at least {LEAST_BYTES} bytes")
         self._seal = MultiFernet([Fernet(base64.urlsafe_b64encode(_derived(key, "session"))) for key in known])
         self._form_keys = [_derived(key, "form") for key in known]
+
+    def cookie(self, request: Request) -> str:
+        """Its name. On the loopback browsers send a cookie to every port, so each of our pages there has one of its own."""
+        return f"nodewarden-{request.scope['server'][1]}" if self.local else COOKIE
 
     def begin(self, token: str) -> str:
         """What the cookie says. Raises TokenTooLongError."""
@@ -54,7 +62,7 @@ class Sessions:
         """Of the Authorization header, else of the session that the cookie holds; "" where there is neither, or it is over."""
         if token := borne(request):
             return token
-        sealed = request.cookies.get(COOKIE, "").encode()
+        sealed = request.cookies.get(self.cookie(request), "").encode()
         try:
             return zlib.decompress(self._seal.decrypt(sealed, ttl=int(LASTS.total_seconds()))).decode()
         except InvalidToken:
@@ -62,24 +70,24 @@ class Sessions:
 
     def form_token(self, request: Request) -> str:
         """What a form of ours carries back: nobody else's page can know it."""
-        return _form_token(self._form_keys[0], request)
+        return self._form_token(self._form_keys[0], request)
 
     def is_ours(self, request: Request, shown: str) -> bool:
         """Whether a form that is sent was made for the same session, here or where the same keys are."""
-        return any(hmac.compare_digest(_form_token(key, request).encode(), shown.encode()) for key in self._form_keys)
+        return any(hmac.compare_digest(self._form_token(key, request).encode(), shown.encode()) for key in self._form_keys)
+
+    def _form_token(self, key: bytes, request: Request) -> str:
+        # A proxy may change the token of its header between a form and its answer, and the name in it stays.
+        caller: Caller | None = getattr(request.state, "caller", None)
+        own = request.cookies.get(self.cookie(request), "")
+        told = f"bearer {caller.name}" if borne(request) and caller is not None else own
+        return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
 
 
 def borne(request: Request) -> str:
     """The token of the Authorization header, a program's or that of a proxy; "" where there is none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _form_token(key: bytes, request: Request) -> str:
-    # A proxy may change the token of its header between a form and its answer, and the name in it stays.
-    caller: Caller | None = getattr(request.state, "caller", None)
-    told = f"bearer {caller.name}" if borne(request) and caller is not None else request.cookies.get(COOKIE, "")
-    return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
 
 
 def _derived(key: bytes, purpose: str) -> bytes:

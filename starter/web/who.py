@@ -1,4 +1,4 @@
-"""Who asks, and whether he may: on the loopback whoever runs this, elsewhere whom the cluster knows by his token.
+"""Who asks, and whether he may: on the loopback who bears the token of this process, elsewhere whom the cluster knows by his own.
 
 Nothing is decided here. The cluster's own API says whose a token is (TokenReview) and whether he may look (SubjectAccessReview,
 the verb `get` on `nodes.nodewarden.io`); what he says is a NodeAction that is made with his own token, so that Kubernetes' own
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,24 +51,30 @@ class Caller:
 
 
 class Doorkeeper(Protocol):
-    """Says who asks. login: whether he has to say so."""
+    """Says who asks. login: whether the cluster knows them, else this process. way_in: the path at which people come in."""
 
     login: bool
+    way_in: str
 
     async def caller(self, token: str, cluster: str) -> Caller:
         """Raises UnknownCallerError, ForbiddenError, SilentError."""
 
 
 class OwnHouse:
-    """Whoever reaches us is who runs us: on the loopback of his own machine."""
+    """The person who runs us, on the loopback, where every other user and every web page can connect too: whoever bears the token
+    that is printed with our address (S51)."""
 
     login = False
 
     def __init__(self, warden: Nodewarden, opening: Opening, *, name: str) -> None:
+        self.token = secrets.token_urlsafe(16)
+        self.way_in = f"login?token={self.token}"
         self._caller = Caller(name=name, warden=warden, opening=opening)
 
-    async def caller(self, token: str, cluster: str) -> Caller:  # noqa: ARG002 - nobody has to show one
+    async def caller(self, token: str, cluster: str) -> Caller:  # noqa: ARG002 - one for all of them
         """Always the same."""
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            raise UnknownCallerError("expected the token of the address that `nodewarden ui` or `nodewarden up` has printed")
         return self._caller
 
 
@@ -74,6 +82,7 @@ class Reviewed:
     """Whoever shows a token that the cluster knows. opening: our own way to a cluster, by which we ask about it."""
 
     login = True
+    way_in = ""
 
     def __init__(
         self, warden: Nodewarden, opening: Opening, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -25,6 +25,7 @@ from starter.commands import answers
 from starter.web import api
 from starter.web.app import application
 from starter.web.views import Views
+from starter.web.who import OwnHouse
 from tests.documents import documents
 from tests.security.matrix import CELLS, Act, Principal
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
@@ -114,12 +115,15 @@ def settings() -> str:
     return f"""# Settings
 {MADE}
 
-They come from `nodewarden.yaml` (in the working folder, or `~/.config/nodewarden/`; `NODEWARDEN_CONFIG` or `--config` name
-another file) and from the environment, which goes before the file. `nodewarden worker` and every other command read the same
-ones. A setting that can't be used ends the command with code 2 and names the key and what was expected.
+They come from `nodewarden.yaml` (in `~/.config/nodewarden/`, or as `NODEWARDEN_CONFIG` or `--config` name it; never merely
+because it lies in the working folder) and from the environment, which goes before the file. `nodewarden worker` and every other
+command read the same ones. A setting that can't be used ends the command with code 2 and names the key and what was expected.
 
 A duration is written as `30s`, `5m` or `1h30m`. In the environment a list of words is written `a,b`; a mapping, or a list of
 anything else, is JSON.
+
+Settings name programs that are run and files that are read. So a file that belongs to another user than root and the one who runs
+nodewarden, or that others may write, is refused.
 
 Temporal's own variables are understood as well, and so is `NODE_NAME` for `node_name`. Ours go before them.
 
@@ -335,7 +339,8 @@ def who_can_do_what() -> str:
 
 def http_paths() -> str:
     """What `nodewarden ui` answers programs."""
-    told = api.document(application(Views(cast("Any", None), ())))["paths"]
+    nobody = cast("Any", None)
+    told = api.document(application(Views(nobody, ()), OwnHouse(nobody, nobody, name="")))["paths"]
     rows = [
         [code(f"{method.upper()} {path}"), _answered(operation), sentence(operation.get("description") or operation["summary"])]
         for path, operations in told.items()

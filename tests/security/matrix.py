@@ -88,7 +88,10 @@ _ANY_ACK = (
     " Set `worker.words: verified`."
 )
 _ANY_NAME = "The name is shown as `not verified`, and the word is obeyed. Set `worker.words: verified`."
-_UP = "Every user of the host reaches the Temporal of `nodewarden up`. Use a computer of one person, or a Temporal with TLS."
+_UP = (
+    "Every user of the host reaches the Temporal of `nodewarden up`, and is a client of Temporal."
+    " Use a computer of one person, or a Temporal with TLS."
+)
 _DECIDES = "What stands there says which device is a node's. Give write access to administrators only."
 
 P, A = Principal, Act
@@ -161,15 +164,15 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.VIEWER, A.POWER_OFF): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
     (P.VIEWER, A.SILENCE): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
     (P.VIEWER, A.FLOOD): shown(f"{LOOKING}test_a_token_is_looked_at_once_for_many_requests"),
-    (P.LOCAL_USER, A.POWER_OFF): Cell(yes=f"{_UP} {_ANY_WORDS}", closed_by=WORDS),
-    (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=f"{_UP} {_ANY_ACK}", closed_by=WORDS),
+    (P.LOCAL_USER, A.POWER_OFF): Cell(yes=_UP, closed_by=WORDS),
+    (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_UP, closed_by=WORDS),
     (P.LOCAL_USER, A.READ_SECRET): shown(
         "workers/test_embedded.py::test_nobody_else_looks_into_its_database",
         "workers/test_keeping_secrets.py::test_another_process_of_the_same_user_does_not_look_into_it",
     ),
     (P.LOCAL_USER, A.SEND_CREDENTIAL): shown(SEALED),
     (P.LOCAL_USER, A.UNTAINT): Cell(pending="issue 31, 17"),
-    (P.LOCAL_USER, A.IMPERSONATE): Cell(yes=f"{_UP} {_ANY_NAME}", closed_by=WORDS),
+    (P.LOCAL_USER, A.IMPERSONATE): Cell(yes=_UP, closed_by=WORDS),
     (P.LOCAL_USER, A.SILENCE): Cell(yes=_UP),
     (P.LOCAL_USER, A.FLOOD): Cell(yes=_UP),
     **{(P.WEB_PAGE, act): shown(ANOTHER_SITE, A_FORM) for act in Act},

@@ -41,6 +41,10 @@ async def client(server: str) -> AsyncIterator[Client]:
     await asyncio.sleep(0.2)
 
 
+SETTINGS = Path(".config/nodewarden/nodewarden.yaml")
+"""The user's, below their home."""
+
+
 @pytest.fixture
 def warden(client: Client) -> Nodewarden:
     return Nodewarden(client)
@@ -62,9 +66,10 @@ def keyboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, reque
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", server)
     monkeypatch.setenv("NODEWARDEN_STATE", str(tmp_path / "state"))
+    (tmp_path / SETTINGS).parent.mkdir(parents=True)
     if "cluster" in request.fixturenames:
         known = f"clusters: {{{request.getfixturevalue('cluster')}: {{context: test}}}}"
-        (tmp_path / "nodewarden.yaml").write_text(known, encoding="utf-8")
+        (tmp_path / SETTINGS).write_text(known, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

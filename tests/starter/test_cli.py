@@ -17,6 +17,7 @@ from temporalio.client import Client
 from starter.client import Nodewarden
 from starter.commands import fence
 from starter.handles import episodes
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
 from workers.embedded.server_process import free_ports
@@ -240,7 +241,7 @@ async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: 
     while (again := await nodewarden("scan", "stop", "-c", cluster)).exit_code == 0:
         await asyncio.sleep(0.05)
     assert again.exit_code == 4
-    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    (keyboard / SETTINGS).write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     # S44: whoever looks reads who stopped it, why, and what starts it.
     for words in (("status",), ("scan", "status"), ("explain", "node-1")):
         found = await nodewarden(*words, "-c", cluster)
@@ -257,7 +258,7 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, client: C
     said = "paused by amy, until 2126-11-25T12:00:00Z: the switch is replaced (`nodewarden unpause` ends it)"
     words = ("--who", "amy", "--reason", "the switch is replaced", "--until", "2126-11-25T12:00:00Z")
     assert (await nodewarden("pause", "-c", cluster, *words)).stdout == f"{cluster} is {said}\n"
-    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    (keyboard / SETTINGS).write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     for look in (("status",), ("scan", "status"), ("explain", "node-1")):
         assert said in " ".join((await nodewarden(*look, "-c", cluster)).output.split())
     # S44: neither new settings nor a scanner that was terminated end it.
@@ -321,7 +322,7 @@ async def test_settings_that_lead_nowhere_are_told_a_line_for_each(  # noqa: PLR
     keyboard: Path, monkeypatch: pytest.MonkeyPatch, settings: str, words: tuple[str, ...], code: int, said: list[str]
 ) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
-    (keyboard / "nodewarden.yaml").write_text(settings, encoding="utf-8")
+    (keyboard / SETTINGS).write_text(settings, encoding="utf-8")
     result = await nodewarden("status", *words)
     assert result.exit_code == code
     lines = [line.removeprefix("nodewarden: ") for line in result.stderr.splitlines()]
@@ -384,7 +385,7 @@ async def test_fence_needs_a_reason_and_a_yes_and_a_dry_run_needs_none(keyboard:
     assert (refused.exit_code, refused.stderr) == (2, f"{NO_REASON}\n")
     unasked = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
     assert (unasked.exit_code, "--yes: expected it where there is no terminal" in unasked.stderr) == (2, True)
-    (keyboard / "nodewarden.yaml").write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
+    (keyboard / SETTINGS).write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     dry, plan = [await nodewarden("fence", *words, "-c", cluster) for words in (("node-1", "--dry-run"), ("plan", "node-1"))]
     assert (dry.exit_code, dry.stderr) == (plan.exit_code, plan.stderr) == (5, plan.stderr)
     assert not await warden.episode(cluster, "node-1").is_open()
@@ -413,7 +414,7 @@ async def test_fence_asks_on_a_terminal(  # noqa: PLR0917 - pytest passes them b
 
 async def test_all_clusters_at_a_glance(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     known = f"clusters: {{{cluster}: {{context: test}}, {cluster}-b: {{context: other}}}}"
-    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    (keyboard / SETTINGS).write_text(known, encoding="utf-8")
     await warden.start_scanner(cluster)
     await warden.fence(cluster, "sick-1", reason="smoke")
     async with asyncio.timeout(10):
@@ -429,3 +430,29 @@ async def test_all_clusters_at_a_glance(keyboard: Path, warden: Nodewarden, clus
     assert each == [cluster, f"{cluster}-b"]
     refused = await nodewarden("status", "--all", "-c", cluster)
     assert (refused.exit_code, refused.stderr) == (2, "nodewarden: --all, --cluster: expected one of them\n")
+
+
+async def test_a_settings_file_of_the_current_folder_runs_no_program_and_is_named(keyboard: Path) -> None:
+    """S51: one planted in /tmp named a cluster, whose kubeconfig ran a program of its author."""
+    ran = keyboard / "ran"
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "touch",
+            "args": [str(ran)],
+            "interactiveMode": "Never",
+        }
+    }
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    (keyboard / "planted").write_text(json.dumps(kubeconfig), encoding="utf-8")
+    (keyboard / "nodewarden.yaml").write_text("clusters: {c: {kubeconfig: planted}}", encoding="utf-8")
+    result = await nodewarden("doctor")
+    assert not ran.exists()
+    assert "nodewarden: ./nodewarden.yaml is not read; name it (--config nodewarden.yaml)" in result.stderr
+    await nodewarden("--config", "nodewarden.yaml", "doctor")
+    assert ran.exists(), "as it was meant by the person who names it"

@@ -30,6 +30,7 @@ from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from workers.configuration.settings import Settings, load
 
@@ -269,7 +270,7 @@ async def test_a_check_that_fails_hides_no_other(
     monkeypatch.setattr(surroundings, "clocks", broken)
     (keyboard / "token").write_text("worker", encoding="utf-8")
     known = {"server": api.url, "token_file": str(keyboard / "token")}
-    (keyboard / "nodewarden.yaml").write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")
+    (keyboard / SETTINGS).write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")
     found = {each.check: each.findings for each in await examine(load(), cluster)}
     assert found["clocks"][0].what == "this check failed: division by zero"
     assert found["health checks"][0].level is found["Temporal"][0].level is Level.OK
@@ -279,7 +280,7 @@ async def test_who_is_not_reached_is_one_problem_and_everything_else_is_looked_a
     keyboard: Path, cluster: str, client: object
 ) -> None:
     known = f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}"
-    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    (keyboard / SETTINGS).write_text(known, encoding="utf-8")
     result = await nodewarden("doctor", "-c", cluster, "-o", "json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)["findings"]

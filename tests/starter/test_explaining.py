@@ -32,6 +32,7 @@ from starter.output import device_table, preserved_table
 from starter.output.explanation_output import NodeExplanation, as_text, conclusion
 from tests.starter import drawing
 from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from tests.starter.test_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
@@ -218,7 +219,7 @@ async def at_home(keyboard: Path, api: ApiServer, cluster: str, person: ApiClien
     """The caller's own kubeconfig reaches the cluster of the test, in which node-1 is."""
     (keyboard / "token").write_text("administrator")
     known = f"clusters: {{{cluster}: {{server: '{api.url}', token_file: '{keyboard / 'token'}'}}}}"
-    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    (keyboard / SETTINGS).write_text(known, encoding="utf-8")
     await person.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
     return person
 
@@ -256,7 +257,7 @@ async def test_a_cluster_that_cannot_be_read_says_so_and_is_not_code_4(
 ) -> None:
     (keyboard / "token").write_text("nobody's")
     known = f"clusters: {{{cluster}: {{server: '{address or api.url}', token_file: '{keyboard / 'token'}'}}}}"
-    (keyboard / "nodewarden.yaml").write_text(known, encoding="utf-8")
+    (keyboard / SETTINGS).write_text(known, encoding="utf-8")
     result = await nodewarden("explain", "node-1")
     page = " ".join(result.stdout.split())
     assert result.exit_code == 5
@@ -277,7 +278,7 @@ async def test_a_cluster_that_there_is_none_of_is_not_told_to_start_a_scanner(
 
 async def test_a_cluster_that_has_had_a_scanner_needs_no_settings_here(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     await warden.start_scanner(cluster)
-    (keyboard / "nodewarden.yaml").write_text("clusters: {another: {context: test}}", encoding="utf-8")
+    (keyboard / SETTINGS).write_text("clusters: {another: {context: test}}", encoding="utf-8")
     assert (await nodewarden("status", "-c", cluster)).exit_code == 0
 
 

@@ -18,6 +18,7 @@ from starter.commands.answers import ANSWERS, schemas
 from starter.output.encoding import to_json
 from tests.documents import validate
 from tests.starter.builders import NOW, episode, report, result, row, scanner, status
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
 from workflows.kit.messages import Backoff
@@ -97,7 +98,7 @@ PRINTED = {
 
 
 async def test_what_commands_print_is_as_the_schema_says(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
+    (keyboard / SETTINGS).write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
     await warden.start_scanner(cluster)
     await warden.fence(cluster, "node-1", reason="smoke")
     await warden.preserve(cluster, "node-9", reason="look at it")

@@ -21,6 +21,7 @@ from starter.cli import app
 from starter.client import Nodewarden
 from starter.commands import completing
 from starter.kubectl import hoisted
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 
 
@@ -48,7 +49,7 @@ async def kubeconfig(keyboard: Path, api: ApiServer, person: ApiClient, cluster:
     """Its only context is called as the cluster of the test, in which node-1 and node-2 are; the settings know no cluster."""
     for name in ("node-1", "node-2"):
         await person.create("/api/v1/nodes", {"metadata": {"name": name}})
-    (keyboard / "nodewarden.yaml").unlink()
+    (keyboard / SETTINGS).unlink()
     written = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -105,10 +106,10 @@ async def test_names_of_nodes_are_completed(
 async def test_where_nobody_can_be_asked_nothing_is_completed_and_nothing_said(
     keyboard: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
+    (keyboard / SETTINGS).write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     assert await completed("explain", "node-") == []
-    (keyboard / "nodewarden.yaml").write_text("clusters: [", encoding="utf-8")
+    (keyboard / SETTINGS).write_text("clusters: [", encoding="utf-8")
     assert await completed("explain", "node-") == []
 
 

@@ -12,6 +12,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_template_of
 from tests.cluster.machines import OPENSHIFT, machine_of
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 
 OURS = {"apiVersion": "nodewarden.io/v1alpha1", "name": "a", "namespace": "default"}
@@ -24,7 +25,7 @@ async def person(keyboard: Path) -> AsyncIterator[ApiClient]:
         token = keyboard / "token"
         token.write_text("abc", encoding="utf-8")
         settings = f"clusters: {{sim: {{server: '{server.url}', token_file: {token}}}}}\nremediation: {{max_retry: 4}}\n"
-        (keyboard / "nodewarden.yaml").write_text(settings, encoding="utf-8")
+        (keyboard / SETTINGS).write_text(settings, encoding="utf-8")
         await OPENSHIFT.install(client)
         await OPENSHIFT.fleet(client, 2)
         await OPENSHIFT.add_machine(client, "never-came")

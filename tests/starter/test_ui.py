@@ -17,6 +17,7 @@ from starter.web.app import serving
 from starter.web.views import Views
 from tests.starter.keyboard import nodewarden as typed
 from tests.starter.process import nodewarden
+from tests.unlocked import Unlocked
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is to be refused
 
@@ -36,7 +37,7 @@ def first(pem: Path) -> Certificates:
 @pytest.fixture
 async def url(pem: Path, first: Certificates) -> AsyncIterator[str]:
     views = Views(None, ("prod",))  # type: ignore[arg-type] # nobody is asked anything
-    async with serving(views, host="127.0.0.1", port=0, tls=tls_of(pem, pem)) as address:
+    async with serving(views, host="127.0.0.1", port=0, keeper=Unlocked(views.warden), tls=tls_of(pem, pem)) as address:
         yield address
 
 
@@ -102,6 +103,6 @@ async def test_several_clusters_are_one_page(tmp_path: Path, monkeypatch: pytest
     clusters = {"north": {"in_cluster": True}, "south": {"kubeconfig": str(tmp_path / "config")}}
     settings = {"clusters": clusters, "temporal": {"address": "127.0.0.1:1"}}
     (tmp_path / "nodewarden.yaml").write_text(yaml.safe_dump(settings))
-    async with nodewarden("ui") as ui:
+    async with nodewarden("--config", str(tmp_path / "nodewarden.yaml"), "ui") as ui:
         await ui.says("Temporal")
         assert await ui.ended() == 5

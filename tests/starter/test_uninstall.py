@@ -25,6 +25,7 @@ from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
+from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from workers.search_attributes import required
 
@@ -177,7 +178,7 @@ async def test_open_workflows_are_found_without_search_attributes(
 
 async def test_where_nobody_could_look_something_may_be_left(keyboard: Path, client: object, cluster: str) -> None:
     """It is no proof that nothing is there: exit code 1, and each place is named."""
-    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
+    (keyboard / SETTINGS).write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
     result = await nodewarden("uninstall", "--check", "-c", cluster, "-o", "json")
     left = {each["place"]: each["what"] for each in json.loads(result.stdout)["left"]}
     assert result.exit_code == 1
@@ -195,6 +196,6 @@ async def test_what_is_gone_is_code_0(
     monkeypatch.setattr(temporal, "search_attributes", none)
     (keyboard / "token").write_text("administrator", encoding="utf-8")
     known = {"server": api.url, "token_file": str(keyboard / "token")}
-    (keyboard / "nodewarden.yaml").write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")
+    (keyboard / SETTINGS).write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")
     result = await nodewarden("uninstall", "--check", "-c", cluster)
     assert (result.exit_code, "Nodes" in result.stdout, ">" in result.stdout) == (0, True, False), result.output

@@ -27,10 +27,10 @@ from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from starter.web import views
-from starter.web.app import serving
 from starter.web.overview import MOVES, overview_of
 from starter.web.views import Views
 from tests.starter.builders import check, episode, proof, report, result, row, scanner, status
+from tests.unlocked import unlocked
 from workflows.kit.messages import Backoff, RefusedNode
 
 CLUSTER = "prod"
@@ -105,7 +105,7 @@ def scripted() -> ScriptedWarden:
 @pytest.fixture
 async def page(scripted: ScriptedWarden) -> AsyncIterator[aiohttp.ClientSession]:
     views_of_it = Views(scripted, (CLUSTER,))  # type: ignore[arg-type]
-    async with serving(views_of_it, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+    async with unlocked(views_of_it) as url, aiohttp.ClientSession(url) as session:
         yield session
 
 
@@ -319,7 +319,7 @@ async def test_what_is_shown_leads_to_temporals_own_page_of_it(scripted: Scripte
     scripted.episodes = NodeEpisodes(episode=waits)
     temporal = TemporalUi(address="https://temporal.example.com/ui", namespace="nodes")
     views_of_it = Views(scripted, (CLUSTER,), temporal=temporal)  # type: ignore[arg-type]
-    async with serving(views_of_it, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+    async with unlocked(views_of_it) as url, aiohttp.ClientSession(url) as page:
         body = await text(page, f"/c/{CLUSTER}")
         there = "https://temporal.example.com/ui/namespaces/nodes/workflows"
         for name in ("node-2", "machine%2Fns%2Fm-1"):
@@ -327,7 +327,7 @@ async def test_what_is_shown_leads_to_temporals_own_page_of_it(scripted: Scripte
         assert f'href="{there}/scanner%2F{CLUSTER}"' in body
         assert f"{there}?query=Cluster%20%3D%20%27{CLUSTER}%27%20AND%20Phase%20%3D%20%27needs-human%27" in body
         assert f'href="{there}/episode%2F{CLUSTER}%2Fnode-2"' in await text(page, f"/c/{CLUSTER}/nodes/node-2")
-    async with serving(Views(scripted, (CLUSTER,)), host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:  # type: ignore[arg-type]
+    async with unlocked(Views(scripted, (CLUSTER,))) as url, aiohttp.ClientSession(url) as page:  # type: ignore[arg-type]
         assert "in Temporal" not in await text(page, f"/c/{CLUSTER}")
 
 
@@ -418,7 +418,7 @@ async def test_many_pages_cost_what_one_costs_and_none_costs_nothing(
 async def test_the_whole_way_from_temporal_to_the_page(warden: Nodewarden, cluster: str) -> None:
     """Past and open episodes, by the names that the command line gives them."""
     handle = await warden.fence(cluster, "node-1", reason="hold")
-    async with serving(Views(warden, (cluster,)), host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+    async with unlocked(Views(warden, (cluster,))) as url, aiohttp.ClientSession(url) as page:
         assert "node-1" in await text(page, f"/c/{cluster}")
         assert Kind.FENCING.value in await text(page, f"/c/{cluster}/nodes/node-1")
         await handle.abort(who="ann", reason="enough")

@@ -20,8 +20,8 @@ from starter.errors import MissingError
 from starter.handles.speaking import Speaker
 from starter.web.app import serving
 from starter.web.views import Views
-from starter.web.who import OwnHouse
 from tests.starter.test_web_api import conforms
+from tests.unlocked import Unlocked, unlocked
 
 ME = "ann@laptop"
 
@@ -39,7 +39,7 @@ async def mine(client: Client) -> Nodewarden:
 @pytest.fixture
 async def page(mine: Nodewarden, cluster: str) -> AsyncIterator[aiohttp.ClientSession]:
     views = Views(mine, (cluster,))
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+    async with unlocked(views) as url, aiohttp.ClientSession(url) as session:
         yield session
 
 
@@ -191,7 +191,7 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
                 yield connection
 
         views = Views(mine, (cluster,), source=PolicySource())
-        keeper = OwnHouse(mine, opening, name=ME)
+        keeper = Unlocked(mine, opening, name=ME)
         async with serving(views, host="127.0.0.1", port=0, keeper=keeper) as url, aiohttp.ClientSession(url) as page:
             async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
                 found = await answer.json()

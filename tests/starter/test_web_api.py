@@ -18,7 +18,7 @@ from starter.client import Nodewarden
 from starter.errors import SilentError
 from starter.handles.status import NodeEpisodes
 from starter.web import api, views
-from starter.web.app import application, serving
+from starter.web.app import application
 from starter.web.views import Views
 from tests.docs.reference import DOCS
 from tests.documents import validate
@@ -26,13 +26,14 @@ from tests.starter.builders import episode, report, result, row, scanner, status
 from tests.starter.test_web import CLUSTER, PAUSE, ScriptedWarden
 from tests.starter.test_web import page as page  # noqa: PLC0414 - a fixture
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
+from tests.unlocked import Unlocked, unlocked
 
 OF = f"/api/v1/clusters/{CLUSTER}"
 
 
 @cache
 def document() -> dict[str, Any]:
-    return api.document(application(Views(ScriptedWarden(status()), ())))  # type: ignore[arg-type]
+    return api.document(application(Views(ScriptedWarden(status()), ()), Unlocked(ScriptedWarden(status()))))  # type: ignore[arg-type]
 
 
 def conforms(path: str, found: Any, *, code: int = 200) -> None:
@@ -141,7 +142,7 @@ async def test_the_document_names_every_path_and_what_it_answers(page: aiohttp.C
 async def test_the_whole_way_from_temporal_to_a_program(warden: Nodewarden, cluster: str) -> None:
     handle = await warden.fence(cluster, "node-1", reason="hold")
     of = f"/api/v1/clusters/{cluster}"
-    async with serving(Views(warden, (cluster,)), host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+    async with unlocked(Views(warden, (cluster,))) as url, aiohttp.ClientSession(url) as page:
         assert (await asked(page, f"{of}/nodes/node-1"))["episode"]["reason"] == "hold"
         await handle.abort(who="ann", reason="enough")
         await handle.result()

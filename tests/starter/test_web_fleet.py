@@ -18,7 +18,6 @@ from starter.errors import SilentError
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.web import views as views_module
-from starter.web.app import serving
 from starter.web.sharing import Shared
 from starter.web.views import Views
 from tests import report as told
@@ -26,6 +25,7 @@ from tests.starter.builders import episode, status
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import conforms
+from tests.unlocked import unlocked
 from tests.web.night import NOW, devices, preserved
 from tests.web.objects import NightCluster
 
@@ -41,7 +41,7 @@ def cluster() -> NightCluster:
 @pytest.fixture
 async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
     views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+    async with unlocked(views) as url, aiohttp.ClientSession(url) as session:
         yield session
 
 
@@ -92,7 +92,7 @@ async def test_what_can_not_group_and_what_can_not_be_read_is_said(
         raise SilentError("the objects of the cluster prod can't be read from here: nodes is forbidden")
 
     views = Views(scripted, (CLUSTER,), reading=refuse)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as blind:
+    async with unlocked(views) as url, aiohttp.ClientSession(url) as blind:
         assert "nodes is forbidden" in await text(blind, FLEET)
         body = await text(blind, f"/c/{CLUSTER}/nodes/node-2")
         assert "nodes is forbidden" in body
@@ -106,7 +106,7 @@ async def test_five_thousand_nodes_are_read_once_for_all_and_answered_in_no_time
     large = NightCluster(5000)
     views = Views(scripted, (CLUSTER,), reading=large)  # type: ignore[arg-type]
     took = []
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+    async with unlocked(views) as url, aiohttp.ClientSession(url) as page:
         await asyncio.gather(*(text(page, FLEET) for _ in range(5)))
         for _ in range(20):
             began = time.perf_counter()
@@ -123,7 +123,7 @@ async def test_five_thousand_nodes_are_read_once_for_all_and_answered_in_no_time
 async def test_nobody_who_looks_nothing_that_is_read(scripted: ScriptedWarden, cluster: NightCluster) -> None:
     """A reading is a whole cluster's: it is never begun by a clock, nor by pages that do not show it."""
     views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as page:
+    async with unlocked(views) as url, aiohttp.ClientSession(url) as page:
         for path in ("", "/checks", "/history", "/kept", "/devices"):
             await text(page, f"/c/{CLUSTER}{path}")
         assert cluster.asked == 0
@@ -197,7 +197,7 @@ async def test_devices_say_first_whether_all_nodes_could_be_fenced(
     monkeypatch.setattr(scripted, "devices", devices(300))
     await asyncio.sleep(0)
     views_of_it = Views(scripted, (CLUSTER,))  # type: ignore[arg-type]
-    async with serving(views_of_it, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as anew:
+    async with unlocked(views_of_it) as url, aiohttp.ClientSession(url) as anew:
         body = await text(anew, f"/c/{CLUSTER}/devices")
     assert "Not all: 2 lines below have a problem" in body
     assert "refuses the credentials of Secret/bmc-node-14" in body

@@ -16,7 +16,6 @@ from policy.scan.pauses import PastPause, Pause
 from starter.handles.history import EndedEpisode
 from starter.handles.status import NodeEpisodes
 from starter.web.answers import UnreadableError
-from starter.web.app import serving
 from starter.web.nodes import says_all
 from starter.web.timeline import asked_moment
 from starter.web.views import Views
@@ -24,6 +23,7 @@ from tests.starter.builders import episode
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import conforms
+from tests.unlocked import unlocked
 from tests.web.objects import NightCluster
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -48,7 +48,7 @@ def cluster() -> NightCluster:
 @pytest.fixture
 async def page(scripted: ScriptedWarden, cluster: NightCluster) -> AsyncIterator[aiohttp.ClientSession]:
     views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, aiohttp.ClientSession(url) as session:
+    async with unlocked(views) as url, aiohttp.ClientSession(url) as session:
         yield session
 
 

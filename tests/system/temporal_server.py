@@ -60,7 +60,7 @@ class TemporalServer:
         """Start it and wait until each namespace answers."""
         attributes = dict.fromkeys(search_attributes.required(), "Keyword")
         arguments = server_arguments(
-            host=HOST, port=self.port, ui_port=self._ui_port, database=self.database, search_attributes=attributes
+            host=HOST, port=self.port, ui_host=HOST, ui_port=self._ui_port, database=self.database, search_attributes=attributes
         )
         for namespace in self.namespaces:
             arguments += ["--namespace", namespace]

@@ -9,8 +9,8 @@ import pytest
 from playwright.async_api import Browser, async_playwright
 
 from activities.contracts.pages import TemporalUi
-from starter.web.app import serving
 from starter.web.views import Views
+from tests.unlocked import unlocked
 from tests.web.looking import launched
 from tests.web.night import CLUSTER, NightWarden
 from tests.web.objects import NightCluster
@@ -37,5 +37,5 @@ def warden() -> NightWarden:
 @pytest.fixture
 async def url(warden: NightWarden) -> AsyncIterator[str]:
     views = Views(warden, (CLUSTER,), reading=NightCluster(), temporal=TEMPORAL)  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as address:
+    async with unlocked(views) as address:
         yield address.rstrip("/")

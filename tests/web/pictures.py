@@ -8,9 +8,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser, async_playwright
 
-from starter.web.app import serving
 from starter.web.views import Views
 from tests.docs.reading import DOCS
+from tests.unlocked import unlocked
 from tests.web.looking import DESK, launched, opened
 from tests.web.night import CLUSTER, NightWarden
 from tests.web.objects import NightCluster
@@ -38,7 +38,7 @@ def file_of(name: str) -> Path:
 async def taken(browser: Browser, path: str) -> bytes:
     """A PNG of that view."""
     views = Views(NightWarden(), (CLUSTER,), reading=NightCluster())  # type: ignore[arg-type]
-    async with serving(views, host="127.0.0.1", port=0) as url, opened(browser, url.rstrip("/") + path) as (page, said):
+    async with unlocked(views) as url, opened(browser, url.rstrip("/") + path) as (page, said):
         if said:
             raise RuntimeError(f"{path}: {said}")
         height = min(TALLEST, await page.evaluate("Math.ceil(document.body.getBoundingClientRect().height)"))

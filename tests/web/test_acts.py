@@ -13,11 +13,11 @@ from temporalio.client import Client
 
 from starter.client import Nodewarden
 from starter.handles.speaking import Speaker
-from starter.web.app import serving
 from starter.web.views import Views
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.unlocked import unlocked
 from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
 from tests.web.night import CLUSTER
 from tests.web.test_pages import accessibility
@@ -35,7 +35,7 @@ async def mine(client: Client) -> Nodewarden:
 
 @pytest.fixture
 async def served(mine: Nodewarden, cluster: str) -> AsyncIterator[str]:
-    async with serving(Views(mine, (cluster,)), host="127.0.0.1", port=0) as address:
+    async with unlocked(Views(mine, (cluster,))) as address:
         yield f"{address}c/{cluster}"
 
 

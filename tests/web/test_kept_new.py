@@ -15,10 +15,10 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.scan.report import MAXIMUM_ROWS
 from starter.web import views
-from starter.web.app import serving
 from starter.web.views import Views
 from tests import report as told
 from tests.starter.builders import check, report, row, scanner
+from tests.unlocked import unlocked
 from tests.web.looking import OVERFLOW, PHONE, opened
 from tests.web.night import CLUSTER, FENCED, REBOOTED, NightWarden, night
 
@@ -37,7 +37,7 @@ new MutationObserver((list) => { for (const each of list) {
 async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser: Browser, warden: NightWarden) -> None:
     """S44: what is old is called old."""
     async with AsyncExitStack() as servers:
-        first = await servers.enter_async_context(serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=0))  # type: ignore[arg-type]
+        first = await servers.enter_async_context(unlocked(Views(warden, (CLUSTER,))))  # type: ignore[arg-type]
         port = int(first.rstrip("/").rpartition(":")[2])
         async with opened(browser, f"{first}c/{CLUSTER}") as (page, _):
             await page.locator("#link").wait_for(state="hidden")
@@ -46,7 +46,7 @@ async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser
             assert "out of touch" in await page.locator("#link").inner_text()
             calm = scanner(report(row("node-77")))
             warden.answer = dataclasses.replace(night(), episodes=(), scanner=calm)
-            async with serving(Views(warden, (CLUSTER,)), host="127.0.0.1", port=port):  # type: ignore[arg-type]
+            async with unlocked(Views(warden, (CLUSTER,)), port=port):  # type: ignore[arg-type]
                 await page.locator("#link").wait_for(state="hidden")
                 await page.get_by_text("node-77").first.wait_for()
 

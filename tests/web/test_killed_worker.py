@@ -33,8 +33,8 @@ async def test_a_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(
     await system.apply_policy()
     await system.start_scanner()
     async with nodewarden("--config", str(system.config), "ui", "--port", "0") as process:
-        address = re.sub(r".*(http://\S+/).*", r"\1", await process.says("the page is at"))
-        async with opened(browser, f"{address}c/{system.cluster_name}") as (page, said):
+        address = re.sub(r".*(http://\S+).*", r"\1", await process.says("the page is at"))
+        async with opened(browser, f"{address}&then=/c/{system.cluster_name}") as (page, said):
             headline = page.locator("#safe .headline")
             await expect(headline).to_contain_text("Yes", timeout=20_000)
             await worker.kill()

@@ -9,9 +9,10 @@ from playwright.async_api import Browser
 
 from starter.errors import RequestError, SilentError
 from starter.web import app
-from starter.web.app import _no_way, serving
+from starter.web.app import serving
 from starter.web.views import Views
-from starter.web.who import Caller, OwnHouse, UnknownCallerError
+from starter.web.who import Caller, UnknownCallerError
+from tests.unlocked import Unlocked
 from tests.web.looking import opened
 from tests.web.night import CLUSTER, NightWarden
 
@@ -23,7 +24,7 @@ HIDES = """() => {
 }"""
 
 
-class Keeper(OwnHouse):
+class Keeper(Unlocked):
     """Lets everybody in until it says why not."""
 
     login = True
@@ -37,7 +38,7 @@ class Keeper(OwnHouse):
 
 @pytest.fixture
 def keeper(warden: NightWarden) -> Keeper:
-    return Keeper(warden, _no_way, name="ann")  # type: ignore[arg-type]
+    return Keeper(warden, name="ann")  # type: ignore[arg-type]
 
 
 @pytest.fixture

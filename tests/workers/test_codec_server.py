@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from temporalio.api.common.v1 import Payload
+from yarl import URL
 
 from tests.starter.keyboard import nodewarden as typed
 from tests.starter.process import nodewarden
@@ -57,6 +58,23 @@ async def test_what_it_encodes_it_decodes(url: str) -> None:
 async def test_what_is_no_list_of_payloads_is_refused(url: str, body: str) -> None:
     status, text, _ = await ask(f"{url}/decode", body)
     assert (status, text.startswith("expected ")) == (400, True)
+
+
+async def test_without_a_token_it_answers_only_who_has_its_url(url: str) -> None:
+    """S51: every user of the host can connect to the loopback, and a program names no origin."""
+    origin = URL(url).origin()
+    for path in ("/decode", "/encode", "/guessed/decode", "//decode"):
+        for method in ("POST", "OPTIONS"):
+            status, told, _ = await ask(f"{origin}{path}", {"payloads": [PLAIN]}, method, Origin=UI)
+            assert (status, "node-7" in told) == (404, False), (path, method)
+    async with CodecServer(Encryption([KEY]), namespace="prod").listening("127.0.0.1", 0) as another:
+        assert URL(another).path != URL(url).path
+
+
+async def test_a_refusal_is_logged_without_the_secret_path(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await ask(f"{url}/decode", {"payloads": []}, Origin=STRANGER))[0] == 403
+    assert "refused /decode of " in caplog.text
+    assert URL(url).path not in caplog.text
 
 
 async def test_a_key_that_is_not_here_is_told(url: str) -> None:

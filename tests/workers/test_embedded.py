@@ -25,7 +25,7 @@ from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.embedded import server as embedded
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
-from workers.embedded.server_process import free_ports, is_free
+from workers.embedded.server_process import free_ports, is_free, own_loopback
 from workers.embedded.state_directory import Endpoint, StateDirectory
 from workers.errors import EmbeddedServerError
 from workers.signing_keys import keyring_of
@@ -74,9 +74,9 @@ async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path, monkeypat
         pid = running.pid
         assert pid is not None
         assert b"k3p-my-s3cret" not in visible(pid)
-        for port in (running.endpoint.port, running.endpoint.ui_port):
-            assert not is_free("127.0.0.1", port)
-            assert is_free("127.0.0.2", port), "it listens on the loopback only"
+        for host, port in (("127.0.0.1", running.endpoint.port), (running.endpoint.ui_host, running.endpoint.ui_port)):
+            assert not is_free(host, port)
+            assert is_free("127.0.0.2", port), "it listens at one address of the loopback only"
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert running_endpoint(tmp_path) is None
@@ -96,6 +96,57 @@ async def test_its_web_ui_is_there(tmp_path: Path) -> None:
                     shown = [each["execution"]["workflowId"] for each in (await answer.json())["executions"]]
             await asyncio.sleep(0.02)
         assert shown == ["episode/prod/node-7"]
+
+
+def ports_of(pid: int) -> set[int]:
+    """On which a process listens."""
+    sockets = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    return {int(each[1].partition(":")[2], 16) for each in lines if each[3] == "0A" and f"socket:[{each[9]}]" in sockets}
+
+
+async def test_no_web_page_starts_or_ends_a_workflow_over_http(tmp_path: Path) -> None:
+    """S51: a page of any site may send a form's POST to the loopback, to each of our ports, and is not asked before."""
+    headers = {"Content-Type": "text/plain", "Origin": "https://evil.example.com"}
+    async with server(tmp_path) as running, aiohttp.ClientSession(headers=headers) as browser:
+        client = await client_of(running.endpoint)
+        await client.start_workflow("ScannerWorkflow", id="scanner-prod", task_queue="none")
+        assert running.pid is not None
+        answers: list[int] = []
+        for port in ports_of(running.pid) - {running.endpoint.port}:
+            host = running.endpoint.ui_host if port == running.endpoint.ui_port else "127.0.0.1"
+            for act in ("started-by-a-page", "scanner-prod/terminate"):
+                where = f"http://{host}:{port}/api/v1/namespaces/default/workflows/{act}"
+                body = '{"workflowType": {"name": "Fencing"}, "taskQueue": {"name": "nodewarden"}}'
+                try:
+                    async with browser.post(where, data=body, timeout=aiohttp.ClientTimeout(5)) as answer:
+                        answers.append(answer.status)
+                except (aiohttp.ClientError, TimeoutError):
+                    continue  # it speaks gRPC, which no page can
+        assert answers.count(403) == 2, answers
+        assert not [each for each in answers if each < 400]
+        assert await status_of(running.endpoint, "scanner-prod") is WorkflowExecutionStatus.RUNNING
+        with pytest.raises(RPCError):
+            await client.get_workflow_handle("started-by-a-page").describe()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the loopback is one address")
+async def test_its_web_ui_is_where_no_page_that_renames_itself_finds_it(tmp_path: Path) -> None:
+    """S51: the UI answers under any name, and a page whose name is made to lead to 127.0.0.1 would act through it."""
+    async with server(tmp_path / "one") as one, server(tmp_path / "two") as two:
+        assert one.endpoint.ui_host.startswith("127.")
+        assert len({one.endpoint.ui_host, two.endpoint.ui_host, "127.0.0.1"}) == 3
+        assert is_free("127.0.0.1", one.endpoint.ui_port)
+
+
+async def test_a_web_ui_of_a_former_release_moves_away_from_the_known_address(tmp_path: Path) -> None:
+    place = StateDirectory(tmp_path)
+    place.prepare()
+    port, ui_port = free_ports("127.0.0.1", 2)
+    (place.root / "endpoint.json").write_text(f'{{"port": {port}, "ui_port": {ui_port}}}', encoding="utf-8")
+    async with server(tmp_path) as running:
+        assert (running.endpoint.port, running.endpoint.ui_port) == (port, ui_port)
+        assert (running.endpoint.ui_host == "127.0.0.1") is (sys.platform != "linux")
 
 
 async def test_a_killed_server_comes_back_at_the_same_address_with_its_history(tmp_path: Path) -> None:
@@ -146,7 +197,9 @@ async def test_the_server_of_a_killed_process_is_adopted_and_ended_by_the_next(t
     pid = int(await owner.stdout.readline())
     owner.kill()
     await owner.wait()
-    assert running_endpoint(tmp_path) == Endpoint(port=port, ui_port=ui_port)
+    found = running_endpoint(tmp_path)
+    assert found is not None
+    assert (found.port, found.ui_port) == (port, ui_port)
     async with server(tmp_path) as running:
         assert running.pid == pid
         assert running.ours
@@ -158,12 +211,13 @@ async def test_files_that_a_crash_left_behind_are_recognised_as_stale(tmp_path: 
     place = StateDirectory(tmp_path)
     place.prepare()
     port, ui_port = free_ports("127.0.0.1", 2)
-    place.record(Endpoint(port=port, ui_port=ui_port))
+    recorded = Endpoint(port=port, ui_port=ui_port, ui_host=own_loopback())
+    place.record(recorded)
     place.pid_file.write_text(str(os.getpid()), encoding="ascii")  # a living process, but not a server of ours
     (place.root / "server.lock").touch()
     assert running_endpoint(tmp_path) is None
     async with server(tmp_path) as running:
-        assert running.endpoint == Endpoint(port=port, ui_port=ui_port)
+        assert running.endpoint == recorded
         assert running.pid != os.getpid()
 
 

@@ -70,8 +70,8 @@ def test_a_bug_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     configure(LogSettings())
     logging.getLogger("activities").error("failed", exc_info=raised(ZeroDivisionError("by zero")))
     lines = written(capsys)
-    assert lines[1].startswith("Traceback")
-    assert lines[-1] == "ZeroDivisionError: by zero"
+    assert lines[1].startswith("  Traceback")
+    assert lines[-1] == "  ZeroDivisionError: by zero"
 
 
 def test_lines_go_to_the_stderr_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +17,11 @@ from policy.episode.notices import Severity, Wording
 from policy.scan.repeat_alarm import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import LogFormat
-from workers.configuration.setting_sources import SettingsError
+from workers.configuration.setting_sources import SettingsError, passed_over
 from workers.configuration.settings import load
+
+USERS = Path("home/.config/nodewarden/nodewarden.yaml")
+"""Below the home of the user."""
 
 
 def write(path: Path, text: str) -> Path:
@@ -36,7 +40,7 @@ def test_everything_has_a_default_that_works(clean: Path) -> None:
 
 
 def test_the_environment_beats_the_file_key_by_key(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(clean / "nodewarden.yaml", "scan: {cap: 2, wait: 30s}\nlog: {format: json}\n")
+    write(clean / USERS, "scan: {cap: 2, wait: 30s}\nlog: {format: json}\n")
     monkeypatch.setenv("NODEWARDEN_SCAN__CAP", "5")
     settings = load()
     assert settings.scan.cap == 5
@@ -46,7 +50,7 @@ def test_the_environment_beats_the_file_key_by_key(clean: Path, monkeypatch: pyt
 
 def test_further_fence_agents_are_listed_in_the_file_or_the_environment(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().worker.fence_agents == ()
-    write(clean / "nodewarden.yaml", "worker: {fence_agents: [fence_dummy]}\n")
+    write(clean / USERS, "worker: {fence_agents: [fence_dummy]}\n")
     assert load().worker.fence_agents == ("fence_dummy",)
     monkeypatch.setenv("NODEWARDEN_WORKER__FENCE_AGENTS", "fence_ours,fence_dummy")
     assert load().worker.fence_agents == ("fence_ours", "fence_dummy")
@@ -86,7 +90,7 @@ def test_a_temporal_elsewhere_is_spoken_to_over_tls_unless_somebody_says_otherwi
     clean: Path, temporal: dict[str, object], refused: bool
 ) -> None:
     """S42: whoever stands in between could speak in anybody's name."""
-    write(clean / "nodewarden.yaml", f"temporal: {json.dumps(temporal)}\n")
+    write(clean / USERS, f"temporal: {json.dumps(temporal)}\n")
     if refused:
         with pytest.raises(SettingsError, match=r"temporal.*expected TLS .* or temporal\.insecure: true"):
             load()
@@ -106,14 +110,48 @@ def test_the_node_we_run_on_comes_from_the_downward_api(clean: Path, monkeypatch
     assert load().node_name == "node-7"
 
 
-def test_the_file_is_found_by_variable_then_here_then_at_home(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(clean / "home" / ".config" / "nodewarden" / "nodewarden.yaml", "scan: {cap: 2}")
+def test_the_file_is_found_by_argument_then_variable_then_at_home(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(clean / USERS, "scan: {cap: 2}")
     assert load().scan.cap == 2
-    write(clean / "nodewarden.yaml", "scan: {cap: 3}")
-    assert load().scan.cap == 3
     monkeypatch.setenv("NODEWARDEN_CONFIG", str(write(clean / "other" / "settings.yaml", "scan: {cap: 4}")))
     assert load().scan.cap == 4
     assert load(config=write(clean / "named.yaml", "scan: {cap: 5}")).scan.cap == 5
+
+
+def test_a_file_of_the_current_folder_is_obeyed_only_where_it_is_named(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S51: it may be anybody's, as in /tmp or in an archive, and a cluster in it runs a program."""
+    planted = write(clean / "nodewarden.yaml", "scan: {cap: 3}")
+    assert load().scan.cap == 1
+    assert passed_over(os.environ).startswith("./nodewarden.yaml is not read; name it (--config nodewarden.yaml)")
+    assert (passed_over(os.environ, named=planted), load(config=planted).scan.cap) == ("", 3)
+    monkeypatch.setenv("NODEWARDEN_CONFIG", "nodewarden.yaml")
+    assert (passed_over(os.environ), load().scan.cap) == ("", 3)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused(clean: Path, mode: int) -> None:
+    """S51."""
+    file = write(clean / USERS, "scan: {cap: 3}")
+    file.chmod(mode)
+    with pytest.raises(SettingsError, match=rf"only its owner may write: chmod go-w {file}"):
+        load()
+    file.chmod(0o644)
+    assert load().scan.cap == 3
+
+
+def test_a_file_of_another_user_is_refused_however_it_is_named(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S51. One of root is what a cluster mounts."""
+    file = write(clean / "theirs.yaml", "scan: {cap: 3}")
+    owner = file.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner:
+        with pytest.raises(SettingsError, match=rf"{file}: expected a settings file of our own .*, got one of user {owner}"):
+            load(config=file)
+        return
+    assert load(config=file).scan.cap == 3
+    os.chown(file, 4711, -1)
+    with pytest.raises(SettingsError, match=r"theirs\.yaml: .* of our own \(user 1\) or of root, got one of user 4711"):
+        load(config=file)
 
 
 def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_nothing(
@@ -190,17 +228,17 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
 )
 def test_a_bad_value_is_told_with_key_file_and_expectation(clean: Path, text: str, key: str, expectation: str) -> None:
     """S7, S36."""
-    file = write(clean / "nodewarden.yaml", text)
+    file = write(clean / USERS, text)
     with pytest.raises(SettingsError) as refusal:
         load()
     message = str(refusal.value)
     assert message.startswith(key), message
-    assert f" (in {file.name}): " in message
+    assert f" (in {file}): " in message
     assert expectation in message
 
 
 def test_all_mistakes_are_told_at_once_and_each_with_its_source(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(clean / "nodewarden.yaml", "log: {level: loud}")
+    write(clean / USERS, "log: {level: loud}")
     monkeypatch.setenv("NODEWARDEN_SCAN__CAP", "0")
     monkeypatch.setenv("TEMPORAL_ADDRESS", "nowhere")
     with pytest.raises(SettingsError) as refusal:
@@ -209,13 +247,13 @@ def test_all_mistakes_are_told_at_once_and_each_with_its_source(clean: Path, mon
     assert [line.split(": ")[0] for line in lines] == [
         "temporal.address (from TEMPORAL_ADDRESS)",
         "scan.cap (from NODEWARDEN_SCAN__CAP)",
-        "log.level (in nodewarden.yaml)",
+        f"log.level (in {clean / USERS})",
     ]
 
 
 def test_a_refused_key_is_never_repeated_in_the_message(clean: Path) -> None:
     """S12."""
-    write(clean / "nodewarden.yaml", "temporal: {api_key: [key-material]}")
+    write(clean / USERS, "temporal: {api_key: [key-material]}")
     with pytest.raises(SettingsError) as refusal:
         load()
     assert "temporal.api_key" in str(refusal.value)
@@ -227,7 +265,7 @@ def test_a_refused_key_is_never_repeated_in_the_message(clean: Path) -> None:
     [("- a\n- b", "expected a mapping of settings"), ("scan: [", "line 1: expected YAML"), ("1: 2", "expected a mapping")],
 )
 def test_a_file_that_is_no_settings_file_is_named(clean: Path, text: str, expectation: str) -> None:
-    write(clean / "nodewarden.yaml", text)
+    write(clean / USERS, text)
     with pytest.raises(SettingsError, match=r"nodewarden\.yaml") as refusal:
         load()
     assert expectation in str(refusal.value)
@@ -241,7 +279,7 @@ def test_a_named_file_that_is_not_there_is_an_error_and_no_default(clean: Path, 
 
 def test_configured_clusters_are_served_whatever_the_kubeconfig_says(clean: Path) -> None:
     write(clean / "home" / ".kube" / "config", "current-context: laptop")
-    write(clean / "nodewarden.yaml", "clusters: {prod: {context: prod-admin}, edge: {in_cluster: true}}")
+    write(clean / USERS, "clusters: {prod: {context: prod-admin}, edge: {in_cluster: true}}")
     assert list(load().connections()) == ["prod", "edge"]
 
 
@@ -272,7 +310,7 @@ def test_a_kubeconfig_that_cannot_be_read_is_named(clean: Path) -> None:
 def test_an_alarm_about_repetitions_and_the_life_of_a_node_fence_can_be_set(clean: Path) -> None:
     assert load().repeat_alarm.alarm() == RepeatAlarm()
     text = "repeat_alarm: {count: 2, window: 48h}\nnode_fence: {kept_for: 10m}\n"
-    settings = load(config=write(clean / "nodewarden.yaml", text))
+    settings = load(config=write(clean / USERS, text))
     assert settings.repeat_alarm.alarm() == RepeatAlarm(count=2, window=timedelta(hours=48))
     assert settings.node_fence.kept_for == timedelta(minutes=10)
 
@@ -280,7 +318,7 @@ def test_an_alarm_about_repetitions_and_the_life_of_a_node_fence_can_be_set(clea
 def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().policy_source() == PolicySource(namespace="nodewarden", policies=NO_POLICIES)
     write(
-        clean / "nodewarden.yaml",
+        clean / USERS,
         """
         fence_namespace: fencing
         fencing:
@@ -317,7 +355,7 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
 def test_retries_of_remediations_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().remediation.retries() == RetryRules(), "as Cluster API does it"
     text = "remediation: {max_retry: 5, retry_period: 5m, min_healthy_period: 2h, backoff: {type: exponential}}\n"
-    write(clean / "nodewarden.yaml", text)
+    write(clean / USERS, text)
     rules = RetryRules(
         max_retry=5, retry_period=timedelta(minutes=5), min_healthy_period=timedelta(hours=2), backoff=RetryBackoff()
     )
@@ -329,7 +367,7 @@ def test_retries_of_remediations_are_typed_from_their_section(clean: Path, monke
 def test_how_often_fence_devices_are_checked(clean: Path) -> None:
     assert load().fence_check.interval() == timedelta(hours=1)
     text = "fence_check: {every: 6h}\n"
-    assert load(config=write(clean / "nodewarden.yaml", text)).fence_check.interval() == timedelta(hours=6)
+    assert load(config=write(clean / USERS, text)).fence_check.interval() == timedelta(hours=6)
     assert load(fence_check={"enabled": False}).fence_check.interval() is None
 
 
@@ -343,7 +381,7 @@ def test_who_is_told_what_and_in_which_words(clean: Path) -> None:
   after: 1h
   texts: {needs-human: {title: "{node} ({severity})"}}
 """
-    (entry,) = load(config=write(clean / "nodewarden.yaml", text)).notifications
+    (entry,) = load(config=write(clean / USERS, text)).notifications
     rule = entry.rule()
     assert (rule.severity, rule.nodes, rule.after) == (Severity.WARNING, ("gpu-*",), timedelta(hours=1))
     assert (rule.checks, rule.labels.matches({"zone": "a"}), rule.labels.matches({"zone": "b"})) == (
@@ -358,4 +396,4 @@ def test_words_with_a_field_that_there_is_not_name_the_setting(clean: Path) -> N
     """When the worker starts, not when somebody would be told."""
     text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {runbook}'}}}]"
     with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{runbook\}"):
-        load(config=write(clean / "nodewarden.yaml", text))
+        load(config=write(clean / USERS, text))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ class SettingsError(Exception):
 
 
 def find_file(environment: Mapping[str, str], *, named: Path | None = None) -> Path | None:
-    """The settings file: the one that was named (then it must exist), else ./nodewarden.yaml, else the user's."""
+    """The settings file: the one that was named (then it must exist), else the user's. One that merely lies in the current folder
+    is another's as easily as ours, and settings run programs: it is not read (S51)."""
     chosen = named or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     if chosen is not None:
         chosen = chosen.expanduser()
@@ -50,13 +52,33 @@ def find_file(environment: Mapping[str, str], *, named: Path | None = None) -> P
         return chosen
     base = environment.get("XDG_CONFIG_HOME", "")
     home = Path(base) if base.startswith("/") else Path.home() / ".config"
-    return next((path for path in (Path(FILE_NAME), home / "nodewarden" / FILE_NAME) if path.is_file()), None)
+    users = home / "nodewarden" / FILE_NAME
+    return users if users.is_file() else None
+
+
+def passed_over(environment: Mapping[str, str], *, named: Path | None = None) -> str:
+    """What to say where a settings file lies in the current folder, and none was named; else ""."""
+    here, users = Path(FILE_NAME), find_file(environment, named=named)
+    if named or environment.get(CONFIG_VARIABLE) or not here.is_file() or (users and users.samefile(here)):
+        return ""
+    return f"./{FILE_NAME} is not read; name it (--config {FILE_NAME}), or keep it as ~/.config/nodewarden/{FILE_NAME}"
+
+
+def _only_ours(path: Path, found: os.stat_result) -> None:
+    """Raises SettingsError for a file that another user could have written (S51)."""
+    if found.st_uid not in {0, os.geteuid()}:
+        expected = f"expected a settings file of our own (user {os.geteuid()}) or of root"
+        raise SettingsError(f"{path}: {expected}, got one of user {found.st_uid}")
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise SettingsError(f"{path}: expected a settings file that only its owner may write: chmod go-w {path}")
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The file's keys; an empty file sets nothing."""
+    """The file's keys; an empty file sets nothing. Raises SettingsError, also for one that others may have written."""
     try:
-        parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as opened:
+            _only_ours(path, os.fstat(opened.fileno()))
+            parsed = yaml.safe_load(opened)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""

@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.power.processes.child_process import inherited
-from workers.embedded.server_process import find_binary, free_ports, is_free, server_arguments
+from workers.embedded.server_process import find_binary, free_ports, is_free, own_loopback, server_arguments
 from workers.embedded.state_directory import HOST, Endpoint, StateDirectory
 from workers.errors import EmbeddedServerError
 from workers.runtime import runtime
@@ -54,7 +55,7 @@ class EmbeddedTemporal:
         self, state: Path, *, port: int = 7233, ui_port: int = 8233, search_attributes: Mapping[str, str] | None = None
     ) -> None:
         self._place = StateDirectory(state)
-        self._wish = Endpoint(port=port, ui_port=ui_port)
+        self._wish = Endpoint(port=port, ui_port=ui_port, ui_host=own_loopback())
         self._search_attributes = dict(search_attributes or {})
         self._owner_lock: int | None = None
         self._endpoint: Endpoint | None = None
@@ -164,6 +165,7 @@ class EmbeddedTemporal:
                     *server_arguments(
                         host=HOST,
                         port=endpoint.port,
+                        ui_host=endpoint.ui_host,
                         ui_port=endpoint.ui_port,
                         database=self._place.database,
                         search_attributes=self._search_attributes,
@@ -192,12 +194,15 @@ class EmbeddedTemporal:
                     raise EmbeddedServerError(message)
                 await asyncio.sleep(0.1)
         wish = known or self._wish
-        if is_free(HOST, wish.port) and is_free(HOST, wish.ui_port):
+        if wish.ui_host == HOST:  # as a former release had it
+            wish = replace(wish, ui_host=self._wish.ui_host)
+        if is_free(HOST, wish.port) and is_free(wish.ui_host, wish.ui_port):
             return wish
         port, ui_port = free_ports(HOST, 2)
-        chosen = Endpoint(
+        chosen = replace(
+            wish,
             port=wish.port if is_free(HOST, wish.port) else port,
-            ui_port=wish.ui_port if is_free(HOST, wish.ui_port) else ui_port,
+            ui_port=wish.ui_port if is_free(wish.ui_host, wish.ui_port) else ui_port,
         )
         _log.info("ports %d and %d are not both free; using %d and %d", wish.port, wish.ui_port, chosen.port, chosen.ui_port)
         return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import shutil
 import socket
 import sys
@@ -36,9 +37,14 @@ def find_binary() -> Path:
     return Path(on_path)
 
 
-def server_arguments(*, host: str, port: int, ui_port: int, database: Path, search_attributes: Mapping[str, str]) -> list[str]:
+def server_arguments(
+    *, host: str, port: int, ui_host: str, ui_port: int, database: Path, search_attributes: Mapping[str, str]
+) -> list[str]:
     """Arguments of `temporal` for a server with its UI, its history in `database`."""
-    arguments = ["server", "start-dev", "--ip", host, "--port", str(port), "--ui-port", str(ui_port)]
+    arguments = ["server", "start-dev", "--ip", host, "--port", str(port), "--ui-ip", ui_host, "--ui-port", str(ui_port)]
+    # The frontend's HTTP API can't be left out, asks for no token, and takes what a web page may send (S51). We, the UI and the
+    # `temporal` command speak gRPC: so it answers one host name only, which no request can know.
+    arguments += ["--dynamic-config-value", f'frontend.httpAllowedHosts=["{secrets.token_hex(16)}.invalid"]']
     arguments += ["--db-filename", str(database), "--log-level", "error", "--ui-disable-news-fetch"]
     for pragma in SQLITE_PRAGMAS:
         arguments += ["--sqlite-pragma", pragma]
@@ -47,6 +53,14 @@ def server_arguments(*, host: str, port: int, ui_port: int, database: Path, sear
     for name, kind in search_attributes.items():
         arguments += ["--search-attribute", f"{name}={kind}"]
     return arguments
+
+
+def own_loopback() -> str:
+    """An address of this machine that no web page can guess: the UI answers under any name, so a page whose name is made to lead
+    to 127.0.0.1 could act through it (S51). Where the loopback is a single address, that one."""
+    if sys.platform != "linux":
+        return "127.0.0.1"
+    return ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
 
 
 def is_free(host: str, port: int) -> bool:

@@ -27,6 +27,7 @@ class Endpoint:
 
     port: int
     ui_port: int
+    ui_host: str = HOST
 
     @property
     def address(self) -> str:
@@ -36,7 +37,7 @@ class Endpoint:
     @property
     def ui_url(self) -> str:
         """The Web UI, for people."""
-        return f"http://{HOST}:{self.ui_port}"
+        return f"http://{self.ui_host}:{self.ui_port}"
 
 
 class StateDirectory:
@@ -92,7 +93,8 @@ class StateDirectory:
         """Where the last server listened; None where there never was one or the record cannot be read (then it is made anew)."""
         try:
             recorded = json.loads(self._endpoint_file.read_text(encoding="utf-8"))
-            return Endpoint(port=int(recorded["port"]), ui_port=int(recorded["ui_port"]))
+            host = str(recorded.get("ui_host", HOST))
+            return Endpoint(port=int(recorded["port"]), ui_port=int(recorded["ui_port"]), ui_host=host)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 

@@ -1,13 +1,15 @@
 """Temporal's remote codec: decrypts payloads for its web UI and its `temporal` command, which have no keys.
 
 POST /encode and /decode with `{"payloads": […]}` as Temporal spells them. Whoever is answered can read every history, so it says
-nothing to a page of another origin than the UI's (a browser always names it), and nothing without the token where there is one.
+nothing to a page of another origin than the UI's (a browser always names it), and nothing without its token: that of the header
+or, as the UI in a browser sends none, the secret path at which it is found (S51).
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -28,9 +30,10 @@ Translate = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
 
 class CodecServer:
-    """origins: of the web UI, such as `https://temporal.example.org`. token: asked for unless it is empty."""
+    """origins: of the web UI, such as `https://temporal.example.org`. token: of each request; without it the URL is secret."""
 
     def __init__(self, encryption: Encryption, *, namespace: str, origins: Collection[str] = (), token: str = "") -> None:
+        self._path = "" if token else f"/{secrets.token_urlsafe(16)}"
         self._encryption = encryption
         self._namespace = namespace
         self._origins = frozenset(origins)
@@ -41,8 +44,8 @@ class CodecServer:
         """Serve for as long as the block lasts; its URL. Raises OSError where it can't listen."""
         application = web.Application(client_max_size=LONGEST_BODY)
         for path, translate in (("/encode", self._encryption.encode), ("/decode", self._encryption.decode)):
-            application.router.add_post(path, self._answering(translate))
-            application.router.add_options(path, self._preflight)
+            application.router.add_post(self._path + path, self._answering(translate))
+            application.router.add_options(self._path + path, self._preflight)
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         try:
@@ -50,7 +53,7 @@ class CodecServer:
             await site.start()
             _, taken, *_ = runner.addresses[0]
             shown = f"[{host}]" if ":" in host else host
-            yield f"{'https' if tls else 'http'}://{shown}:{taken}"
+            yield f"{'https' if tls else 'http'}://{shown}:{taken}{self._path}"
         finally:
             await runner.cleanup()
 
@@ -58,7 +61,7 @@ class CodecServer:
         async def answer(request: web.Request) -> web.Response:
             refusal = self._refusal(request)
             if refusal is not None:
-                _log.warning("refused %s of %s: %s", request.path, request.remote, refusal.text)
+                _log.warning("refused %s of %s: %s", request.path.removeprefix(self._path), request.remote, refusal.text)
                 return refusal
             try:
                 asked = Parse(await request.read(), Payloads())

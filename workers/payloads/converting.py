@@ -10,7 +10,8 @@ programs write and read (inputs, results, signals, queries, updates) is told in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass
+import json
+from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ from temporalio.converter import (
     SerializationContext,
 )
 
+from policy.values import foreign
 from workers.payloads.codec import ENCODING, Encryption, unreadable
 
 _adapter = lru_cache(maxsize=1024)(TypeAdapter[Any])
@@ -54,6 +56,17 @@ class SharedSchemas(PydanticJSONPlainPayloadConverter):
         return _adapter(Any if type_hint is None else type_hint).validate_json(payload.data)
 
 
+class Cleaned(SharedSchemas):
+    """The same, for what people are shown: what others have written in it is cleaned as it is read (S50)."""
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """See the base class."""
+        if b"\\" in payload.data or not payload.data.isascii():
+            read = json.dumps(foreign.cleaned(json.loads(payload.data)))
+            payload = Payload(metadata=payload.metadata, data=read.encode())
+        return super().from_payload(payload, type_hint)
+
+
 class Encrypted(EncodingPayloadConverter):
     """What comes to be read although it is encrypted: where there are no keys."""
 
@@ -74,9 +87,11 @@ class Encrypted(EncodingPayloadConverter):
 class PayloadConverter(CompositePayloadConverter):
     """The SDK's converters, with ours for JSON."""
 
+    schemas: type[SharedSchemas] = SharedSchemas
+
     def __init__(self, *, terse: bool = False) -> None:
         usual = DefaultPayloadConverter.default_encoding_payload_converters
-        ours = SharedSchemas(terse=terse)
+        ours = self.schemas(terse=terse)
         super().__init__(*(ours if isinstance(each, JSONPlainPayloadConverter) else each for each in usual), Encrypted())
 
     def with_context(self, context: SerializationContext) -> Self:
@@ -85,7 +100,13 @@ class PayloadConverter(CompositePayloadConverter):
         return made
 
 
-@lru_cache(maxsize=2)
+class PeoplesConverter(PayloadConverter):
+    """The same for what people are shown."""
+
+    schemas = Cleaned
+
+
+@lru_cache(maxsize=4)
 def _converter(kind: type[Any], *, terse: bool) -> Any:
     return kind(terse=terse)
 
@@ -110,6 +131,11 @@ class SharedConverter(DataConverter):
 
 
 DATA_CONVERTER = SharedConverter(payload_converter_class=PayloadConverter)
+
+
+def for_people(converter: DataConverter) -> DataConverter:
+    """The same, for a process that shows what it reads."""
+    return replace(converter, payload_converter_class=PeoplesConverter)
 
 
 def converter_with(encryption: Encryption | None) -> DataConverter:

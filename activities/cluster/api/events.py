@@ -19,6 +19,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
 from activities.cluster.api.paths import EVENTS
 from activities.cluster.api.refusals import ObjectExists
+from policy.values.foreign import in_a_line
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -116,7 +117,7 @@ class EventRecorder:
             "metadata": {"name": happening.name, "namespace": namespace},
             "involvedObject": {**reference, **({"namespace": about.namespace} if about.namespace else {})},
             "reason": happening.reason,
-            "message": happening.message[:LONGEST_MESSAGE],
+            "message": in_a_line(happening.message, LONGEST_MESSAGE),
             "type": "Warning" if happening.warning else "Normal",
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
