@@ -29,8 +29,9 @@ from policy.episode.messages import Reading, VolumeReading
 from policy.episode.words import SealedWord, Verb
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.limits import LONGEST_ACT
-from policy.fence.plan import FencingPlan, PowerDevice
+from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, Quarantine
+from policy.objects.marks import Added
 from policy.values.durations import format_duration
 
 READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
@@ -43,11 +44,17 @@ SHORT = 24
 LONGEST = timedelta(seconds=30)
 """From the look to the end of its licence: an act's window, and what clocks may differ by."""
 
+OFF_FOR = timedelta(days=1)
+"""So long a person's word that a machine is off is believed; after that it is asked for anew."""
+
 HOW_TO = "give all workers of a deployment the same worker.signing_keys_secret or signing_keys_file"
 
 
 Read = TypeVar("Read", Reading, VolumeReading)
 
+
+Levels = tuple[tuple[str, ...], ...]
+"""Of a device: see `PowerDevice.levels`."""
 
 DeviceCommand = PowerRequest | VolumeRequest | LiftRequest
 """A request to command one device."""
@@ -73,16 +80,17 @@ class Licences:
 
     def sealed(self, cluster: str, node: str, plan: FencingPlan) -> FencingPlan:
         """The plan with a seal on each of its devices. node: whose they are: a look at another one licenses nothing of them."""
-        return plan.with_devices(lambda device: self.sealed_device(cluster, node, device))
+        return plan.with_levels.with_devices(lambda device: self.sealed_device(cluster, node, device))
 
     def sealed_device(self, cluster: str, node: str, device: PowerDevice) -> PowerDevice:
         """The device with its seal."""
-        return replace(device, seal=self._keyring.sign("device", cluster, node, replace(device, seal="")))
+        return replace(device, seal=self._word(datetime.now(UTC), "device", cluster, node, replace(device, seal="")))
 
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
-        """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node."""
-        if not self._keyring.accepts(device.seal, "device", cluster, node, replace(device, seal="")):
-            why = f"nobody of this deployment has signed it ({HOW_TO})"
+        """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node, or long ago."""
+        facts = cluster, node, replace(device, seal="")
+        if not self._is_word(device.seal, datetime.now(UTC), "device", *facts, within=SEALED_FOR):
+            why = f"nobody of this deployment has signed it in the last {SEALED_FOR.days} days ({HOW_TO})"
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 
     def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
@@ -95,13 +103,34 @@ class Licences:
             why = f"no quarantine of incident {target.incident} has found these security groups ({HOW_TO})"
             self._refuse("quarantine", ErrorType.INVALID_CONFIG, endpoint, why)
 
-    def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
-        """What was just read for that incident, with its seal."""
-        return replace(reading, seal=self._word(now, "reading", *_read(target, reading)))
+    def sealed_reading(self, target: Target, reading: Read, now: datetime, levels: Levels = ()) -> Read:
+        """What was just read for that incident, with its seal. levels: of the device, whose question it answers (S4, S49)."""
+        return replace(reading, seal=self._word(now, "reading", *_read(target, reading, levels)))
 
-    def has_read(self, target: Target, reading: Reading | VolumeReading, now: datetime) -> bool:
-        """Whether a power worker of ours has read that lately, for that incident."""
-        return self._is_word(reading.seal, now, "reading", *_read(target, reading))
+    def has_read(self, target: Target, reading: Reading | VolumeReading, now: datetime, levels: Levels = ()) -> bool:
+        """Whether a power worker of ours has read that lately, for that incident, of a device of just these levels."""
+        return self._is_word(reading.seal, now, "reading", *_read(target, reading, levels))
+
+    def sealed_added(self, target: Target, added: Added) -> Added:
+        """What our mark on the node tells of, as that episode's own."""
+        now = datetime.now(UTC)
+        flags = {"cordoned": added.cordoned, "out_of_service": added.out_of_service}
+        items = (*(flag for flag, is_set in flags.items() if is_set), *added.taints)
+        return replace(added, seals={item: self._word(now, "added", *_whose(target), item) for item in items})
+
+    def believed(self, target: Target, added: Added) -> Added:
+        """Of what a request says that its episode has added, what was sealed for it: nothing else is ours to take away (S49)."""
+        now, whose = datetime.now(UTC), _whose(target)
+
+        def ours(item: str) -> bool:
+            return self._is_word(added.seals.get(item, ""), now, "added", *whose, item, within=SEALED_FOR)
+
+        return replace(
+            added,
+            cordoned=added.cordoned and ours("cordoned"),
+            taints=tuple(filter(ours, added.taints)),
+            out_of_service=added.out_of_service and ours("out_of_service"),
+        )
 
     def sealed_dump(self, reading: KdumpReading) -> KdumpReading:
         """What a listener has heard, with the seal of its last message."""
@@ -115,15 +144,15 @@ class Licences:
         moment = f"{int(at.timestamp()):x}"
         return f"{moment}.{self._keyring.sign(purpose, moment, *facts)[:SHORT]}"
 
-    def _is_word(self, word: str, now: datetime, purpose: str, *facts: object) -> bool:
+    def _is_word(self, word: str, now: datetime, purpose: str, *facts: object, within: timedelta = READ_LATELY) -> bool:
         moment, _, code = word.partition(".")
         if not self._keyring.accepts(code, purpose, moment, *facts, digits=SHORT):
             return False
-        return now - datetime.fromtimestamp(int(moment, 16), UTC) <= READ_LATELY
+        return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within
 
     def sealed_word(self, cluster: str, incident: str, word: SealedWord) -> SealedWord:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
-        return replace(word, seal=self._keyring.sign("word", *_said(cluster, incident, word)))
+        return replace(word, seal=self._word(datetime.now(UTC), "word", *_said(cluster, incident, word)))
 
     def doubt_of_word(self, target: Target, word: SealedWord | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. Whoever
@@ -131,8 +160,10 @@ class Licences:
         said = " or ".join(verb.value for verb in verbs)
         if word is None:
             return f"no NodeAction attests that a person has said {said} (worker.words)"
-        if not self._keyring.accepts(word.seal, "word", *_said(target.cluster, target.incident, word)):
-            whom = f"{word.speaker} has said {said} to incident {target.incident}"
+        within = OFF_FOR if verbs == (Verb.ACK_OFF,) else SEALED_FOR
+        facts = _said(target.cluster, target.incident, word)
+        if not self._is_word(word.seal, datetime.now(UTC), "word", *facts, within=within):
+            whom = f"{word.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
             return f"nobody of this deployment has verified that {whom} ({HOW_TO})"
         if word.spoken.action not in verbs or word.spoken.node != target.pinned.node:
             return f"{word.speaker} has said {word.spoken.action.value} of {word.spoken.node}, and not {said}"
@@ -178,6 +209,10 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
 
 
+def _whose(target: Target) -> tuple[object, ...]:
+    return target.cluster, target.pinned.node, target.pinned.uid, target.incident, target.workflow_id
+
+
 def _said(cluster: str, incident: str, word: SealedWord) -> tuple[object, ...]:
     return cluster, incident, activity.info().workflow_id, replace(word, seal="")
 
@@ -186,9 +221,9 @@ def _found(target: Target, endpoint: str, quarantine: Quarantine) -> tuple[objec
     return target.cluster, target.incident, target.pinned.node, endpoint, quarantine.group, quarantine.former
 
 
-def _read(target: Target, reading: Reading | VolumeReading) -> tuple[object, ...]:
+def _read(target: Target, reading: Reading | VolumeReading, levels: Levels) -> tuple[object, ...]:
     what = reading.endpoint if isinstance(reading, Reading) else f"volume {reading.volume}"
-    return target.cluster, target.pinned.node, target.incident, what, reading.state
+    return target.cluster, target.pinned.node, target.incident, what, levels, reading.state
 
 
 def _activity() -> _User:

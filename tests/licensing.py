@@ -6,7 +6,7 @@ from datetime import datetime
 
 from activities.contracts.target import LookRequest, Target
 from activities.keyring import Keyring
-from activities.licences import DeviceCommand, Licences, Read
+from activities.licences import DeviceCommand, Levels, Licences, Read
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerAct, Quarantine
 
@@ -29,7 +29,7 @@ class Believing(Licences):
     def require_quarantine(self, target: Target, endpoint: str, quarantine: Quarantine) -> None:
         """Nothing is refused."""
 
-    def sealed_reading(self, target: Target, reading: Read, now: datetime) -> Read:
+    def sealed_reading(self, target: Target, reading: Read, now: datetime, levels: Levels = ()) -> Read:
         """As it was read."""
         return reading
 

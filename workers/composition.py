@@ -200,7 +200,7 @@ async def _cluster_serving(
             ClusterRepetitions(served, fences=fences, notify=notify),
             ClusterWords(served, licences, required=verified),
             devices,
-            ClusterIsolation(served, target.last_look, permits, fences=fences, notify=notify),
+            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify),
             ClusterFreeing(served, target.last_look, licences, identities=identities, verified_words=verified),
             ClusterRemediation(served, target.last_look),
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),

@@ -24,6 +24,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.process_settings import WorkerSettings
+from workers.interceptors.callers import Callers
 from workers.interceptors.liveness import Liveness
 from workers.interceptors.succession import Succession
 from workers.interceptors.timekeeping import Timekeeping
@@ -104,7 +105,7 @@ def build(
         # Workflows have Temporal's time, and so has what only talks to Temporal.
         interceptors=[*around, Liveness(), Succession(_types(serving.workflows)), Words(required=settings.words == "verified")]
         if serving.workflows
-        else [*around, Liveness(), Timekeeping(runtime().metric_meter), *serving.guards],
+        else [*around, Liveness(), Timekeeping(runtime().metric_meter), Callers(), *serving.guards],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

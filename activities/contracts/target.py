@@ -250,10 +250,12 @@ class RestoreRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntaintRequest:
     """Take our out-of-service taint off. ours: the episode knows that it has set it, whatever our mark says by now, which anybody
-    may remove. look: made once the taint is off, before power-on. `not_after`: as of an ActRequest."""
+    may remove; believed where it is sealed in `added`. look: made once the taint is off, before power-on. `not_after`: as of an
+    ActRequest."""
 
     target: Target
     ours: bool = False
+    added: Added = field(default_factory=Added)
     look: LookRequest | None = None
     not_after: datetime | None = None
 
@@ -345,10 +347,11 @@ class FreeDumpingRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
     """Give `medik8s-leases/node-<name>` back. adopted: the incident whose marks this one adopted; what that one had taken is
-    released with our own. news: as of an ActRequest."""
+    released with our own. holder: as of a LookRequest. news: as of an ActRequest."""
 
     target: Target
     adopted: str = ""
+    holder: str = ""
     news: News | None = None
 
 

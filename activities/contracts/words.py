@@ -12,8 +12,9 @@ from policy.episode.words import ActionName, SealedWord, Spoken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """A word, and the NodeAction by which Kubernetes is to attest it. use: what makes use of the object; no other one may.
-    incident: of the episode that it is said to, "" where it is said to a scanner."""
+    """A word, and the NodeAction by which Kubernetes is to attest it. use: which update of the workflow that asks makes use of
+    the object, "" where it is its beginning; no other one may. incident: of the episode that it is said to, "" where it is said
+    to a scanner."""
 
     cluster: str
     spoken: Spoken

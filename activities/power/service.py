@@ -82,7 +82,7 @@ class PowerService(PowerActivities):
         driver = await self._driver(request)
         reading = await _typed(driver.read(deadline))
         _refuse_another_machine(request, reading)
-        return self._guard.sealed_reading(request.target, reading, utc_now())
+        return self._guard.sealed_reading(request.target, reading, utc_now(), request.device.levels)
 
     @activity.defn(name="power-management.power-off")
     async def power_off(self, request: PowerRequest) -> CommandResult:
@@ -251,7 +251,7 @@ class PowerService(PowerActivities):
                 return reading
             if another_machine(said.serves, request.target.pinned):
                 return reading
-            reading = self._guard.sealed_reading(request.target, said, utc_now())
+            reading = self._guard.sealed_reading(request.target, said, utc_now(), request.device.levels)
             if reading.state is wanted or over.remaining() <= pause:
                 return reading
             await asyncio.sleep(pause.total_seconds())

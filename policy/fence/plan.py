@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.fence.kdump import KdumpRule
@@ -81,6 +81,8 @@ class PowerDevice:
     """Waited before its off: the loser of a race for a shared device should not be both (Pacemaker's delay)."""
     off_timeout: timedelta | None = None
     """How long it may take until it reads off; None: as the plan says for all."""
+    levels: tuple[tuple[str, ...], ...] = ()
+    """The levels of power that it is in, by their endpoints: what it says proves nothing else (S1, S4). None: it is of a path."""
     seal: str = field(default="", compare=False)
     """By which a power worker knows that a cluster worker of ours has resolved it (S42); it makes no other device."""
 
@@ -174,6 +176,15 @@ CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)
 UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 
 
+def levels_with(endpoint: str, levels: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Those that a device is in."""
+    return tuple(level for level in levels if endpoint in level)
+
+
+SEALED_FOR = timedelta(days=7)
+"""So long the seal of a device is believed: what an old history tells must not have today's password sent to where a BMC was."""
+
+
 def sealed_anew(device: PowerDevice, configured: Iterable[PowerDevice]) -> PowerDevice:
     """The one among these that is equal to it in all but its seal; the device as it is, where none is (S9, S42)."""
     return next((each for each in configured if each == device), device)
@@ -227,6 +238,22 @@ class FencingPlan:
             isolation=changed(self.isolation),
             recovery=changed(self.recovery),
         )
+
+    def is_to_be_sealed_anew(self, now: datetime) -> bool:
+        """Whether the seal of one of its devices ends before long."""
+        methods = (each.device for each in (*self.isolation, *self.recovery) if each.device is not None)
+        moments = (moment for moment, dot, _ in (each.seal.partition(".") for each in (*self.devices, *methods)) if dot)
+        return any(now.timestamp() - int(moment, 16) > SEALED_FOR.total_seconds() / 2 for moment in moments)
+
+    def sealed_anew(self, configured: Iterable[PowerDevice]) -> FencingPlan:
+        """The same plan, with the seals of those among its devices that are configured so now."""
+        found = tuple(configured)
+        return self.with_devices(lambda device: sealed_anew(device, found))
+
+    @property
+    def with_levels(self) -> FencingPlan:
+        """The same plan, each of its devices with the levels that it is in."""
+        return self.with_devices(lambda device: replace(device, levels=levels_with(device.endpoint, self.endpoints_of_levels)))
 
     @property
     def devices(self) -> tuple[PowerDevice, ...]:

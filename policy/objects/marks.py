@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, NodeView
@@ -33,17 +34,22 @@ LONGEST_NAME = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What an episode has added to its node, for all that it knows; taints as kubectl writes them, paths by their endpoints."""
+    """What an episode has added to its node, for all that it knows; taints as kubectl writes them, paths by their endpoints.
+    out_of_service: whether that taint. seals: by which a cluster worker knows again what it has added itself (S49)."""
 
     cordoned: bool = False
     taints: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    out_of_service: bool = False
+    seals: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __or__(self, other: Added) -> Added:
         return Added(
             cordoned=self.cordoned or other.cordoned,
             taints=tuple(dict.fromkeys((*self.taints, *other.taints))),
             paths=tuple(dict.fromkeys((*self.paths, *other.paths))),
+            out_of_service=self.out_of_service or other.out_of_service,
+            seals={**self.seals, **other.seals},
         )
 
 
@@ -76,7 +82,7 @@ class Mark:
     @property
     def added(self) -> Added:
         """What it says that we have added."""
-        return Added(cordoned=self.cordoned, taints=self.taints, paths=self.paths)
+        return Added(cordoned=self.cordoned, taints=self.taints, paths=self.paths, out_of_service=self.out_of_service)
 
     def to_json(self) -> str:
         """The annotation's value; keys sorted, so that equal marks are equal strings."""

@@ -10,8 +10,8 @@ from activities.cluster.api.leases import (
     CLUSTER_LEASE,
     CLUSTER_LEASE_NAME,
     CLUSTER_LEASE_NAMESPACE,
-    IDENTITY,
     NODE_LEASE_NAMESPACE,
+    is_nodewarden,
 )
 from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
 from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, Resource
@@ -130,7 +130,7 @@ async def leases(connection: ClusterConnection) -> list[Leftover]:
         what = f"Lease/{CLUSTER_LEASE_NAMESPACE}/{CLUSTER_LEASE_NAME}"
         found.append(Leftover(what=what, remove=f"kubectl delete lease {where}"))
     for lease in await connection.list_objects(LEASES.path(namespace=NODE_LEASE_NAMESPACE)):
-        if (lease.get("spec") or {}).get("holderIdentity") == IDENTITY:
+        if is_nodewarden(str((lease.get("spec") or {}).get("holderIdentity"))):
             name = lease["metadata"]["name"]
             remove = f"kubectl delete lease -n {NODE_LEASE_NAMESPACE} {name}"
             found.append(Leftover(what=f"Lease/{NODE_LEASE_NAMESPACE}/{name}", remove=remove))

@@ -330,7 +330,10 @@ class TestUncordon:
             await world.add_node(annotations=system.ties(NODE), unschedulable=True)
             await world.mark_as_ours(cordoned=True)
             isolation = ClusterIsolation(
-                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock), world.looks, world.permits
+                ServedCluster(CLUSTER, world.connection, machines=machines, clock=world.clock),
+                world.looks,
+                world.permits,
+                LICENCES,
             )
             await isolation.mark_schedulable(await world.restore())
             assert (await world.node())["spec"]["unschedulable"] is True

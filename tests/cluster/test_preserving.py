@@ -114,6 +114,7 @@ class Surroundings:
         self.person = person
         self.connection = connection
         self.now = NOW
+        connection.clock = lambda: self.now
         self.permits = Permits()
         self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now), self.permits).look
         self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look)

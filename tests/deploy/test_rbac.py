@@ -309,7 +309,7 @@ async def _episode(worker: ClusterConnection) -> None:
         ServedCluster(CLUSTER, worker, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))), Permits(), LICENCES
     )
     isolation, freeing = (
-        ClusterIsolation(ServedCluster(CLUSTER, worker), target.last_look, Permits()),
+        ClusterIsolation(ServedCluster(CLUSTER, worker), target.last_look, Permits(), LICENCES),
         ClusterFreeing(ServedCluster(CLUSTER, worker, own_node="node-0"), target.last_look, LICENCES),
     )
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
@@ -343,9 +343,10 @@ async def _episode(worker: ClusterConnection) -> None:
         assert seen.verdict is LookVerdict.GO, seen.reason
 
     at = datetime.now(UTC)
-    said = (Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)
+    said = [Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints]
     readings = tuple(LICENCES.sealed_reading(sick, each, at) for each in said)
-    proof = OffProof(commanded_at=at - timedelta(seconds=1), readings=readings)
+    off = tuple(LICENCES.sealed_reading(sick, each, at, sick.pinned.levels) for each in said)
+    proof = OffProof(commanded_at=at - timedelta(seconds=1), readings=off)
     cut = FreeCutRequest(
         target=sick,
         proofs=(PathProof(commanded_at=at - timedelta(seconds=1), readings=readings),),

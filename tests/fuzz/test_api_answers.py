@@ -41,7 +41,7 @@ READS: dict[str, Ask] = {
     "workload": lambda c: read_standing(c, "node-1"),
     "version": lambda c: c.server_version(),
     "uid": lambda c: c.cluster_uid(live=True),
-    "lease": lambda c: foreign_lease(c, "node-1", NOW),
+    "lease": lambda c: foreign_lease(c, "node-1", "us", NOW),
     "watch": watched,
 }
 WRITES: dict[str, Ask] = {

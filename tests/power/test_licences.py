@@ -15,7 +15,7 @@ from activities.contracts.target import LicenceWanted
 from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
 from activities.licences import LONGEST, Licences
-from policy.fence.plan import Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import SEALED_FOR, Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from tests.licensing import LICENCES
 from tests.power.targets import target_with
@@ -130,12 +130,40 @@ def test_every_device_of_a_plan_is_sealed_and_no_other_is_believed(licences: Lic
     for device in (*sealed.devices, *ports):
         run(licences.require_seal, "prod", "node-7", device)
     (device,) = sealed.devices
-    strangers = [DEVICE, replace(device, endpoint="ipmi://10.6.6.6:623"), replace(device, parameters={"ip": "10.6.6.6"})]
+    assert ([each.levels for each in ports], device.levels) == ([(), ()], ((DEVICE.endpoint,),))
+    strangers = [
+        DEVICE,
+        replace(device, levels=()),
+        replace(device, endpoint="ipmi://10.6.6.6:623"),
+        replace(device, parameters={"ip": "10.6.6.6"}),
+    ]
     others = [("staging", "node-7", device), ("prod", "node-8", device)]
     for cluster, node, stranger in [*(("prod", "node-7", each) for each in strangers), *others]:
         with pytest.raises(ApplicationError, match="nobody of this deployment has signed it") as error:
             run(licences.require_seal, cluster, node, stranger)
         assert error_type(error.value) is ErrorType.INVALID_CONFIG
+
+
+def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history is kept for a month: what was a BMC's address then may be another machine's, and the password is today's."""
+    sealed = licences.sealed("prod", "node-7", FencingPlan(source="x", levels=((DEVICE,),)))
+    (device,), moment = sealed.devices, datetime.now(UTC)
+    assert not sealed.is_to_be_sealed_anew(moment + SEALED_FOR / 2 - timedelta(seconds=2))
+    assert sealed.is_to_be_sealed_anew(moment + SEALED_FOR / 2 + timedelta(seconds=2))
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return moment + SEALED_FOR + timedelta(seconds=2)
+
+    run(licences.require_seal, "prod", "node-7", device)
+    monkeypatch.setattr("activities.licences.datetime", Later)
+    with pytest.raises(ApplicationError, match="nobody of this deployment has signed it in the last 7 days") as error:
+        run(licences.require_seal, "prod", "node-7", device)
+    assert error_type(error.value) is ErrorType.INVALID_CONFIG
+    later = replace(device, seal=f"{int(moment.timestamp() + 99999):x}.{device.seal.partition('.')[2]}")
+    with pytest.raises(ApplicationError):
+        run(licences.require_seal, "prod", "node-7", later)
 
 
 async def test_what_has_travelled_through_temporal_is_believed(licences: Licences) -> None:

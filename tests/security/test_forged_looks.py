@@ -32,6 +32,7 @@ from tests.cluster.acts.test_remediation_objects import GROUP, install
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
 from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.licensing import LICENCES
 
 SOON = NOW + timedelta(seconds=10)
 TEMPLATE = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="FencerTemplate", name="fencer", namespace=CLUSTER_API.namespace)
@@ -120,7 +121,8 @@ async def taint(world: World, look: LookRequest, _uid: str) -> Any:
 
 
 def isolation(world: World) -> ClusterIsolation:
-    return ClusterIsolation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
+    return ClusterIsolation(served, world.target.last_look, world.permits, LICENCES)
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)

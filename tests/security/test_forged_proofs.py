@@ -73,10 +73,39 @@ async def test_s4_one_true_reading_does_not_stand_for_the_others(marked: World) 
     other = "ipmi://10.0.0.7:624"
     target = await marked.pinned()
     target = replace(target, pinned=replace(target.pinned, levels=((ENDPOINT, other),)))
-    true = off_proof()
-    proof = replace(true, readings=(*true.readings, replace(MADE_UP, endpoint=other)))
+    both = off_proof(endpoints=(ENDPOINT, other))
+    proof = replace(both, readings=(both.readings[0], replace(MADE_UP, endpoint=other)))
     with refused(ErrorType.NOT_PROVEN, f"{other} said off: no power worker"):
         await marked.freeing.delete_workload(await marked.free(target, proof=proof))
+
+
+OF_ANOTHER_QUESTION: dict[str, tuple[tuple[str, ...], ...]] = {
+    "a switch port": (),
+    "one supply of two": ((ENDPOINT, "ipmi://10.0.0.7:624"),),
+    "of a level that is tried later": ((ENDPOINT,), (ENDPOINT, "ipmi://10.0.0.7:624")),
+}
+
+
+@pytest.mark.parametrize("levels", OF_ANOTHER_QUESTION.values(), ids=OF_ANOTHER_QUESTION)
+async def test_s1_s4_s49_a_true_off_proves_only_what_was_asked(levels: tuple[tuple[str, ...], ...], marked: World) -> None:
+    """Which levels there are is what a caller says, too; a port that is cut is no machine that is off."""
+    said = read(ENDPOINT, PowerState.OFF, at=NOW - timedelta(seconds=1), levels=levels)
+    request = await marked.free(proof=OffProof(commanded_at=NOW - timedelta(seconds=9), readings=(said,)))
+    with refused(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately, of such a device"):
+        await marked.freeing.delete_workload(request)
+
+
+async def test_s1_s49_a_supply_that_is_off_is_no_path_that_is_cut(marked: World) -> None:
+    """Nor the other way round: behind the cut of a device that cuts nothing there are no volumes."""
+    request = FreeCutRequest(
+        target=await marked.pinned(),
+        proofs=(PathProof(commanded_at=NOW - timedelta(seconds=9), readings=(read(ENDPOINT, PowerState.OFF, at=NOW),)),),
+        storage=CutStorage(handles=("vol-1",)),
+        not_after=NOW + timedelta(seconds=9),
+        holder=HOLDER,
+    )
+    with refused(ErrorType.NOT_PROVEN, "no power worker of this deployment has read that lately, of such a device"):
+        await marked.freeing.free_cut_pods(request)
 
 
 @pytest.mark.parametrize("what", ["path", "volume"])

@@ -43,6 +43,7 @@ from tests.system.test_api_restarts import SERVICE_ACCOUNTS, under_shipped_right
 from workflows.kit.messages import PersonRequest
 
 NODE, REASON = "node-2", "a drill"
+USE = "test test-run one incident-1"
 
 
 RULE = shipped("ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"][0]
@@ -97,14 +98,23 @@ class Stage:
         return await made(self._person, self.spoken.spec("ada") | spec)
 
     async def verify(
-        self, action: ActionName, *, use: str = "one", required: bool = True, later: timedelta = timedelta(0)
+        self,
+        action: ActionName,
+        *,
+        use: str = "one",
+        required: bool = True,
+        later: timedelta = timedelta(0),
+        incident: str = "incident-1",
+        **asks: Any,
     ) -> Verification:
+        """asks: of the workflow that asks."""
+        environment = ActivityEnvironment()
+        environment.info = replace(environment.info, **asks)
         words = ClusterWords(
             ServedCluster("prod", self._connection, clock=lambda: datetime.now(UTC) + later), LICENCES, required=required
         )
-        return await ActivityEnvironment().run(
-            words.verify, VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use, incident="incident-1")
-        )
+        request = VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use, incident=incident)
+        return await environment.run(words.verify, request)
 
     async def answer(self, action: ActionName, phase: str) -> None:
         path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
@@ -122,15 +132,18 @@ async def acting(*, enforced: bool = True) -> AsyncIterator[Stage]:
 
 
 async def test_an_object_attests_its_makers_word_to_one_use_however_often_that_asks() -> None:
-    """S33: an activity whose answer was lost asks again; another one, or another update, is another use."""
+    """S33: an activity whose answer was lost asks again; another one, or another update, is another use. S49: so is another
+    incident, another workflow and another run, whatever update its caller names."""
     async with acting() as stage:
         action = await stage.action()
         for _ in range(2):
             told = await stage.verify(action)
             assert (told.speaker, told.problem) == ("ada", "")
-        assert (await stage.status(action))["usedBy"] == "one"
-        with pytest.raises(ApplicationError, match="used already"):
-            await stage.verify(action, use="another")
+        assert (await stage.status(action))["usedBy"] == USE
+        others = [{"use": "another"}, {"incident": "incident-2"}, {"workflow_id": "another"}, {"workflow_run_id": "another"}]
+        for other in others:
+            with pytest.raises(ApplicationError, match="used already"):
+                await stage.verify(action, **other)
 
 
 async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() -> None:
@@ -167,7 +180,7 @@ async def test_what_was_answered_meanwhile_stays_answered() -> None:
         await stage.answer(action, "Done")
         await stage.verify(action)
         status = await stage.status(action)
-    assert (status["phase"], status["usedBy"]) == ("Done", "one")
+    assert (status["phase"], status["usedBy"]) == ("Done", USE)
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,25 @@ async def test_an_episode_whose_key_was_lost_is_resumed_with_the_key_that_there_
     assert (world.count("off"), world.count("on")) == (1, 1 if mended else 0)
 
 
+async def test_s49_the_seal_of_a_device_that_is_waited_with_is_made_anew_before_it_ends(env: WorkflowEnvironment) -> None:
+    """A hold may last; so may the wait for a person: what is configured as it was pinned goes on being believed."""
+
+    def seal(days: int) -> None:
+        """As by a cluster worker, after so many days; no other is believed from then on."""
+        world.key = f"{int((began + timedelta(days=days)).timestamp()):x}.code"
+        world.plan = world.plan.with_devices(lambda device: replace(device, seal=world.key))
+
+    world, began = World(ignores_off=True), await env.get_current_time()
+    seal(days=0)
+    async with fencing(env, world, parks=True) as run:
+        await let_pass(env, run.handle, timedelta(days=4))
+        world.ignores_off = False
+        seal(days=4)
+        await run.resume("it is mended")
+        await run.result(Outcome.RECOVERED)
+    assert len([each for each in world.acts if each == "pin"]) == 2
+
+
 async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:
     """Search attributes, details and the record are there for whoever looks."""
     world = World(ignores_off=True)

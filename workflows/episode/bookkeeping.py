@@ -67,7 +67,8 @@ class Bookkeeping:
     async def untaint(self, *, ours: bool = False, look: LookRequest | None = None) -> ActResult:
         """Remove our out-of-service taint. ours, look: see UntaintRequest. Raises ActivityError."""
         not_after = workflow.now() + options.WRITE_WINDOW
-        request = UntaintRequest(target=self._episode.target.without_devices, ours=ours, look=look, not_after=not_after)
+        target, added = self._episode.target.without_devices, self._episode.added
+        request = UntaintRequest(target=target, ours=ours, added=added, look=look, not_after=not_after)
         return await workflow.execute_activity_method(
             FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
         )
@@ -84,9 +85,10 @@ class Bookkeeping:
         """Give the node lease back; one that can't be given back lapses by itself."""
 
         async def release(news: News | None) -> None:
+            target, adopted, holder = self._episode.target.without_devices, self._episode.adopted, self._episode.holder
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                ReleaseRequest(target=self._episode.target.without_devices, adopted=self._episode.adopted, news=news),
+                ReleaseRequest(target=target, adopted=adopted, holder=holder, news=news),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
 

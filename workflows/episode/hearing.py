@@ -59,13 +59,13 @@ async def heard(
     """
     if word.action is None:
         return replace(word, verified=Verified.NO, speaker="", sealed=None)
-    update, info = workflow.current_update_info(), workflow.info()
+    update = workflow.current_update_info()
     request = VerifyRequest(
         cluster=cluster,
         spoken=spoken,
         action=word.action,
         incident=incident,
-        use=f"{info.workflow_id} {info.run_id} {update.id if update is not None else ''}".strip(),
+        use=update.id if update is not None else "",
     )
     try:
         verification = await workflow.execute_activity_method(

@@ -262,6 +262,7 @@ class FreeingSequence:
                 return None
             raise interrupt_for(error, "the out-of-service taint can't be set") from error
         self._progress.tainted = True
+        self._episode.learns_of(result.added)
         self._progress.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
         self._episode.note("taint-out-of-service", "ok", result.detail)
         return result.left or await self._left()

@@ -134,9 +134,10 @@ class FencingStory:
     async def undo(self) -> str:
         """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
         sentence with."""
-        case = self._case
-        if case is None or not case.isolation.paths.left:
+        if self._case is None or not self._case.isolation.paths.left:
             return ""
+        await self._keep_sealed()
+        case = self.case
         if await case.preflight.refresh() and case.pinned_node.is_replaced():
             return case.isolation.paths.left
         return await self.endings.give_back_paths(patient=False)
@@ -153,6 +154,7 @@ class FencingStory:
     async def bring_back(self) -> str:
         """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
         where it does."""
+        await self._keep_sealed()
         case = self.case
         try:
             case.progress.deadline = None  # the time of the step is over, that of the machine is not
@@ -172,8 +174,10 @@ class FencingStory:
         if self.case.need.kind is NeedKind.CLEAN_UP:
             return await self._clean_up()
         while True:
+            await self._keep_sealed()
             if (ended := await self._answered()) is not None:
                 return ended
+            await self._keep_sealed()  # a person may have taken days
             try:
                 with self.episode.undertaking("the flow"):
                     return await self._flow()
@@ -340,12 +344,20 @@ class FencingStory:
         """The key that had sealed the devices may be lost. Those that are configured now as they were pinned are sealed by the
         one that there is (S42); any other one stays as it is, and is refused."""
         progress, configured = self.case.progress, [each.device for each in devices_of(pin.plan)]
-        plan = progress.pin.plan.with_devices(lambda device: sealed_anew(device, configured))
-        progress.pin = replace(progress.pin, plan=plan)
+        progress.pin = replace(progress.pin, plan=progress.pin.plan.sealed_anew(configured))
         progress.power.proven = tuple(sealed_anew(each, configured) for each in progress.power.proven)
         if (detached_from := progress.isolation.detached_from) is not None:
             progress.isolation.detached_from = sealed_anew(detached_from, configured)
         self._open(progress)
+
+    async def _keep_sealed(self) -> None:
+        """A seal ends (S49): devices that are configured as they were pinned get another one before."""
+        if not self.case.progress.pin.plan.is_to_be_sealed_anew(workflow.now()):
+            return
+        try:
+            self._seal_anew(await self._pin())
+        except ActivityError as error:
+            self.episode.note("seal", "failed", error_message(error))
 
     async def _is_registered_anew(self) -> bool:
         """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards

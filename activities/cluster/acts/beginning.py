@@ -104,7 +104,6 @@ class Beginning:
                 return Edit(detail="noted already")
             if instead_of and there != instead_of:
                 return Edit(detail="others have written it")
-            in_time(None, self._clock(), f"noting on Node/{name} what was done")
             if not memory:
                 return Edit(detail="noted no longer", operations=remove_annotation(LAST_REMEDIATION_ANNOTATION))
             return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
@@ -143,9 +142,8 @@ class Beginning:
                 return ActResult(changed=False, detail="so already")
             if unless is not None:
                 await unless(machine.view)
-            in_time(not_after, self._clock(), f"annotating {ref.key}")
             metadata = {"uid": uid, "resourceVersion": machine.view.resource_version, "annotations": differing}
-            await connection.patch_merge(path, {"metadata": metadata})
+            await connection.patch_merge(path, {"metadata": metadata}, not_after=not_after)
             said = ", ".join(f"{key} {'removed' if value is None else 'set'}" for key, value in sorted(differing.items()))
             return ActResult(changed=True, detail=said)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
+from activities.attempt import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ServedCluster
@@ -31,7 +31,7 @@ from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
-from policy.episode.drain import DrainOptions, DrainPod, grace_seconds, plan_drain
+from policy.episode.drain import DrainPod, grace_seconds, plan_drain
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Kind
 from policy.episode.vetoes import begun_as_failed
@@ -188,10 +188,10 @@ class Drainer:
         next one meets it again."""
         answers, fatal = dict[str, _Answer](), list[ApplicationError]()
         for start in range(0, len(pods), AT_ONCE):
-            if self._clock() > request.not_after or (start and await self._require_licence(request) is not ready):
+            if self._clock() > begin_by(request.not_after) or (start and await self._require_licence(request) is not ready):
                 break
             row = pods[start : start + AT_ONCE]
-            outcomes = await asyncio.gather(*(self._evict(pod, request.options) for pod in row), return_exceptions=True)
+            outcomes = await asyncio.gather(*(self._evict(pod, request) for pod in row), return_exceptions=True)
             for pod, outcome in zip(row, outcomes, strict=True):
                 if isinstance(outcome, ApplicationError):
                     fatal.append(outcome)
@@ -206,11 +206,11 @@ class Drainer:
             activity.logger.warning("draining %s: %s", request.target.pinned.node, refusal.message)
         return answers
 
-    async def _evict(self, pod: Pod, options: DrainOptions) -> _Answer:
+    async def _evict(self, pod: Pod, request: DrainRequest) -> _Answer:
         """One request, by uid. A lost answer is looked into by the next round: to ask again for what is going harms nobody."""
         metadata = pod.metadata
         delete = {"preconditions": {"uid": metadata.uid}}
-        seconds = grace_seconds(options, pod.spec.termination_grace_period_seconds)
+        seconds = grace_seconds(request.options, pod.spec.termination_grace_period_seconds)
         grace = {"gracePeriodSeconds": seconds} if seconds is not None else {}
         eviction = {
             "apiVersion": "policy/v1",
@@ -220,7 +220,7 @@ class Drainer:
         }
         path = PODS.path(metadata.name, namespace=metadata.namespace, subresource="eviction")
         try:
-            await self._connection.create(path, eviction)
+            await self._connection.create(path, eviction, not_after=request.not_after)
         except (ObjectNotFound, ObjectConflict):
             return _Answer(evicted=False)  # gone, or another pod has its name
         except NamespaceEnding:

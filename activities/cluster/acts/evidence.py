@@ -191,13 +191,13 @@ class ClusterEvidence(OfOneCluster, EvidenceCollection):
         except (ApplicationError, msgspec.MsgspecError, ValueError) as error:
             writing.miss("console", f"no device is known: {getattr(error, 'message', error)}")
             return ()
-        devices = {device.endpoint: device for level in plan.levels for device in level}
+        devices = {device.endpoint: device for device in self._licences.sealed(self._cluster, node.name, plan).devices}
         talking = [device for device in devices.values() if device.driver in TALKING_DRIVERS]
         for device in devices.values():
             if device not in talking[:DEVICES_ASKED]:
                 silent = f"{device.driver} reads neither console nor event log"
                 writing.miss(device.endpoint, f"{DEVICES_ASKED} devices are asked at most" if device in talking else silent)
-        return tuple(self._licences.sealed_device(self._cluster, node.name, device) for device in talking[:DEVICES_ASKED])
+        return tuple(talking[:DEVICES_ASKED])
 
 
 async def _sealed(request: SealRequest, directory: EvidenceDirectory) -> Sealed:

@@ -12,14 +12,15 @@ consequence takes nothing from the machine. A hold does, and so does the off swi
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
+from activities.attempt import begin_by, in_time
 from activities.cluster.acts.cut_workload import behind_cut
-from activities.cluster.acts.isolation import another_machine, taint_beside_mark
+from activities.cluster.acts.isolation import another_machine, may_untaint, sealed, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
@@ -31,7 +32,7 @@ from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
-from activities.cluster.objects.marks import is_ours, owner, require_pinned, untainted, write_mark
+from activities.cluster.objects.marks import is_ours, owner, require_pinned, spelled, untainted, write_mark
 from activities.cluster.objects.workload import (
     MAXIMUM_NAMES,
     Attachment,
@@ -57,13 +58,14 @@ from activities.contracts.target import (
     WorkloadRequest,
 )
 from activities.errors import ErrorType, error_type, failure
-from activities.licences import HOW_TO, Licences
+from activities.licences import HOW_TO, Levels, Licences
 from policy.checks.fence_policies import PolicySource
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.episode.words import Verb
 from policy.fence.kdump import dead_stands, normal_address
+from policy.fence.plan import levels_with
 from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
 from policy.values.counting import counted
@@ -72,7 +74,7 @@ from policy.values.moments import written
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
 
-NOT_OURS = f"no power worker of this deployment has read that lately ({HOW_TO})"
+NOT_OURS = f"no power worker of this deployment has read that lately, of such a device ({HOW_TO})"
 
 SETTLES = 0.6
 """About so many seconds after the taint what is left is told at the latest."""
@@ -119,12 +121,14 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             mark = self._require_fenced(request, node)
             if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
                 whose = "by us" if mark.out_of_service else "by somebody else, whose it stays"
-                return Edit(detail=f"tainted out-of-service already {whose}")
-            operations = (*write_mark(node, replace(mark, out_of_service=True)), *append_taint(node, OUR_TAINT))
-            return Edit(detail=f"tainted {OUR_TAINT.key}={OUR_TAINT.value}:{OUR_TAINT.effect}", operations=operations)
+                return Edit(detail=f"tainted out-of-service already {whose}", mark=mark)
+            noted = replace(mark, out_of_service=True)
+            operations = (*write_mark(node, noted), *append_taint(node, OUR_TAINT))
+            return Edit(detail=f"tainted {spelled(OUR_TAINT)}", operations=operations, mark=noted)
 
         try:
-            tainted = await edit_node(self._connection, target.pinned.node, decide)
+            tainted = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
+            tainted = sealed(tainted, self._licences, target)
         except ObjectNotFound as error:
             message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
             raise failure(ErrorType.NOT_FOUND, message) from error
@@ -195,9 +199,9 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
                 problem = f"Node/{name} is not deleted: its mark tells which paths are cut ({', '.join(mark.paths)})"
                 raise failure(ErrorType.INVALID_CONFIG, problem)
             await self._require_look(request)
-            self._require_time(request)
-            await self._connection.delete(NODES.path(name), uid=node.view.uid, resource_version=node.view.resource_version)
-            return ActResult(changed=True, detail=f"deleted Node/{name}, uid {node.view.uid}")
+            uid, version = node.view.uid, node.view.resource_version
+            await self._connection.delete(NODES.path(name), uid=uid, resource_version=version, not_after=request.not_after)
+            return ActResult(changed=True, detail=f"deleted Node/{name}, uid {uid}")
 
         return await edit(f"Node/{name}", once, may_vanish=True)
 
@@ -255,21 +259,21 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         it sees is moments old when power comes on."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
+        added = self._licences.believed(target, request.added)
 
         def decide(node: LiveNode) -> Edit:
-            in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            mark = readable_mark(node.view)
+            mark, ours = readable_mark(node.view), request.ours and may_untaint(node, added)
             if mark is None or not is_ours(mark, target):
-                return taint_beside_mark(node, mark, ours=request.ours)
-            if not (mark.out_of_service or request.ours):
+                return taint_beside_mark(node, mark, ours=ours)
+            if not (mark.out_of_service or ours):
                 return Edit(detail="no out-of-service taint of ours on it")
             detail = "removed our out-of-service taint" if OUR_TAINT in node.taints else "no out-of-service taint on it"
             return Edit(detail=detail, operations=untainted(node, mark, self._clock()))
 
         try:
-            result = await edit_node(self._connection, target.pinned.node, decide)
+            result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and the taint with it")
         return result if request.look is None else replace(result, look=await self._look(request.look))
@@ -282,7 +286,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
         if request.proof.acknowledgement is None:
-            self._require_read(request.target, request.proof.readings)
+            self._require_read(request.target, request.proof.readings, pinned.levels)
         if doubt := self._doubt_of_word(request):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {doubt}")
         return await self._require_leave(request)
@@ -320,12 +324,14 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
         return await self._require_leave(request)
 
-    def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading]) -> None:
-        """What a caller says that devices have said is hearsay: anybody who can schedule activities may be he (S1, S42)."""
+    def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading], levels: Levels = ()) -> None:
+        """What a caller says that devices have said is hearsay: anybody who can schedule activities may be he (S1, S42). levels:
+        of power, that they are to prove; none: a path. A switch port that says off says nothing of power, nor does one supply of
+        two speak for the machine (S4)."""
         require_cluster(target.cluster, self._cluster)
         for reading in readings:
-            if not self._licences.has_read(target, reading, self._clock()):
-                said = reading.endpoint if isinstance(reading, Reading) else reading.volume
+            said = reading.endpoint if isinstance(reading, Reading) else reading.volume
+            if not self._licences.has_read(target, reading, self._clock(), levels_with(said, levels)):
                 raise failure(ErrorType.NOT_PROVEN, f"Node/{target.pinned.node}: {said} said {reading.state.value}: {NOT_OURS}")
 
     async def _require_leave(self, request: Consequence) -> int | None:
@@ -376,13 +382,13 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             raise failure(ErrorType.VETOED, f"Node/{pinned.node} is held by {owner(mark)}, not by this episode")
         return mark
 
-    async def _in_rows(self, request: Consequence, items: Sequence[T], delete: Callable[[T], Awaitable[bool]]) -> int:
+    async def _in_rows(self, request: Consequence, items: Sequence[T], delete: Callable[[T, datetime], Awaitable[bool]]) -> int:
         """Delete row by row while there is time. A refusal is raised unless something got done: the next round meets it again."""
         deleted, refusals = 0, list[ApplicationError]()
         for start in range(0, len(items), PARALLEL_DELETES):
-            if self._clock() > request.not_after:
+            if self._clock() > (until := begin_by(request.not_after)):
                 break
-            row = [delete(item) for item in items[start : start + PARALLEL_DELETES]]
+            row = [delete(item, until) for item in items[start : start + PARALLEL_DELETES]]
             for outcome in await asyncio.gather(*row, return_exceptions=True):
                 if isinstance(outcome, ApplicationError):
                     refusals.append(outcome)
@@ -396,17 +402,17 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             activity.logger.warning("freeing %s: %s", request.target.pinned.node, refusal.message)
         return deleted
 
-    async def _delete_pod(self, pod: Pod) -> bool:
+    async def _delete_pod(self, pod: Pod, until: datetime) -> bool:
         metadata = pod.metadata
-        return await self._delete(PODS.path(metadata.name, namespace=metadata.namespace), metadata.uid, grace_seconds=0)
+        return await self._delete(PODS.path(metadata.name, namespace=metadata.namespace), metadata.uid, until, grace_seconds=0)
 
-    async def _delete_attachment(self, attachment: Attachment) -> bool:
-        return await self._delete(VOLUME_ATTACHMENTS.path(attachment.metadata.name), attachment.metadata.uid)
+    async def _delete_attachment(self, attachment: Attachment, until: datetime) -> bool:
+        return await self._delete(VOLUME_ATTACHMENTS.path(attachment.metadata.name), attachment.metadata.uid, until)
 
-    async def _delete(self, path: str, uid: str, *, grace_seconds: int | None = None) -> bool:
+    async def _delete(self, path: str, uid: str, until: datetime, *, grace_seconds: int | None = None) -> bool:
         """False where that very object is gone already; one of the same name and another uid is none of ours."""
         try:
-            await self._connection.delete(path, uid=uid, grace_seconds=grace_seconds)
+            await self._connection.delete(path, uid=uid, grace_seconds=grace_seconds, not_after=until)
         except (ObjectNotFound, ObjectConflict):
             return False
         return True

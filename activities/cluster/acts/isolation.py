@@ -11,7 +11,6 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
 from activities.cluster.acts.drain import Drainer
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
@@ -59,6 +58,7 @@ from activities.contracts.target import (
     Target,
 )
 from activities.errors import ErrorType, failure
+from activities.licences import Licences
 from activities.notifying import Notify, nobody
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
@@ -66,7 +66,7 @@ from policy.episode.identity import same_machine
 from policy.fence.own import EFFECTS
 from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
-from policy.objects.marks import Mark, is_marked
+from policy.objects.marks import Added, Mark, is_marked
 from policy.objects.nodes import MARK_LABEL, OUR_TAINT
 
 
@@ -78,12 +78,14 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         served: ServedCluster,
         look: Callable[[LookRequest], Awaitable[LookResult]],
         permits: PermitBook,
+        licences: Licences,
         *,
         fences: NodeFences | None = None,
         notify: Notify = nobody,
     ) -> None:
-        """look: the last look at this cluster (`looks.py`)."""
+        """look: the last look at this cluster (`looks.py`). licences: which know what we have added."""
         super().__init__(served)
+        self._licences = licences
         self._look = look
         self._drainer = Drainer(served, permits)
         self._teller = EpisodeTeller(served, fences, notify=notify)
@@ -96,7 +98,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"cordoning Node/{target.pinned.node}")
             found = require_held(node, target, "it is not cordoned")
             if node.view.unschedulable:
                 whose = "by us" if found.cordoned else "by somebody else, whose it stays"
@@ -104,15 +105,16 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
 
-        return await self._licensed(request.look, decide)
+        return await self._licensed(request.look, request.not_after, decide)
 
-    async def _licensed(self, request: LookRequest, decide: Callable[[LiveNode], Edit]) -> ActResult:
+    async def _licensed(self, request: LookRequest, not_after: datetime | None, decide: Callable[[LiveNode], Edit]) -> ActResult:
         """One edit of the Node, milliseconds after a look that says go (S20)."""
         require_last_look(request, request.target)
         seen = await self._look(request)
         if seen.verdict is not LookVerdict.GO:
             return ActResult(changed=False, detail=seen.reason, look=seen)
-        return replace(await edit_node(self._connection, request.target.pinned.node, decide), look=seen)
+        result = await edit_node(self._connection, request.target.pinned.node, decide, not_after=not_after)
+        return replace(sealed(result, self._licences, request.target), look=seen)
 
     @activity.defn(name="isolation.note-path")
     async def note_path(self, request: PathRequest) -> ActResult:
@@ -121,8 +123,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         require_cluster(target.cluster, self._cluster)
 
         def decide(node: LiveNode) -> Edit:
-            now = self._clock()
-            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
             if request.cut:
                 require_pinned(node, target)
             found = readable_mark(node.view)
@@ -137,7 +137,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             )
 
         try:
-            return await edit_node(self._connection, target.pinned.node, decide)
+            return await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             if request.cut:
                 raise
@@ -157,7 +157,6 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"tainting Node/{target.pinned.node}")
             found = require_held(node, target, "it is not tainted")
             if any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints):
                 ours = taint in node.taints and spelled(taint) in found.taints
@@ -167,7 +166,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             operations = (*write_mark(node, mark), *append_taint(node, taint))
             return Edit(detail=f"tainted {spelled(taint)}", operations=operations, mark=mark)
 
-        return await self._licensed(request.look, decide)
+        return await self._licensed(request.look, request.not_after, decide)
 
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
@@ -184,6 +183,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         """
         target = request.target
         require_cluster(target.cluster, self._cluster)
+        added = self._licences.believed(target, request.added)
         machines: tuple[MachineView, ...] = ()
         unread: ApplicationError | None = None
         try:
@@ -194,24 +194,24 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"restoring Node/{target.pinned.node}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
+            tainted = request.tainted and may_untaint(node, added)
             found = readable_mark(node.view)
             # With a mark that we have taken away, or a person, its label went; not with one that a kubelet has changed, who can't
             # have us leave what we have added, nor take away what we have not (S28, S41).
             changed = found is None and MARK_LABEL in node.view.labels
             if not changed and (found is None or not is_ours(found, target)):
-                return taint_beside_mark(node, found, ours=request.tainted)
-            found = found or claim(None, target, now, still_there(node, request.added))
-            ours = replace(found, out_of_service=found.out_of_service or request.tainted)
+                return taint_beside_mark(node, found, ours=tainted)
+            found = found or claim(None, target, now, still_there(node, added))
+            ours = replace(found, out_of_service=found.out_of_service or tainted)
             ours = replace(ours, cordoned=False) if request.keep_cordon else ours
             if unread is not None and ours.cordoned and node.view.unschedulable:
                 raise unread
             return _way_back(node, ours, machines, now)
 
         try:
-            result = await edit_node(self._connection, target.pinned.node, decide)
+            result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
         await self._teller.along(target, request.news)
@@ -224,9 +224,19 @@ def _keep_for_paths(node: LiveNode, mark: Mark, now: datetime) -> Edit:
     return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
 
 
+def sealed(result: ActResult, licences: Licences, target: Target) -> ActResult:
+    """With what our mark tells of by now known again as ours."""
+    return result if result.added is None else replace(result, added=licences.sealed_added(target, result.added))
+
+
 def another_machine(node: LiveNode, target: Target) -> bool:
     """Whether restoring must keep off this node: a restoring act compares the machine, not the Node object (S9)."""
     return node.view.uid != target.pinned.uid and not same_machine(target.pinned, node.view)
+
+
+def may_untaint(node: LiveNode, added: Added) -> bool:
+    """Whether the out-of-service taint may be called ours without our mark: where that is sealed, or none stands (yet)."""
+    return added.out_of_service or OUR_TAINT not in node.taints
 
 
 def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
@@ -257,7 +267,10 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
         else:
             removed.append("our cordon")
             operations += uncordon()
-    ours = [taint for taint in node.taints if spelled(taint) in mark.taints or (mark.out_of_service and taint == OUR_TAINT)]
+    noted = [
+        taint for taint in node.taints if spelled(taint) in mark.taints and taint.effect in EFFECTS
+    ]  # NoExecute is no method's
+    ours = [*noted, *([OUR_TAINT] if mark.out_of_service and OUR_TAINT in node.taints else [])]
     removed += ["our out-of-service taint" if taint == OUR_TAINT else f"our taint {spelled(taint)}" for taint in ours]
     operations += remove_taints(node, ours)
     return Edit(detail=f"removed {', '.join(removed) or 'nothing'}{left}", operations=operations)

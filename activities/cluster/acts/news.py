@@ -9,7 +9,6 @@ from dataclasses import replace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
@@ -95,10 +94,9 @@ class EpisodeTeller:
         """Only in our own mark, where it says something else."""
         if note is None:
             return
-        off, not_after = note.off_proven, note.not_after
+        off = note.off_proven
 
         def decide(node: LiveNode) -> Edit:
-            in_time(not_after, self._clock(), f"noting on Node/{target.pinned.node} whether it is off")
             found = readable_mark(node.view)
             if found is None or not is_ours(found, target):
                 return Edit(detail=f"left alone: the node is held by {owner(found)}")
@@ -106,7 +104,7 @@ class EpisodeTeller:
             return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
 
         try:
-            await edit_node(self._connections.nodes, target.pinned.node, decide)
+            await edit_node(self._connections.nodes, target.pinned.node, decide, not_after=note.not_after)
         except ObjectNotFound:
             activity.logger.info("Node/%s is gone, and our mark with it", target.pinned.node)
 

@@ -81,7 +81,6 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             sight = await self._keeping.look(request.node, request.machine)
             if request.unhealthy:
                 sight = await self._as_called(sight)
-            in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
             now = self._served.judged_at()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else no_such_target(request.node)
@@ -212,10 +211,11 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             changed += await self._annotate_machine(sight, found.machine)
         return changed
 
-    async def _patch_node(self, node: LiveNode, operations: Operations) -> None:
+    async def _patch_node(self, node: LiveNode, operations: Operations, not_after: datetime | None = None) -> None:
         """Only as it was read (S27, S28); what is written next goes by its new version."""
         patch = [*unchanged_since_read(node.document), *operations]
-        node.document["metadata"] = (await self._connection.patch_json(NODES.path(node.view.name), patch))["metadata"]
+        answer = await self._connection.patch_json(NODES.path(node.view.name), patch, not_after=not_after)
+        node.document["metadata"] = answer["metadata"]
 
     async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
         assert sight.machine is not None
@@ -325,18 +325,16 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
         if sight.node is None:
             return
-        in_time(request.not_after, self._clock(), f"claiming Node/{sight.node.view.name} for a deletion")
         claim = claim_of(self._clock(), request.incident)
-        await self._patch_node(sight.node, write_claim(sight.node, claim))
+        await self._patch_node(sight.node, write_claim(sight.node, claim), request.not_after)
 
     async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
         assert sight.machine is not None
         metadata = sight.machine["metadata"]
         path = self._keeping.path_of(request.machine)
-        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
         try:
             await self._keeping.connection_of(request.machine).delete(
-                path, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+                path, uid=metadata["uid"], resource_version=metadata["resourceVersion"], not_after=request.not_after
             )
         except ObjectNotFound:
             return GiveUpResult(gone=True, detail="the Machine is gone")

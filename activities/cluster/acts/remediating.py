@@ -14,7 +14,6 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.attempt import in_time
 from activities.cluster.acts.beginning import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -199,7 +198,6 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             if machine.deleting or _is_false(machine, OWNER_REMEDIATED):
                 return {}
             await self._require_leave(request, machine)
-            in_time(request.not_after, self._clock(), act)
             said = ConditionText(status="False", reason=WAITING, message="Waiting for remediation")
             wanted: Conditions = {OWNER_REMEDIATED: (said, said)}
             if not _is_false(machine, SUCCEEDED):
@@ -208,7 +206,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             return wanted
 
         async def write() -> ActResult:
-            return await self._write_conditions(request, compose, "its owner is asked to remediate it")
+            return await self._write_conditions(request, compose, "its owner is asked to remediate it", request.not_after)
 
         def asked(machine: MachineView | None) -> bool:
             return machine is None or machine.deleting or _is_false(machine, OWNER_REMEDIATED)
@@ -298,7 +296,11 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         require_leave(seen, Operation.ASK, self._clock(), about=request.machine.key)
 
     async def _write_conditions(
-        self, request: MachineRequest, compose: Callable[[MachineView], Awaitable[Conditions]], done: str
+        self,
+        request: MachineRequest,
+        compose: Callable[[MachineView], Awaitable[Conditions]],
+        done: str,
+        not_after: datetime | None = None,
     ) -> ActResult:
         connection, path = self._place(request.machine)
 
@@ -312,7 +314,8 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             older = request.machine.api_version.endswith(f"/{V1BETA1}")
             status = machine_conditions(status_of(machine.document), wanted, self._clock(), older=older)
             metadata = {"uid": machine.view.uid, "resourceVersion": machine.view.resource_version}
-            await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
+            body = {"metadata": metadata, "status": status}
+            await connection.patch_merge(f"{path}/status", body, not_after=not_after)
             return ActResult(changed=True, detail=done)
 
         return await edit(request.machine.key, once)

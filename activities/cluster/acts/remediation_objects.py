@@ -13,7 +13,6 @@ from functools import cached_property
 
 from temporalio import activity
 
-from activities.attempt import in_time
 from activities.cluster.acts.beginning import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -279,9 +278,8 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
 
     async def _post(self, place: _Place, template: JsonObject, request: ExternalRequest) -> JsonObject:
         body = await self._body(template, place.wanted, request.target)
-        in_time(request.not_after, self._clock(), f"creating {place.called}")
         try:
-            return await place.connection.create(place.collection, body)
+            return await place.connection.create(place.collection, body, not_after=request.not_after)
         except ObjectNotFound as error:
             raise failure(ErrorType.INVALID_CONFIG, f"{place.called} can't be created: {error.message}") from error
 
@@ -327,8 +325,8 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
                 return _told(found)
             metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
             path = place.path(found["metadata"]["name"])
-            in_time(request.not_after, self._clock(), f"annotating {place.called}")
-            return _told(await place.connection.patch_merge(path, {"metadata": {**metadata, "annotations": annotations}}))
+            body = {"metadata": {**metadata, "annotations": annotations}}
+            return _told(await place.connection.patch_merge(path, body, not_after=request.not_after))
 
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 

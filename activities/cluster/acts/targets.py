@@ -11,8 +11,8 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import in_time
 from activities.cluster.acts.freeing import standing_workload
+from activities.cluster.acts.isolation import sealed
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.served_cluster import ServedCluster
@@ -122,7 +122,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
     async def mark(self, request: ActRequest) -> ActResult:
         """Look and write in one; a second call finds its own mark and writes nothing."""
         require_cluster(request.target.cluster, self._cluster)
-        result = await self._mark(request.target, request.not_after, request.added)
+        result = await self._mark(request.target, request.not_after, self._licences.believed(request.target, request.added))
         await self._teller.along(request.target, request.news)
         return result
 
@@ -136,11 +136,10 @@ class ClusterTarget(OfOneCluster, TargetActivities):
 
     async def _mark(self, target: Target, not_after: datetime | None, added: Added = NOTHING_ADDED) -> ActResult:
         def decide(node: LiveNode) -> Edit:
-            now = self._clock()
-            in_time(not_after, now, f"marking Node/{target.pinned.node}")
-            return mark_edit(node, target, now, added)
+            return mark_edit(node, target, self._clock(), added)
 
-        return await edit_node(self._connection, target.pinned.node, decide)
+        result = await edit_node(self._connection, target.pinned.node, decide, not_after=not_after)
+        return sealed(result, self._licences, target)
 
     @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:
@@ -166,7 +165,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
-        await release_node_lease(self._connection, request)
+        await release_node_lease(self._connection, request, self._clock)
         await self._teller.along(request.target, request.news)
 
     @activity.defn(name="target.tell")

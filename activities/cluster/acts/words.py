@@ -69,16 +69,16 @@ class ClusterWords(OfOneCluster, WordActivities):
             raise _refused(request.action, str(error)) from error
         if differs:
             raise _refused(request.action, f"its {differs} is another than what was said")
-        if used not in {"", request.use}:
+        if used not in {"", _use(request)}:
             raise _refused(request.action, "it has been used already")
         if made is None or not (abs(self._clock() - made) <= WITHIN):
             raise _refused(request.action, f"it is from {metadata.get('creationTimestamp')}, and too old: say it once more")
 
     async def _note_use(self, request: VerifyRequest, found: JsonObject) -> None:
-        if _status(found).get("usedBy") == request.use:
+        if _status(found).get("usedBy") == _use(request):
             return
         workflow_id = activity.info().workflow_id or ""
-        used = {"workflow": workflow_id, "usedBy": request.use, "at": written(self._clock())}
+        used = {"workflow": workflow_id, "usedBy": _use(request), "at": written(self._clock())}
         status = {"phase": HEARD} | _status(found) | used  # an answer may stand there: that an episode has begun
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": found["metadata"]["uid"]},
@@ -86,6 +86,12 @@ class ClusterWords(OfOneCluster, WordActivities):
             {"op": "add", "path": "/status", "value": status},
         ]
         await self._connection.patch_json(_path(request.action, status=True), operations)
+
+
+def _use(request: VerifyRequest) -> str:
+    """What makes use of the object: a word to that incident, in the run that Temporal names (S49)."""
+    info = activity.info()
+    return " ".join(filter(None, (info.workflow_id, info.workflow_run_id, request.use, request.incident)))
 
 
 def _path(action: ActionName, *, status: bool = False) -> str:

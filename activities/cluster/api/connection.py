@@ -1,7 +1,8 @@
 """Our access to one Kubernetes API: paths and bytes over HTTP, with explicit time-outs and one attempt each.
 
 The typed models of the official client are left out on purpose (ten times the time and memory on large lists), and so is every
-silent repetition: a PUT that is sent again after a lost answer reads as a conflict although it was applied. Who we are is
+silent repetition: a PUT that is sent again after a lost answer reads as a conflict although it was applied. Until when a write
+may begin is asked at its first byte. Who we are is
 `credentials.py`, where objects live is `paths.py`, what a refusal means is `refusals.py`, keeping a copy is `reflector.py`.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -26,7 +28,8 @@ import msgspec
 import orjson
 from yarl import URL
 
-from activities.clocks import about
+from activities.attempt import in_time
+from activities.clocks import Clock, about, utc_now
 from activities.cluster.api.credentials import (
     ApiCredentials,
     BorrowedCredentials,
@@ -112,12 +115,33 @@ class _Call:
     body: bytes | None = None
     content_type: str = ""
     accept: str = ""
+    not_after: datetime | None = None
+
+
+_CALL: ContextVar[tuple[_Call, Clock]] = ContextVar("_CALL")
+
+
+class _Connector(aiohttp.TCPConnector):
+    async def connect(self, *arguments: Any, **named: Any) -> aiohttp.connector.Connection:
+        """As always. Then, right before the first byte, whether a write may still begin: credentials, name and TLS may have taken
+        half a minute, or the worker has stood still (S20, S45)."""
+        connection = await super().connect(*arguments, **named)
+        call, clock = _CALL.get()
+        try:
+            if call.body is not None:
+                in_time(call.not_after, clock(), f"{call.method} {call.path}")
+        except BaseException:
+            connection.release()
+            raise
+        return connection
 
 
 class ClusterConnection:
     """Requests against one API server. One per cluster and process; close it at the end."""
 
-    def __init__(self, credentials: ApiCredentials, *, timeouts: Timeouts | None = None) -> None:
+    def __init__(self, credentials: ApiCredentials, *, timeouts: Timeouts | None = None, clock: Clock = utc_now) -> None:
+        """clock: by which a write is in time."""
+        self.clock = clock
         self._credentials = credentials
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
@@ -311,26 +335,27 @@ class ClusterConnection:
 
     # Writing: one attempt each; what cannot be known to have failed is Ambiguous.
 
-    async def create(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+    async def create(self, path: str, body: Mapping[str, Any], *, not_after: datetime | None = None) -> JsonObject:
         """POST to a collection (or `…/eviction`). Raises ObjectExists."""
-        return await self._write("POST", path, orjson.dumps(body))
+        return await self._write("POST", path, orjson.dumps(body), not_after=not_after)
 
-    async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+    async def replace(self, path: str, body: Mapping[str, Any], *, not_after: datetime | None = None) -> JsonObject:
         """PUT; with metadata.resourceVersion in the body it raises ObjectConflict where the object has moved on."""
-        return await self._write("PUT", path, orjson.dumps(body))
+        return await self._write("PUT", path, orjson.dumps(body), not_after=not_after)
 
-    async def patch_json(self, path: str, operations: JsonPatch) -> JsonObject:
+    async def patch_json(self, path: str, operations: JsonPatch, *, not_after: datetime | None = None) -> JsonObject:
         """A JSON patch. Raises ObjectConflict where a `test` (or the removal of a missing field) does not hold."""
         try:
-            return await self._write("PATCH", path, orjson.dumps(list(operations)), content_type=JSON_PATCH)
+            body = orjson.dumps(list(operations))
+            return await self._write("PATCH", path, body, content_type=JSON_PATCH, not_after=not_after)
         except PatchInapplicable as error:
             if not any(operation.get("op") == "test" for operation in operations):
                 raise
             raise patch_conflict(error) from error
 
-    async def patch_merge(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+    async def patch_merge(self, path: str, body: Mapping[str, Any], *, not_after: datetime | None = None) -> JsonObject:
         """A JSON merge patch; None removes a key, a list replaces the whole list."""
-        return await self._write("PATCH", path, orjson.dumps(body), content_type=MERGE_PATCH)
+        return await self._write("PATCH", path, orjson.dumps(body), content_type=MERGE_PATCH, not_after=not_after)
 
     async def delete(
         self,
@@ -340,6 +365,7 @@ class ClusterConnection:
         resource_version: str = "",
         grace_seconds: int | None = None,
         propagation: str = "",
+        not_after: datetime | None = None,
     ) -> JsonObject:
         """DELETE with preconditions: another uid or resourceVersion raises ObjectConflict, a missing object ObjectNotFound."""
         options: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -350,10 +376,13 @@ class ClusterConnection:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation:
             options["propagationPolicy"] = propagation
-        return await self._write("DELETE", path, orjson.dumps(options))
+        return await self._write("DELETE", path, orjson.dumps(options), not_after=not_after)
 
-    async def _write(self, method: str, path: str, body: bytes, *, content_type: str = "application/json") -> JsonObject:
-        answer = await self._request(method, path, body=body, content_type=content_type, seconds=self._timeouts.write)
+    async def _write(
+        self, method: str, path: str, body: bytes, *, content_type: str = "application/json", not_after: datetime | None
+    ) -> JsonObject:
+        seconds = self._timeouts.write
+        answer = await self._request(method, path, body=body, content_type=content_type, seconds=seconds, not_after=not_after)
         return _object(answer, ErrorType.AMBIGUOUS)  # accepted, by whomever
 
     async def _request(
@@ -366,9 +395,19 @@ class ClusterConnection:
         content_type: str = "",
         accept: str = "",
         seconds: float,
+        not_after: datetime | None = None,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._timeouts.connect)
-        call = _Call(method=method, path=path, query=query, timeout=timeout, body=body, content_type=content_type, accept=accept)
+        call = _Call(
+            method=method,
+            path=path,
+            query=query,
+            timeout=timeout,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            not_after=not_after,
+        )
         request, writing = f"{method} {path}", body is not None
         try:
             async with await self._send(call) as response:
@@ -399,6 +438,7 @@ class ClusterConnection:
         target = self._credentials.url.rstrip("/") + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         url = URL(target, encoded=True)
         session = self._open_session()
+        _CALL.set((call, self.clock))
         try:
             response = await session.request(
                 call.method,
@@ -436,7 +476,7 @@ class ClusterConnection:
         if self._session is None:
             session = aiohttp.ClientSession(
                 # No limit: each watch holds a connection for as long as it lives, and must not starve the last look.
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=_Connector(limit=0),
                 headers={"User-Agent": user_agent(), "Accept": "application/json"},
             )
             # aiohttp counts PUT and DELETE as safe to send again on a lost connection; for us they are not.

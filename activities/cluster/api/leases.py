@@ -22,10 +22,21 @@ CLUSTER_LEASE = LEASES.path(CLUSTER_LEASE_NAME, namespace=CLUSTER_LEASE_NAMESPAC
 
 NODE_LEASE_NAMESPACE = "medik8s-leases"
 IDENTITY = "nodewarden"
-"""Our name in node leases."""
+"""Our name in node leases, before that of the deployment. Clients of medik8s' lease package compare whole names: any other one is
+another holder."""
 
 LONGEST_SECONDS = 2**31 - 1
 """What the API takes."""
+
+
+def node_lease_holder(holder: str) -> str:
+    """How a node's lease names the deployment that the cluster Lease names so."""
+    return f"{IDENTITY}/{holder}"
+
+
+def is_nodewarden(holder: str) -> bool:
+    """Whether a node's lease is of any deployment of nodewarden; earlier builds did not say which."""
+    return holder.partition("/")[0] == IDENTITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -287,13 +287,16 @@ class LastLook:
         return claim.words
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
-        """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""
+        """Of somebody else. Where the step in hand is to be covered, taking the lease tells that; whoever has lost the cluster
+        takes and renews none (S38)."""
         target = request.target
         if target.pinned.node.startswith(MACHINE):
             return None
-        if request.lease is None:
-            return await foreign_lease(self._connection, target.pinned.node, now)
-        return await take_node_lease(self._connection, target, request.lease, not_after=request.not_after, clock=self._own_clock)
+        holder, taken = request.holder, request.lease
+        if taken is None or await cluster_lease_problem(self._connection, holder, now, restores=request.restores):
+            return await foreign_lease(self._connection, target.pinned.node, holder, now)
+        until, clock = request.not_after, self._own_clock
+        return await take_node_lease(self._connection, target, holder, taken, not_after=until, clock=clock)
 
     async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
         """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""

@@ -10,13 +10,20 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from activities.attempt import in_time
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
-from activities.cluster.api.leases import IDENTITY, NODE_LEASE_NAMESPACE, LeaseView, micro_time, read_lease
+from activities.cluster.api.leases import (
+    IDENTITY,
+    NODE_LEASE_NAMESPACE,
+    LeaseView,
+    micro_time,
+    node_lease_holder,
+    read_lease,
+)
 from activities.cluster.api.paths import LEASES, NAMESPACES
 from activities.cluster.api.refusals import ObjectExists, ObjectNotFound, unless_gone
+from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.contracts.target import ReleaseRequest, Target
 from policy.remediation.objects import INCIDENT_ANNOTATION
 
@@ -26,48 +33,56 @@ def node_lease_path(node: str) -> str:
     return LEASES.path(f"node-{node}", namespace=NODE_LEASE_NAMESPACE)
 
 
-async def foreign_lease(connection: ClusterConnection, node: str, now: datetime) -> LeaseView | None:
-    """The node's lease, if somebody else holds it at this moment (live read)."""
+async def foreign_lease(connection: ClusterConnection, node: str, holder: str, now: datetime) -> LeaseView | None:
+    """The node's lease, if somebody else holds it at this moment (live read). holder: who we are in the cluster Lease."""
     document = await unless_gone(connection.get(node_lease_path(node)))
     lease = read_lease(document) if document is not None else None
-    return lease if lease is not None and lease.holder != IDENTITY and lease.live(now) else None
+    return lease if lease is not None and not _is_ours(lease, holder) and lease.live(now) else None
 
 
 async def take_node_lease(
     connection: ClusterConnection,
     target: Target,
+    holder: str,
     duration: timedelta,
     *,
     not_after: datetime | None = None,
     clock: Clock = utc_now,
 ) -> LeaseView | None:
     """Take, renew or take over (once lapsed) the node's lease. Answers the lease of whoever has it otherwise, None where it is
-    ours now. One that is taken too late would be held for its whole duration with nobody to give it back."""
+    ours now. One that is taken too late would be held for its whole duration with nobody to give it back. holder: who we are in
+    the cluster Lease, which is asked right before."""
     path = node_lease_path(target.pinned.node)
 
     async def once() -> LeaseView | None:
         document = await unless_gone(connection.get(path))
         now = clock()  # after the reading: the worker may have stood still meanwhile
-        in_time(not_after, now, f"taking the lease of Node/{target.pinned.node}")
+        seconds = int(duration.total_seconds())
+        taken = {"holderIdentity": node_lease_holder(holder), "leaseDurationSeconds": seconds, "renewTime": micro_time(now)}
         if document is None:
-            await _create(connection, target, duration, now)
+            await _create(connection, target, taken | {"acquireTime": taken["renewTime"], "leaseTransitions": 0}, not_after)
             return None
         lease = read_lease(document)
-        if lease.holder != IDENTITY and lease.live(now):
+        if not _is_ours(lease, holder) and lease.live(now):
             return lease
-        await connection.replace(path, _taken(document, lease, target, duration, now))
+        if not _is_ours(lease, holder):
+            taken |= {"acquireTime": taken["renewTime"], "leaseTransitions": lease.transitions + 1}
+        await connection.replace(path, _taken(document, target, taken), not_after=not_after)
         return None
 
     return await edit(f"the lease of Node/{target.pinned.node}", once, may_vanish=True)
 
 
-async def release_node_lease(connection: ClusterConnection, request: ReleaseRequest) -> None:
-    """Delete the node's lease if this episode took it, or the one whose marks it adopted."""
+async def release_node_lease(connection: ClusterConnection, request: ReleaseRequest, clock: Clock = utc_now) -> None:
+    """Delete the node's lease if this episode took it, or the one whose marks it adopted; not where another deployment has the
+    cluster by now (S38): it lapses by itself then."""
     path = node_lease_path(request.target.pinned.node)
+    if await cluster_lease_problem(connection, request.holder, clock(), restores=True):
+        return
 
     async def once() -> None:
         document = await connection.get(path)
-        if read_lease(document).holder == IDENTITY and _taken_by(document, request):
+        if _is_ours(read_lease(document), request.holder) and _taken_by(document, request):
             metadata = document["metadata"]
             await connection.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
@@ -75,26 +90,16 @@ async def release_node_lease(connection: ClusterConnection, request: ReleaseRequ
         await edit(f"the lease of Node/{request.target.pinned.node}", once)
 
 
-async def _create(connection: ClusterConnection, target: Target, duration: timedelta, now: datetime) -> None:
+async def _create(connection: ClusterConnection, target: Target, spec: JsonObject, not_after: datetime | None) -> None:
     collection = LEASES.path(namespace=NODE_LEASE_NAMESPACE)
-    lease: JsonObject = {
-        "apiVersion": LEASES.api_version,
-        "kind": LEASES.kind,
-        "metadata": {
-            "name": f"node-{target.pinned.node}",
-            "namespace": NODE_LEASE_NAMESPACE,
-            "annotations": {INCIDENT_ANNOTATION: target.incident},
-        },
-        "spec": {
-            "holderIdentity": IDENTITY,
-            "leaseDurationSeconds": int(duration.total_seconds()),
-            "acquireTime": micro_time(now),
-            "renewTime": micro_time(now),
-            "leaseTransitions": 0,
-        },
+    metadata = {
+        "name": f"node-{target.pinned.node}",
+        "namespace": NODE_LEASE_NAMESPACE,
+        "annotations": {INCIDENT_ANNOTATION: target.incident},
     }
+    lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
     try:
-        await connection.create(collection, lease)
+        await connection.create(collection, lease, not_after=not_after)
     except ObjectNotFound:
         await _create_namespace(connection)
         raise  # and anew
@@ -108,21 +113,17 @@ async def _create_namespace(connection: ClusterConnection) -> None:
         return  # another taker was faster
 
 
-def _taken(document: JsonObject, lease: LeaseView, target: Target, duration: timedelta, now: datetime) -> JsonObject:
+def _taken(document: JsonObject, target: Target, taken: JsonObject) -> JsonObject:
     """The lease as read, in our name; its resourceVersion makes the PUT fail if anybody was faster."""
     metadata = dict(document["metadata"])
     metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: target.incident}
     metadata.pop("ownerReferences", None)
-    spec = {
-        **(document.get("spec") or {}),
-        "holderIdentity": IDENTITY,
-        "leaseDurationSeconds": int(duration.total_seconds()),
-        "renewTime": micro_time(now),
-    }
-    if lease.holder != IDENTITY:
-        spec["acquireTime"] = micro_time(now)
-        spec["leaseTransitions"] = lease.transitions + 1
-    return {**document, "metadata": metadata, "spec": spec}
+    return {**document, "metadata": metadata, "spec": {**(document.get("spec") or {}), **taken}}
+
+
+def _is_ours(lease: LeaseView, holder: str) -> bool:
+    """Earlier builds did not say which deployment it was."""
+    return lease.holder in (IDENTITY, node_lease_holder(holder))
 
 
 def _taken_by(document: JsonObject, request: ReleaseRequest) -> bool:

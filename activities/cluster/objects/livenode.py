@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 import orjson
@@ -86,8 +87,10 @@ async def find_node(connection: ApiReader, name: str) -> LiveNode | None:
     return await unless_gone(read_node(connection, name))
 
 
-async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit]) -> ActResult:
-    """`decide` is asked again about every version of the node that others have written meanwhile.
+async def edit_node(
+    connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit], *, not_after: datetime | None = None
+) -> ActResult:
+    """`decide` is asked again about every version of the node that others have written meanwhile. Not begun after that moment.
 
     It may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous).
     """
@@ -98,7 +101,8 @@ async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[
         added = change.mark.added if change.mark is not None else None
         if not change.operations:
             return ActResult(changed=False, detail=change.detail, added=added)
-        await connection.patch_json(NODES.path(name), [*unchanged_since_read(node.document), *change.operations])
+        patch = [*unchanged_since_read(node.document), *change.operations]
+        await connection.patch_json(NODES.path(name), patch, not_after=not_after)
         return ActResult(changed=True, detail=change.detail, added=added)
 
     return await edit(f"Node/{name}", once)

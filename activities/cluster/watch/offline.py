@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from activities.cluster.api.intake import Intake, is_guard
-from activities.cluster.api.leases import IDENTITY, NODE_LEASE_NAMESPACE, read_lease
+from activities.cluster.api.leases import NODE_LEASE_NAMESPACE, is_nodewarden, read_lease
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CLUSTER_VERSIONS,
@@ -168,7 +168,7 @@ class OfflineCluster:
         if ref.namespace != NODE_LEASE_NAMESPACE or not ref.name.startswith("node-"):
             return
         lease = read_lease(orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)))  # YAML has moments of its own
-        if lease.holder != IDENTITY and lease.live(self.now):
+        if not is_nodewarden(lease.holder) and lease.live(self.now):
             until = f" until {written(lease.until)}" if lease.until is not None else ""
             self.leased[ref.name.removeprefix("node-")] = f"{lease.holder!r}{until}"
 

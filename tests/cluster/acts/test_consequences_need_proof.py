@@ -95,7 +95,7 @@ class TestProof:
     async def test_one_of_two_power_supplies_is_not_enough(self, off: World) -> None:
         """S4."""
         target = await off.pinned()
-        target = replace(target, pinned=replace(target.pinned, levels=((ENDPOINT, SECOND),)))
+        target = replace(target, pinned=replace(target.pinned, levels=((SECOND, ENDPOINT),)))
         await assert_none(off, await off.free(target), ErrorType.NOT_PROVEN)
         both = await off.free(target, proof=off_proof(endpoints=(SECOND, ENDPOINT)))
         assert (await off.freeing.delete_workload(both)).deleted_pods == 1

@@ -203,7 +203,7 @@ async def test_a_namespace_that_is_being_terminated_takes_its_pods_along(ready: 
     await ready.others.delete(NAMESPACES.path("ending"))
     create = ready.connection.create
 
-    async def as_there(path: str, body: Any) -> Any:
+    async def as_there(path: str, body: Any, **_: Any) -> Any:
         return await create(path.replace("/default/pods/web/eviction", "/ending/pods"), POD)
 
     monkeypatch.setattr(ready.connection, "create", as_there)

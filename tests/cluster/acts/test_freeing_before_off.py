@@ -49,7 +49,7 @@ async def add_persistent_volume(world: World, name: str, storage_class: str) -> 
 
 
 def proof(*, state: PowerState = PowerState.OFF, endpoint: str = PORT, read_at: timedelta = timedelta(seconds=-5)) -> PathProof:
-    return PathProof(commanded_at=NOW - timedelta(seconds=20), readings=(read(endpoint, state, at=NOW + read_at),))
+    return PathProof(commanded_at=NOW - timedelta(seconds=20), readings=(read(endpoint, state, at=NOW + read_at, levels=()),))
 
 
 async def request(world: World, *, storage: CutStorage = SAN, proofs: tuple[PathProof, ...] | None = None) -> FreeCutRequest:

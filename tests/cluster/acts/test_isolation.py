@@ -16,6 +16,7 @@ from activities.errors import ErrorType
 from policy.objects.marks import Added
 from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, Taint
 from tests.cluster.acts.world import INCIDENT, NOW, OUT_OF_SERVICE, World, our_mark, refused
+from tests.licensing import LICENCES
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -31,7 +32,7 @@ async def test_the_mark_of_an_episode_that_ended_is_adopted_with_what_it_added(w
     mark = await world.mark()
     assert "incident-0" in result.detail
     assert "taint example.com/sick:NoSchedule" in result.detail
-    assert result.added == Added(cordoned=True, **added)
+    assert result.added == Added(cordoned=True, out_of_service=True, **added)
     assert mark is not None
     assert (mark.incident, mark.cordoned, mark.out_of_service) == (INCIDENT, True, True)
     assert (mark.taints, mark.paths) == (added["taints"], added["paths"])
@@ -44,9 +45,8 @@ async def test_a_mark_that_was_removed_by_hand_says_again_what_we_have_added_and
     """S28, S35: what somebody has taken away meanwhile is not ours to take away again."""
     ours, gone = Taint(key="example.com/sick", effect="NoSchedule"), Taint(key="example.com/gone", effect="NoSchedule")
     await empty.add_node(unschedulable=cordoned, taints=({"key": ours.key, "effect": ours.effect},))
-    await empty.target.mark(
-        await empty.act(added=Added(cordoned=True, taints=(spelled(ours), spelled(gone)), paths=("snmp://10.0.0.9:1",)))
-    )
+    added = Added(cordoned=True, taints=(spelled(ours), spelled(gone)), paths=("snmp://10.0.0.9:1",))
+    await empty.target.mark(await empty.act(added=LICENCES.sealed_added(await empty.pinned(), added)))
     mark = await empty.mark()
     assert mark is not None
     assert (mark.cordoned, mark.taints, mark.paths) == (cordoned, ("example.com/sick:NoSchedule",), ("snmp://10.0.0.9:1",))

@@ -363,7 +363,7 @@ class TestTheLeaseOfTheNode:
         for _ in range(2):  # taken, then renewed
             assert (await look(licensed, lease=timedelta(seconds=90), **fields)).verdict is GO
         lease = (await licensed.node_lease())["spec"]
-        assert (lease["holderIdentity"], lease["leaseDurationSeconds"]) == ("nodewarden", 90)
+        assert (lease["holderIdentity"], lease["leaseDurationSeconds"]) == (f"nodewarden/{HOLDER}", 90)
 
     async def test_a_lease_that_others_hold_or_that_comes_too_late_licenses_nothing(self, licensed: World) -> None:
         """S20, S33: a worker that stood still would hold it for its whole duration with nobody to give it back."""

@@ -7,16 +7,20 @@ from datetime import timedelta
 
 import pytest
 
+from policy.episode.gate import Operation
 from simulator.client import ApiError
 from simulator.resources import LEASES
-from tests.cluster.acts.world import INCIDENT, NODE, NODE_LEASES, NOW, World
+from tests.cluster.acts.world import HOLDER, INCIDENT, NODE, NODE_LEASES, NOW, World
+
+OURS = f"nodewarden/{HOLDER}"
+THEIRS = "other-temporal.example:7233/default"
 
 
 async def test_the_first_lease_brings_its_namespace(world: World) -> None:
     result = await world.take_lease(seconds=120)
     lease = await world.node_lease()
     assert result is None
-    assert lease["spec"]["holderIdentity"] == "nodewarden"
+    assert lease["spec"]["holderIdentity"] == OURS
     assert lease["spec"]["leaseDurationSeconds"] == 120
     assert lease["spec"]["renewTime"] == "2026-11-21T12:00:00.000000Z"
     assert "ownerReferences" not in lease["metadata"]
@@ -37,7 +41,7 @@ async def test_a_lapsed_lease_is_taken_over_and_counted(world: World) -> None:
     await world.hold_node_lease("node-maintenance", renewed=NOW - timedelta(seconds=601), seconds=600, transitions=3)
     assert await world.take_lease() is None
     spec = (await world.node_lease())["spec"]
-    assert spec["holderIdentity"] == "nodewarden"
+    assert spec["holderIdentity"] == OURS
     assert spec["leaseTransitions"] == 4
     assert spec["acquireTime"] == "2026-11-21T12:00:00.000000Z"
 
@@ -71,7 +75,7 @@ async def test_release_leaves_the_lease_of_our_next_episode(world: World) -> Non
     target = await world.pinned()
     await world.take_lease(replace(target, incident="incident-2"))
     await world.target.release_lease(await world.release(target))
-    assert (await world.node_lease())["spec"]["holderIdentity"] == "nodewarden"
+    assert (await world.node_lease())["spec"]["holderIdentity"] == OURS
 
 
 async def test_release_takes_the_lease_of_an_adopted_episode_along(world: World) -> None:
@@ -82,3 +86,36 @@ async def test_release_takes_the_lease_of_an_adopted_episode_along(world: World)
     await world.target.release_lease(after)
     with pytest.raises(ApiError, match="NotFound"):
         await world.node_lease()
+
+
+async def test_s38_another_deployment_of_ours_is_another_holder(world: World) -> None:
+    """All were called "nodewarden": one that had lost the cluster renewed the lease of the one that has it."""
+    before = await world.hold_node_lease(f"nodewarden/{THEIRS}", seconds=600)
+    result = await world.take_lease()
+    assert result is not None
+    assert result.holder == f"nodewarden/{THEIRS}"
+    await world.hold_cluster_lease()
+    await world.target.release_lease(await world.release())
+    assert await world.node_lease() == before
+
+
+@pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.GIVE_BACK])
+async def test_s38_who_has_lost_the_cluster_neither_takes_nor_renews_nor_deletes(world: World, operation: Operation) -> None:
+    """The node may be in the hands of whoever has it now; a lease of ours lapses by itself."""
+    await world.take_lease()
+    before = await world.node_lease()
+    await world.hold_cluster_lease(THEIRS)
+    world.now += timedelta(seconds=20)
+    await world.target.last_look(await world.look(operation=operation, lease=timedelta(minutes=5)))
+    await world.target.release_lease(await world.release())
+    assert await world.node_lease() == before
+    await world.others.delete(LEASES.path(f"node-{NODE}", namespace=NODE_LEASES))
+    await world.target.last_look(await world.look(operation=operation, lease=timedelta(minutes=5)))
+    with pytest.raises(ApiError, match="NotFound"):
+        await world.node_lease()
+
+
+async def test_a_lease_of_an_earlier_build_which_did_not_say_whose_it_is_is_ours(world: World) -> None:
+    await world.hold_node_lease("nodewarden", seconds=600)
+    assert await world.take_lease() is None
+    assert (await world.node_lease())["spec"]["holderIdentity"] == OURS

@@ -14,9 +14,10 @@ from temporalio.exceptions import ApplicationError
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.gate import Operation
+from policy.objects.marks import Added
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
-from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark, refused
+from tests.cluster.acts.world import HOLDER, OUT_OF_SERVICE, World, our_mark, refused
 from tests.vectors.fencing import VECTORS
 
 GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
@@ -93,10 +94,10 @@ class TestPodsThatItDrivesOut:
         """S2, S20: the reading that licensed the taint is no longer fresh."""
         await off.add_pod("db-0")
 
-        async def time_passes() -> None:
+        def time_passes() -> None:
             off.now += timedelta(minutes=1)
 
-        off.connection.before_writes.append(time_passes)
+        off.connection.after_writes = time_passes
         await off.freeing.taint_out_of_service(await off.free())
         assert OUT_OF_SERVICE in await taints(off)
         assert await off.pods() == ["db-0"]
@@ -146,7 +147,7 @@ class TestUntainting:
         result = await off.freeing.untaint_out_of_service(await off.untaint(look=look))
         assert result.look is not None
         assert (result.changed, result.look.verdict) == (True, LookVerdict.GO)
-        assert (await off.node_lease())["spec"]["holderIdentity"] == "nodewarden"
+        assert (await off.node_lease())["spec"]["holderIdentity"] == f"nodewarden/{HOLDER}"
 
     @pytest.mark.parametrize("change", [{"value": "maintenance"}, {"effect": "NoSchedule"}])
     async def test_a_taint_of_that_key_with_another_value_or_effect_is_somebody_elses(
@@ -210,7 +211,7 @@ class TestWithoutOurMark:
 
     @pytest.fixture
     async def tainted(self, off: World) -> World:
-        await off.freeing.taint_out_of_service(await off.free())
+        self.added = (await off.freeing.taint_out_of_service(await off.free())).added
         await off.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
         return off
 
@@ -220,7 +221,7 @@ class TestWithoutOurMark:
         assert GPU in left
 
     async def test_ours_goes_all_the_same(self, tainted: World) -> None:
-        result = await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
+        result = await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True, added=self.added))
         assert result.changed
         await self.assert_only_ours_is_gone(tainted)
         assert await tainted.mark() is None
@@ -228,7 +229,8 @@ class TestWithoutOurMark:
     async def test_it_goes_with_the_end_of_the_episode_too(self, tainted: World) -> None:
         """S35: nothing else of the node is touched."""
         await tainted.change_node({"spec": {"unschedulable": True}})
-        assert (await tainted.isolation.mark_schedulable(await tainted.restore(tainted=True))).changed
+        added = replace(self.added or Added(), cordoned=False)
+        assert (await tainted.isolation.mark_schedulable(await tainted.restore(tainted=True, added=added))).changed
         await self.assert_only_ours_is_gone(tainted)
         assert (await tainted.node())["spec"]["unschedulable"] is True
 
@@ -242,5 +244,5 @@ class TestWithoutOurMark:
         """S13: it frees pods under a proof of its own."""
         await tainted.put_mark(replace(our_mark(out_of_service=True), incident="incident-2"))
         with refused(ErrorType.VETOED, "incident-2"):
-            await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
+            await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True, added=self.added))
         assert OUT_OF_SERVICE in await taints(tainted)

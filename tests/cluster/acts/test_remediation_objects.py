@@ -137,10 +137,10 @@ async def test_a_lost_answer_is_settled_by_asking_again(objects: Objects, accide
 async def test_what_may_have_been_carried_out_is_never_called_not_begun(objects: Objects) -> None:
     """S20, S33: its time is over when the answer is lost, and nothing is there yet: whoever asked looks again."""
 
-    async def wait() -> None:
+    def wait() -> None:
         objects.world.now += timedelta(seconds=31)
 
-    objects.world.connection.before_writes.append(wait)
+    objects.world.connection.after_writes = wait
     objects.world.server.faults.add(Fault(accident=Accident.REFUSE, verb="create", path="selfnoderemediations", count=1))
     with refused(ErrorType.AMBIGUOUS, "may have been carried out"):
         await objects.create()

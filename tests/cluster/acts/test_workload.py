@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from activities.attempt import ATTEMPT_ENDS
 from activities.cluster.acts.freeing import PARALLEL_DELETES
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeResult, Workload, WorkloadRequest
 from activities.errors import ErrorType
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import ATTACHMENTS, PODS
-from tests.cluster.acts.world import NODE, World, refused
+from tests.cluster.acts.world import NODE, NOW, World, refused
 from tests.policy.fencing_builders import a_cluster_config, a_policy
 
 EVERYTHING_TOLERATED = {"operator": "Exists"}
@@ -96,17 +97,25 @@ class TestDeleting:
         assert (await delete(off)).deleted_attachments == 0
         assert await off.attachments() == ["va"]
 
-    async def test_a_round_ends_when_its_time_is_over(self, off: World) -> None:
-        """S2, S20: the reading that licensed the first deletes is no longer fresh; the next round needs another."""
+    @pytest.mark.parametrize("over", ["its time", "its attempt"])
+    async def test_a_round_ends_when_its_time_is_over(self, off: World, over: str) -> None:
+        """S2, S20: the reading that licensed the first deletes is no longer fresh; the next round needs another. S45: nor does it
+        go on where Temporal has given the attempt up by then."""
         for number in range(2 * PARALLEL_DELETES):
             await off.add_pod(f"web-{number:02}")
         await off.add_volume("data")
 
-        async def time_passes() -> None:
-            off.now += timedelta(minutes=1)
+        def time_passes() -> None:
+            off.now += timedelta(minutes=1) if off.writes == PARALLEL_DELETES else timedelta(0)
 
-        off.connection.before_writes.append(time_passes)
-        result = await delete(off)
+        off.server.requests.reset()
+        off.connection.after_writes = time_passes
+        short, long = NOW + timedelta(seconds=30), NOW + timedelta(minutes=5)
+        token = ATTEMPT_ENDS.set(short if over == "its attempt" else long)
+        try:
+            result = await off.freeing.delete_workload(await off.free(not_after=short if over == "its time" else long))
+        finally:
+            ATTEMPT_ENDS.reset(token)
         assert result.deleted_pods == PARALLEL_DELETES
         assert result.deleted_attachments == 0
         assert result.left.pods == PARALLEL_DELETES

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import aiohttp
 import pytest
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.news import News, OffNote
 from activities.contracts.remediation import RememberRequest
@@ -361,4 +363,48 @@ async def test_an_attempt_that_temporal_has_given_up_writes_nothing(begun: World
     assert begun.writes == 0
     begun.connection.after_reads, begun.now = lambda: None, NOW
     await as_an_attempt(act, began=NOW - timedelta(seconds=5))
+    assert begun.writes
+
+
+SLOW_PARTS = {
+    "its credentials": (ExplicitCredentials, "authorization"),
+    "its connection": (aiohttp.TCPConnector, "connect"),
+}
+
+
+@pytest.mark.parametrize(("owner", "name"), SLOW_PARTS.values(), ids=SLOW_PARTS)
+@each(*ALL)
+async def test_what_waits_for_its_connection_is_not_sent_after_its_moment(
+    begun: World, write: Write, owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S20, S45: an exec plugin may take 30 s. A pod was deleted 10 s after its licence, and 16 s after Temporal had given the
+    attempt up."""
+    target, truly = await begun.pinned(), getattr(owner, name)
+    writing = False
+
+    async def slowly(*arguments: Any, **named: Any) -> Any:
+        had = await truly(*arguments, **named)
+        if writing:
+            begun.now += timedelta(seconds=40)
+        return had
+
+    async def about_to_write() -> None:
+        nonlocal writing
+        writing = True
+
+    async def act(until: datetime) -> Any:
+        begun.now = NOW
+        begun.connection.before_writes.append(about_to_write)
+        return await write.is_asked(begun, target, until)
+
+    monkeypatch.setattr(owner, name, slowly)
+    if write.by_moment:
+        with refused(ErrorType.EXPIRED):
+            await act(NOW + timedelta(seconds=30))
+    writing = False
+    with refused(ErrorType.EXPIRED):
+        await as_an_attempt(lambda: act(NOW + timedelta(minutes=5)), began=NOW)
+    assert begun.writes == 0
+    monkeypatch.setattr(owner, name, truly)
+    await as_an_attempt(lambda: act(NOW + timedelta(minutes=5)), began=NOW)
     assert begun.writes

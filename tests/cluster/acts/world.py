@@ -38,6 +38,7 @@ from activities.contracts.target import (
     UntaintRequest,
 )
 from activities.errors import ErrorType, error_type
+from activities.licences import Levels
 from policy.episode.gate import Operation
 from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
@@ -83,6 +84,7 @@ class InterruptedConnection(ClusterConnection):
         super().__init__(*args, **options)
         self.before_writes: deque[Callable[[], Awaitable[Any]]] = deque()
         self.after_reads: Callable[[], None] = lambda: None
+        self.after_writes: Callable[[], None] = lambda: None
 
     async def get_bytes(self, *args: Any, **options: Any) -> bytes:
         try:
@@ -93,7 +95,10 @@ class InterruptedConnection(ClusterConnection):
     async def _write(self, *args: Any, **options: Any) -> JsonObject:
         if self.before_writes:
             await self.before_writes.popleft()()
-        return await super()._write(*args, **options)
+        try:
+            return await super()._write(*args, **options)
+        finally:
+            self.after_writes()
 
 
 class Permits:
@@ -126,11 +131,12 @@ class World:
         self.others = others
         self.connection = connection
         self.now = NOW
+        connection.clock = self.clock
         self.permits = Permits()
         self.verdict = LookVerdict.GO
         self.target = ClusterTarget(ServedCluster(CLUSTER, connection, clock=self.clock), self.permits, LICENCES)
         self.isolation = ClusterIsolation(
-            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits
+            ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits, LICENCES
         )
         self.freeing = ClusterFreeing(
             ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.target.last_look, LICENCES
@@ -402,13 +408,13 @@ class World:
         return LookResult(verdict=self.verdict, reason=self.verdict, at=self.now, observation=Observation(node=NODE))
 
     async def release(self, target: Target | None = None, *, adopted: str = "") -> ReleaseRequest:
-        return ReleaseRequest(target=target or await self.pinned(), adopted=adopted)
+        return ReleaseRequest(target=target or await self.pinned(), adopted=adopted, holder=HOLDER)
 
     async def take_lease(
         self, target: Target | None = None, *, seconds: int = 120, not_after: datetime | None = None
     ) -> LeaseView | None:
         target, duration = target or await self.pinned(), timedelta(seconds=seconds)
-        return await take_node_lease(self.connection, target, duration, not_after=not_after, clock=self.clock)
+        return await take_node_lease(self.connection, target, HOLDER, duration, not_after=not_after, clock=self.clock)
 
     async def free(
         self,
@@ -467,13 +473,14 @@ def off_proof(
     state: PowerState = PowerState.OFF,
     endpoints: tuple[str, ...] = (ENDPOINT,),
 ) -> OffProof:
-    readings = tuple(read(endpoint, state, at=read_at) for endpoint in endpoints)
+    readings = tuple(read(endpoint, state, at=read_at, levels=(endpoints,)) for endpoint in endpoints)
     return OffProof(commanded_at=commanded_at, readings=readings)
 
 
-def read(endpoint: str, state: PowerState, *, at: datetime = NOW - timedelta(seconds=5)) -> Reading:
-    """As a power worker has read it for our incident."""
-    return LICENCES.sealed_reading(WHOSE, Reading(endpoint=endpoint, state=state, at=at), at)
+def read(endpoint: str, state: PowerState, *, at: datetime = NOW - timedelta(seconds=5), levels: Levels | None = None) -> Reading:
+    """As a power worker has read it for our incident. levels: of the device, None: it is one of its own."""
+    reading = Reading(endpoint=endpoint, state=state, at=at)
+    return LICENCES.sealed_reading(WHOSE, reading, at, ((endpoint,),) if levels is None else levels)
 
 
 def word(*, who: str = "ada", why: str = "pulled both plugs") -> OffProof:

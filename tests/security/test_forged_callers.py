@@ -1,0 +1,104 @@
+"""Who acts is read from Temporal, never from the request (S49): in the name of another workflow nothing is marked, told or freed.
+
+The attacker may start workflows and schedule activities; ids of workflows are the server's to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.contracts.news import News, ToldEvent
+from activities.contracts.target import ActRequest, Target, TellRequest
+from activities.errors import ErrorType
+from policy.episode.events import EventReason
+from policy.episode.notices import Notice
+from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
+from workers import worker as workers
+from workers.configuration.process_settings import WorkerSettings
+from workers.interceptors.callers import Callers
+from workers.worker import Serving
+
+ASKED = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """info: what Temporal says of the caller. said: what its request says."""
+
+    info: dict[str, Any]
+    said: dict[str, Any]
+
+
+FORGED: dict[str, Row] = {
+    "another workflow speaks in the episode's name": Row({"workflow_id": "mine"}, {}),
+    "a workflow that does not exist": Row({"workflow_id": "mine"}, {"workflow_id": "never-begun"}),
+    "a workflow in its own name, which holds no node": Row({"workflow_id": "mine"}, {"workflow_id": "mine"}),
+    "an episode of another node": Row({"workflow_id": "episode/prod/node-8"}, {"workflow_id": "episode/prod/node-8"}),
+    "an episode, in another name": Row({}, {"workflow_id": "never-begun"}),
+    "an episode that says that it is a preservation": Row({}, {"kind": "Preservation"}),
+    "no workflow at all": Row({"workflow_id": None, "workflow_type": None}, {}),
+}
+
+
+class Act(ActivityInboundInterceptor):
+    def __init__(self, act: Callable[[Any], Any]) -> None:
+        self._act = act
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        return await self._act(*input.args)
+
+
+async def ask(act: Callable[[Any], Any], request: Any, **info: Any) -> Any:
+    """As a worker of ours is asked by a workflow of that id and type."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, **{"workflow_id": WORKFLOW, "workflow_type": "Fencing", **info})
+
+    async def run() -> Any:
+        given = ExecuteActivityInput(fn=run, args=[request], executor=None, headers={})
+        return await Callers().intercept_activity(Act(act)).execute_activity(given)
+
+    return await environment.run(run)
+
+
+@pytest.mark.parametrize("row", FORGED.values(), ids=FORGED)
+async def test_s49_nothing_is_done_in_another_name(row: Row, world: World) -> None:
+    """A mark with an invented id would keep the node from every later episode, and a pager rings in our name."""
+    pages: list[Notice] = []
+    world.target._teller._notify = pages.append
+    target = replace(await world.pinned(), **row.said)
+    for act, request in (
+        (world.target.mark, ActRequest(target=target)),
+        (world.target.tell, TellRequest(target=target, news=ASKED)),
+        (world.freeing.delete_workload, await world.free(target)),
+        (world.target.last_look, await world.look(target)),
+    ):
+        with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+            await ask(act, request, **row.info)
+    assert (await world.mark(), pages, world.writes) == (None, [], 0)
+
+
+async def test_the_episode_itself_is_heard(world: World) -> None:
+    """Otherwise nothing above would say why it was refused."""
+    pages: list[Notice] = []
+    world.target._teller._notify = pages.append
+    target: Target = await world.pinned()
+    await ask(world.target.mark, ActRequest(target=target))
+    await ask(world.target.tell, TellRequest(target=target, news=ASKED))
+    mark = await world.mark()
+    assert mark is not None
+    assert (mark.incident, mark.workflow_id, len(pages)) == (INCIDENT, f"episode/{CLUSTER}/{NODE}", 1)
+
+
+def test_every_worker_that_acts_asks_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[dict[str, Any]] = []
+    monkeypatch.setattr(workers, "Worker", lambda _client, **options: built.append(options))
+    client: Client = object()  # type: ignore[assignment]
+    workers.build(client, Serving(queue="cluster.prod", activities=[]), WorkerSettings())
+    assert [each for each in built[0]["interceptors"] if isinstance(each, Callers)]
