@@ -169,10 +169,11 @@ NO_POLICIES = FencePolicies()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySource:
     """Where fence configuration and the fence policies of a cluster come from: ConfigMaps in that namespace, FencingTemplates in
-    those of `templates` (S40), and what the worker's settings say."""
+    those of `templates` (S40), and what the worker's settings say. requests: whose objects of other systems are obeyed (S46)."""
 
     namespace: str = FENCE_NAMESPACE
     templates: tuple[str, ...] = (FENCE_NAMESPACE,)
+    requests: tuple[str, ...] = ()
     policies: FencePolicies = NO_POLICIES
 
 

@@ -104,9 +104,14 @@ class HealthCheck:
         return self.retry is not None
 
     def makes(self, remediation: RemediationObject) -> bool:
-        """Whether the object is of a kind that one of its templates makes."""
+        """Whether the object is of a kind that one of its templates makes, and lies where they are made: a Machine's beside the
+        Machine, a Node's beside the template. One that a stranger makes elsewhere about a Node means nothing (S46)."""
         made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
-        return any(kind_of(rung.template) == made for rung in self.rungs)
+        anywhere = self.of_machines or self.owns(remediation)
+        return any(
+            kind_of(rung.template) == made and (anywhere or rung.template.namespace in {"", remediation.ref.namespace})
+            for rung in self.rungs
+        )
 
     def owns(self, remediation: RemediationObject) -> bool:
         """Whether it created the object. A uid that both know decides; without one the name does."""

@@ -1,10 +1,10 @@
 """`FenceAgentsRemediation` (fence-agents-remediation.medik8s.io/v1alpha1): whom it wants fenced, and the plan that it becomes.
 
-It names one agent, parameters that all nodes share, parameters by node, and Secrets. The result is a `FencingPlan` without
-secrets; the action `reboot` is its off half and its on half, each proven. Stricter than the controller that the object was made
-for where that one shoots the wrong machine or none: a try is the least (A05), a parameter that other nodes have must be there for
-this one (A06), and something must identify the node's own device (S10). Whether the object still asks is
-`policy/episode/fencing_requests.py`.
+It names one agent, parameters that all nodes share, parameters by node, and Secrets. The result is a `FencingPlan`; the action
+`reboot` is its off half and its on half, each proven. Stricter than the controller that the object was made for where that one
+shoots the wrong machine or none: a try is the least (A05), a parameter that other nodes have must be there for this one (A06),
+something must identify the node's own device (S10), and that device must be the one of the operator's own configuration, which
+then acts with its own parameters and Secrets (S46). Whether the object still asks is `policy/episode/fencing_requests.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from policy.episode.fencing_requests import FencingRequest, is_taken_up, why_ended, why_withdrawn
-from policy.fence.drivers import canonical, parameters_of, unknown
+from policy.fence.drivers import canonical, device_behind, parameters_of, unknown
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.limits import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
-from policy.fence.plan import CredentialKind, CredentialRef, FencingPlan, Freeing, PowerDevice, problem_of_place
+from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.objects.remediations import NODE_NAME_ANNOTATION
 from policy.values.credential_names import names_a_credential
 from policy.values.durations import format_duration
@@ -54,8 +54,9 @@ _SECOND = timedelta(seconds=1)
 _NODE_NAME = re.compile(r"\{\{-?\s*\.NodeName\s*-?\}\}")
 
 
-def read_request(obj: Mapping[str, object]) -> FencingRequest:
-    """The object as a scan keeps it, with what is wrong with it. Raises PolicyError where it has no name."""
+def read_request(obj: Mapping[str, object], *, uncounted: str = "") -> FencingRequest:
+    """The object as a scan keeps it, with what is wrong with it. Raises PolicyError where it has no name. uncounted: why it is
+    not obeyed, whatever it says."""
     metadata = Fields(obj, subject=KIND).within("metadata")
     name, namespace = metadata.text("name"), metadata.text("namespace", "")
     ref = ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
@@ -71,7 +72,10 @@ def read_request(obj: Mapping[str, object]) -> FencingRequest:
         ended=why_ended(obj),
         withdrawn=why_withdrawn(obj),
         taken_up=is_taken_up(obj),
+        uncounted=uncounted,
     )
+    if uncounted:
+        return request
     try:
         plan_of(obj, node)
     except PolicyError as error:
@@ -103,7 +107,9 @@ def plan_of(obj: Mapping[str, object], node: str, *, taint_honoured: bool = True
     if ignored := [name for name in spec.names() if name not in _SPEC_FIELDS]:
         warnings.append(f"{subject}: spec.{', spec.'.join(sorted(ignored))}: not known, and ignored")
     reader = _Reader(spec, node)
-    device, action = reader.device(namespace)
+    device, action = reader.device()
+    if unread := [name for name in ("sharedSecretName", "nodeSecretNames") if spec.has(name)]:
+        warnings.append(f"{subject}: spec.{', spec.'.join(unread)}: not read; the node's fence configuration names its Secret")
     timeout = spec.duration("timeout", _DEFAULT_TIMEOUT, minimum=_SECOND)
     # S7, A05: no run at all is no success. More than ten tries would only keep the operator from trying something else.
     tries = spec.whole("retrycount", _DEFAULT_RETRIES, minimum=1)
@@ -131,6 +137,22 @@ def plan_of(obj: Mapping[str, object], node: str, *, taint_honoured: bool = True
     )
 
 
+def by_devices_of(asked: FencingPlan, own: FencingPlan) -> FencingPlan:
+    """The plan that was asked for, carried out by the operator's own configuration of the node: by each of its levels that has
+    the device which the object names (S46, S4). Raises PolicyError where none has.
+
+    The object's device is compared and never spoken to: one that is somebody else's would call the node off, and the very device
+    with other parameters (a proxy, less proof) would be believed too easily.
+    """
+    named = {device_behind(each) for each in asked.endpoints}
+    levels = tuple(level for level in own.levels if named & {device_behind(each.endpoint) for each in level})
+    if not levels:
+        theirs = ", ".join(each.endpoint for each in own.devices) or "no device"
+        problem = f"{', '.join(asked.endpoints)} is not the node's device by {own.source}, which names {theirs}"
+        raise PolicyError(asked.source, "spec", f"{problem}: expected the same one in both")
+    return replace(asked, levels=levels)
+
+
 class _Reader:
     """The one device of a node, out of what its agent is told."""
 
@@ -139,7 +161,7 @@ class _Reader:
         self._node = node
         self._agent = canonical(spec.text("agent"))
 
-    def device(self, namespace: str) -> tuple[PowerDevice, str]:
+    def device(self) -> tuple[PowerDevice, str]:
         """The device and the action that is asked for."""
         takes = self._takes()
         shared, own = self._shared(), self._by_node(self._node)
@@ -159,10 +181,7 @@ class _Reader:
         parameters = {name: self._rendered(value, places[name], self._node) for name, value in written.items()}
         endpoint = self._endpoint(takes, parameters, places)
         self._refuse_a_neighbours(takes, endpoint, shared)
-        device = PowerDevice(
-            driver=self._agent, endpoint=endpoint, parameters=parameters, credentials=self._credentials(namespace)
-        )
-        return device, action
+        return PowerDevice(driver=self._agent, endpoint=endpoint, parameters=parameters), action
 
     def _takes(self) -> DriverParameters:
         takes = parameters_of(self._agent)
@@ -195,11 +214,6 @@ class _Reader:
                 raise self._spec.refuse(
                     f"nodeparameters.{written}", f"expected a value for node {self._node}, as there is one for other nodes"
                 )
-        secrets = self._spec.within_or_empty("nodeSecretNames")
-        if secrets.names() and not secrets.has(self._node) and not self._spec.text("sharedSecretName", ""):
-            raise self._spec.refuse(
-                "nodeSecretNames", f"expected a Secret for node {self._node}, as there is one for other nodes"
-            )
 
     def _action(self, written: dict[str, str], places: dict[str, str]) -> str:
         """Takes the action out of the parameters; it is carried out by us, half by half (S5)."""
@@ -244,17 +258,6 @@ class _Reader:
                 continue  # refused when it is that node's turn; whatever it means, it is not this device
             if found == endpoint:
                 raise self._spec.refuse("nodeparameters", f"{endpoint} is the device of both {self._node} and {other}")
-
-    def _credentials(self, namespace: str) -> tuple[CredentialRef, ...]:
-        """The shared Secret first: of two that are given the node's own wins, parameter by parameter."""
-        names = {"sharedSecretName": self._spec.text("sharedSecretName", "")}
-        secrets = self._spec.within_or_empty("nodeSecretNames")
-        if secrets.has(self._node):
-            names[f"nodeSecretNames.{self._node}"] = secrets.text(self._node)
-        for field, name in names.items():
-            if name and (problem := problem_of_place(CredentialKind.SECRET, name)) is not None:
-                raise self._spec.refuse(field, problem)
-        return tuple(CredentialRef(kind=CredentialKind.SECRET, name=name, namespace=namespace) for name in names.values() if name)
 
 
 def _for_node(value: str, node: str) -> str:

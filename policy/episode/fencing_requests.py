@@ -8,7 +8,7 @@ conditions how its wish fares. Here is only what is true of the wish; how the no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -92,6 +92,7 @@ class FencingRequest:
     delegate: how the operator that owns it calls itself on the node's lease; "" where nobody owns it. ended: why it asks no more,
     "" while it does. withdrawn: the same where its maker ended it, and no answer of ours. taken_up: the controller that
     it was made for has it in its hands. problem: what is wrong with it as it is written, so that it can't be carried out.
+    uncounted: why objects of its namespace are not obeyed, "" where they are; nothing else is read of such a one (S46).
     """
 
     ref: ObjectRef
@@ -104,6 +105,7 @@ class FencingRequest:
     withdrawn: str = ""
     taken_up: bool = False
     problem: str = ""
+    uncounted: str = ""
 
     @property
     def asks(self) -> bool:
@@ -128,6 +130,15 @@ def why_ended(obj: Mapping[str, Any]) -> str:
         return withdrawn
     said = _condition(obj.get("status"), SUCCEEDED)
     return f"{metadata['name']} has its answer: {SUCCEEDED} is {said}" if said in {TRUE, FALSE} else ""
+
+
+def uncounted(ref: ObjectRef, namespaces: Collection[str]) -> str:
+    """Why an object of that namespace is not obeyed, "" where it is (S46): who may create objects in a namespace of their own has
+    no right to any node."""
+    if ref.namespace in namespaces:
+        return ""
+    counting = ", ".join(namespaces) or "no namespace"
+    return f"{ref.key} is not obeyed: requests count in {counting} (setting request_namespaces)"
 
 
 def is_another(found: Mapping[str, Any], uid: str) -> bool:

@@ -32,6 +32,9 @@ from policy.scan.known import Known
 from policy.scan.report import MAXIMUM_CANDIDATES, Candidate
 from policy.values.errors import PolicyError
 
+MOST_UNCOUNTED = 5
+"""Requests of a namespace that no setting names which are told of in one report: who floods us floods nobody else (S46, S44)."""
+
 _Ranked = tuple[int, datetime, str, str, str]
 """Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
 
@@ -48,10 +51,11 @@ class CandidateChoice:
 def choose(known: Known, watching: frozenset[str]) -> CandidateChoice:
     """Those that go into a report. watching: nodes whose episodes are open."""
     ranked, waiting = _rank(known, watching)
-    ranked += _rank_requests(known, watching)
+    requests, untold = _rank_requests(known, watching)
+    ranked += requests
     chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
     candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
-    return CandidateChoice(candidates=candidates, left_out=len(ranked) - len(candidates), waiting=waiting)
+    return CandidateChoice(candidates=candidates, left_out=len(ranked) + untold - len(candidates), waiting=waiting)
 
 
 def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
@@ -172,23 +176,28 @@ def braked(known: Known, victim: str) -> str:
     return ""
 
 
-def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
-    """What other systems ask for. Their own brakes have let them ask; ours are admission's."""
-    ranked = []
+def _rank_requests(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], int]:
+    """What other systems ask for, and how many refused requests are left out. Their own brakes have let them ask; ours are
+    admission's."""
+    ranked, strangers = list[_Ranked](), defaultdict[str, list[_Ranked]](list)
     for key, request in known.requests.items():
         if request.asks:
             if request.node in known.exempt.unsettled:
                 continue
             refused = why_not_asked_for(known, request)
+            if request.uncounted:
+                strangers[request.ref.namespace].append((4, request.created or NEVER, request.node, key, refused))
+                continue
             rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
             ranked.append((rank, request.created or NEVER, request.node, key, refused))
-    return ranked
+    told = [each for found in strangers.values() for each in nsmallest(MOST_UNCOUNTED, found)]
+    return [*ranked, *told], sum(map(len, strangers.values())) - len(told)
 
 
 def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None:
     """The final answer to a request that nothing but another one could mend; None where it may yet be carried out. Only to be
     given where the view of the nodes is whole."""
-    if not request.asks or request.taken_up or known.requests_held:
+    if not request.asks or request.uncounted or request.taken_up or known.requests_held:
         return None
     if request.node not in known.nodes:
         return Stage.NODE_NOT_FOUND
@@ -197,8 +206,8 @@ def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None
 
 def why_not_asked_for(known: Known, request: FencingRequest) -> str:
     """Why a request can't be carried out, "" where it can."""
-    if known.requests_held:
-        return known.requests_held
+    if known.requests_held or request.uncounted:
+        return known.requests_held or request.uncounted
     if request.taken_up:
         return f"another controller has it in its hands: its finalizer is on {request.ref.key}"
     target = known.nodes.get(request.node)
@@ -335,7 +344,7 @@ def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate
     view = target.node if target is not None else None
     return Candidate(
         node=request.node,
-        uid=view.uid if view else "",
+        uid=view.uid if view and not request.uncounted else "",  # on its Node nothing is told in a stranger's name
         check=request.ref,
         since=request.created or NEVER,
         reason=request.ref.kind,

@@ -94,7 +94,7 @@ _CREDENTIALS = Place(
     namespace=NAMESPACE,
     why="Credentials of power devices: read by name, in this namespace only. Keep FencingTemplates and their Secrets here."
     " Which Secrets these are is best said (`nodewarden deploy rbac --secrets bmc,other-namespace/bmc`): then no others"
-    " are read, and those of FenceAgentsRemediations and of templates elsewhere can be.",
+    " are read, and those of templates elsewhere can be.",
 )
 _SIGNING_KEYS = Place(
     role=SIGNING_KEYS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from policy.checks.fence_policies import PolicySource
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient
 from tests.cluster.skipping import now
@@ -12,6 +13,8 @@ from tests.documents import document
 
 NAMESPACE = "medik8s"
 REMEDIATIONS = f"/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/{NAMESPACE}/fenceagentsremediations"
+OBEYED = PolicySource(requests=(NAMESPACE,))
+"""Settings that name its operator's namespace (S46)."""
 OWNER = {
     "apiVersion": "remediation.medik8s.io/v1alpha1",
     "kind": "NodeHealthCheck",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,14 +13,17 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.report.publishing import Published
 from activities.contracts.scan import OpenEpisode, Refusal
+from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
+from policy.scan.candidates import MOST_UNCOUNTED
 from policy.scan.ledger import Ledger
 from policy.scan.report import ScanReport
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, with_template_of
 from tests.cluster.fencing_requests import (
     NAMESPACE,
+    OBEYED,
     REMEDIATIONS,
     conditions_of,
     leader,
@@ -37,6 +41,12 @@ SICK = "node-0"
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
 
 REF = reference(SICK)
+
+
+@pytest.fixture
+def open_scan(open_scan: Open) -> Open:
+    """Of workers that obey the operator."""
+    return partial(open_scan, source=OBEYED)
 
 
 async def furnish(person: ApiClient, **metadata: Any) -> None:
@@ -113,7 +123,7 @@ async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person:
 def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
     """As an API server records it in managedFields; ours do not count."""
     ledger, moment = Ledger(), now()
-    requests, found = FencingRequests(ledger, takeover=False), remediation(SICK)
+    requests, found = FencingRequests(ledger, takeover=False, namespaces=(NAMESPACE,)), remediation(SICK)
     entry = {"operation": "Update", "subresource": "status", "time": stamp(moment)}
     found["metadata"]["managedFields"] = [{**entry, "manager": "nodewarden"}]
     requests.put(REF, found)
@@ -181,3 +191,31 @@ async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClie
     assert (await person.get(f"{REMEDIATIONS}/{wish.node}"))["metadata"]["resourceVersion"] == answered["metadata"][
         "resourceVersion"
     ]
+
+
+async def test_a_request_from_a_namespace_that_no_setting_names_is_refused_to_its_author_and_moves_nothing(
+    person: ApiClient, open_scan: Open
+) -> None:
+    """S46, S44, S19: whoever may create objects in a namespace of their own has no node acted upon, and holds none off. The first
+    few are told, so that a flood of them makes no flood of Events."""
+    await furnish(person)
+    for number in range(1, 4 * MOST_UNCOUNTED):
+        await person.create(NODES, node(f"more-{number}"))
+        await person.create(REMEDIATIONS, remediation(f"more-{number}"))
+    scan = await open_scan(source=DEFAULT_SOURCE)
+    report = await first(scan)
+    assert len(report.candidates) == MOST_UNCOUNTED
+    assert report.candidates_left_out == 3 * MOST_UNCOUNTED
+    assert admit(report, (), cap=99, now=now()).admitted == ()
+    words = "requests count in no namespace (setting request_namespaces)"
+    assert [words in each.refused for each in report.candidates] == [True] * MOST_UNCOUNTED
+    await publish(scan, report)
+    told = (await person.list(EVENTS))["items"]
+    assert {each["reason"] for each in told} == {"RemediationSkipped"}
+    assert all(words in each["message"] for each in told)
+    assert len(told) == MOST_UNCOUNTED
+    assert (await person.list("/api/v1/namespaces/default/events"))["items"] == [], (
+        "nothing is said on Nodes in a stranger's name"
+    )
+    answered = await person.list(REMEDIATIONS)
+    assert not any("status" in each for each in answered["items"]), "once a setting names it, it is carried out"

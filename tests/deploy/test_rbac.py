@@ -55,7 +55,7 @@ from activities.contracts.target import (
     WorkloadRequest,
 )
 from activities.contracts.words import VerifyRequest
-from policy.checks.fence_policies import FencePolicies, PolicySource
+from policy.checks.fence_policies import FencePolicies
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
@@ -78,7 +78,7 @@ from starter.deploy.rbac import leases, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates
-from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
+from tests.cluster.fencing_requests import NAMESPACE, OBEYED, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents, every
@@ -169,6 +169,8 @@ async def _furnish(person: ApiClient) -> None:
     await person.create(NODES, node(SICK, "Unknown", since, **CLUSTER_API.ties(SICK), **OPENSHIFT.ties(SICK)))
     await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     await person.create(REMEDIATIONS, remediation(SICK))
+    own = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {UNSELECTED: "10.0.0.8"}}}
+    await person.create(REMEDIATIONS, remediation(UNSELECTED, spec=own))  # no check of ours covers it, and names its template
     unselected = node(UNSELECTED, "Unknown", since)
     del unselected["metadata"]["labels"]["node-role.kubernetes.io/worker"]
     await person.create(NODES, unselected)
@@ -264,7 +266,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     """Look until the sick node is a candidate and the cluster lease is held, tell about it, then look again (which renews)."""
     lease = ScannerLease(worker, duration=timedelta(seconds=3))
     limits = ViewLimits(grace=timedelta(0))
-    scan = await stack.enter_async_context(ClusterScan(CLUSTER, ClusterView(worker, limits=limits), lease=lease))
+    scan = await stack.enter_async_context(ClusterScan(CLUSTER, ClusterView(worker, limits=limits, source=OBEYED), lease=lease))
     environment = ActivityEnvironment()
     report, known, renewals = None, "", 0
     for _ in range(8):
@@ -272,12 +274,12 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
         report = await environment.run(scan.observe_cluster, request)
         known = report.digest
         renewals += report.lease.held
-        if renewals > 1 and len(report.candidates) > 1:
+        if renewals > 1 and len(report.candidates) > 2:
             break
     assert report is not None
     assert report.view.stale == ""
     assert report.lease.held, report.lease
-    assert {candidate.node for candidate in report.candidates} == {SICK}
+    assert {candidate.node for candidate in report.candidates} == {SICK, UNSELECTED}
     assert len({candidate.need for candidate in report.candidates}) == 2
     assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
     refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
@@ -306,7 +308,9 @@ async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
     target = ClusterTarget(
-        ServedCluster(CLUSTER, worker, source=PolicySource(policies=FencePolicies(skip_lost_storage=True))), Permits(), LICENCES
+        ServedCluster(CLUSTER, worker, source=replace(OBEYED, policies=FencePolicies(skip_lost_storage=True))),
+        Permits(),
+        LICENCES,
     )
     isolation, freeing = (
         ClusterIsolation(ServedCluster(CLUSTER, worker), target.last_look, Permits(), LICENCES),
@@ -526,11 +530,11 @@ async def _answer(target: ClusterTarget) -> None:
     ref = ObjectRef(
         api_version="fence-agents-remediation.medik8s.io/v1alpha1",
         kind="FenceAgentsRemediation",
-        name=SICK,
+        name=UNSELECTED,
         namespace=NAMESPACE,
     )
     need = Need(kind=NeedKind.FOREIGN_OBJECT, reason="its operator asks", check=ref)
-    pinned = await _pin(target, SICK, need)
+    pinned = await _pin(target, UNSELECTED, need)
     look = await ActivityEnvironment().run(target.last_look, LookRequest(target=pinned, need=need, holder=HOLDER))
     assert look.verdict is LookVerdict.GO, look.reason
     word = RequestAnswer(about=ref, uid="", stage=Stage.STARTED, message="begins")

@@ -28,10 +28,11 @@ from policy.scan.evaluation import evaluate
 from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.values.machine_apis import MCM, OPENSHIFT
-from tests.cluster.fencing_requests import reference, remediation
-from tests.fuzz.documents import A_LEASE, A_SET, CLUSTER_CONFIG, NODE, OF_NODE, OWN_CONFIG, SWITCH, TEMPLATE, WATCHED
+from tests.cluster.fencing_requests import OBEYED, reference, remediation
+from tests.fuzz.documents import A_LEASE, A_SET, CLUSTER_CONFIG, NODE, OF_NODE, OWN_CONFIG, SWITCH, TEMPLATE, WATCHED, named
 from tests.fuzz.strange import DEEP, PATIENCE, Json, as_bytes, as_value, changed, examples
 from tests.policy.builders import a_node
+from tests.policy.fence.test_templates import template
 from tests.policy.fencing_builders import report_of
 from tests.vectors.objects import NOW
 
@@ -46,7 +47,13 @@ class Followed:
 
     def __init__(self) -> None:
         nowhere, self.ledger = ClusterConnection.to("http://localhost:1"), Ledger()
-        heard = {"on_change": lambda: None, "on_state": lambda: None, "limits": None, "at_risk": DataAtRisk(forced=True)}
+        heard = {
+            "on_change": lambda: None,
+            "on_state": lambda: None,
+            "limits": None,
+            "at_risk": DataAtRisk(forced=True),
+            "source": OBEYED,
+        }
         self.watches = Watches(nowhere, self.ledger, machines=None, clock=lambda: NOW, **heard)  # type: ignore[arg-type]
         for resource, document in WATCHED:
             self.hear(resource, [document])
@@ -98,11 +105,15 @@ def test_whatever_one_object_holds_the_others_of_its_kind_are_there(written: tup
     followed.conclude()
 
 
+SAME_DEVICE = named(template([{"driver": "ipmi", "nodeParameters": {NODE: {"ip": "10.0.0.7"}}, "secretRef": {"name": "bmc"}}]))
 PLANS: dict[str, tuple[Need, list[Json]]] = {
     "template": (Need(), [TEMPLATE]),
     "own object": (Need(), [OWN_CONFIG]),
     "ConfigMaps": (Need(), [OF_NODE, SWITCH, CLUSTER_CONFIG]),
-    "request": (Need(kind=NeedKind.FOREIGN_OBJECT, check=reference(NODE)), [remediation(NODE)]),
+    "request": (
+        Need(kind=NeedKind.FOREIGN_OBJECT, check=reference(NODE)),
+        [remediation(NODE), SAME_DEVICE],
+    ),
 }
 PLACES = [(spelling, index) for spelling, (_, found) in PLANS.items() for index in range(len(found))]
 SEEN = a_node(NODE, provider_id="aws:///us-east-1a/i-0123456789abcdef0", labels={"a": "b"})
@@ -112,7 +123,7 @@ FOUND = VOUCHED | {("apiVersion",), ("kind",)}
 def planned(need: Need, found: list[Json]) -> object:
     """The plan as it is read live."""
     files = FileObjects(found)
-    return asyncio.run(plan_for(Connections(nodes=files, machines=files), SEEN, None, need))
+    return asyncio.run(plan_for(Connections(nodes=files, machines=files), SEEN, None, need, source=OBEYED))
 
 
 @pytest.mark.parametrize("spelling", PLANS)

@@ -15,11 +15,11 @@ from policy.episode.messages import Outcome
 from policy.values.object_refs import Dialect
 from simulator.control import describe
 from simulator.objects import JsonObject, is_ready, micro_timestamp
-from simulator.resources import LEASES, NAMESPACES, SECRETS, Resource
+from simulator.resources import LEASES, NAMESPACES, Resource
 from tests.cluster.fencing_requests import NAMESPACE, conditions_of, remediation
 from tests.power.agents.scripted import needs
 from tests.system.fixtures import Standing
-from tests.system.harness import CHECK, CHECKS, System
+from tests.system.harness import CHECK, CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.questions import commands, opened_at
 from tests.system.witness import NODE_LEASES, judge, left_over
 
@@ -43,14 +43,11 @@ class Operator:
         self._client = system.client
 
     async def install(self) -> None:
-        """It is elected, has a check that we can see, and credentials in its own namespace, spelt as an agent's arguments."""
-        platform = self._system.cluster.platform
+        """It is elected, and has a check that we can see. Which devices are the nodes' ours says, who installs us (S46)."""
         for name in (NAMESPACE, NODE_LEASES):
             await self._client.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         await self._lease(LEADER_LEASES[Dialect.MEDIK8S], NAMESPACE, "manager-0")
-        secret = {f"--{key.replace('_', '-')}": value for key, value in platform.secret().items()}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "strip"}, "stringData": secret}
-        await self._client.create(SECRETS.path(namespace=NAMESPACE), body)
+        await self._client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), self._system.fencing_template())
         template = {"apiVersion": REMEDIATIONS.api_version, "kind": f"{REMEDIATIONS.kind}Template", "namespace": NAMESPACE}
         check = self._system.health_check({"minHealthy": 1, "remediationTemplate": {**template, "name": "strip"}})
         await self._client.create(CHECKS.path(), check)
@@ -117,7 +114,7 @@ async def test_its_node_is_fenced_in_its_name_and_it_reads_how_that_goes_in_its_
     """S1, S2, S13, S28, S35: nothing is done before it asks, though its check calls the node unhealthy; its lease on the node is
     no veto; the conditions go through the operator's states, and the episode that ends after the object is gone leaves nothing
     behind. The operator lets go as soon as the node is healthy again, whether or not we are through."""
-    async with standing(platform="pdu", nodes=4) as system:
+    async with standing(platform="pdu", nodes=4, settings={"request_namespaces": [NAMESPACE]}) as system:
         operator = Operator(system)
         await asyncio.gather(operator.install(), system.start_worker())
         await system.start_scanner()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from activities.power.agents.driver import FenceAgentFactory
 from policy.episode.fence_agents_remediations import GROUP, KIND, VERSION, plan_of
 from policy.episode.fencing_requests import Stage, conditions_of
 from policy.fence.plan import CredentialRef
@@ -30,7 +29,7 @@ from simulator.resources import LEASES, NODES
 from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, take_lease, told
 from tests.simulator.remediators.test_hosts import ask_for, until_hosted
 from tests.vectors.objects import Json
-from workers.configuration.credentials import Admission, WorkerCredentials
+from workers.configuration.credentials import Admission
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -49,6 +48,8 @@ LEFT_OUT = {
     # remember since when each is silent, and call one that says OFF no mistake: a node may be off
     # (tests/policy/fence/test_device_check.py).
     "far-status-mixed",
+    # A request's Secrets are read by nobody: device and credentials are those of the operator's own configuration (S46).
+    "far-node-secret-overrides-shared-secret",
 }
 
 FENCED = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"node-1": "10.0.0.7"}}}
@@ -158,16 +159,6 @@ async def test_any_other_action_is_refused() -> None:
         await asker.ask("node-1", FENCED | QUICK | spec)
         assert await events_about(cluster, "node-1") == [expect["event"]]
         assert bool(operator.runs) is expect["executed"]
-
-
-async def test_the_nodes_own_secret_goes_before_the_shared_one() -> None:
-    facts, expect = given("far-node-secret-overrides-shared-secret")
-    spec = {"sharedSecretName": "shared", "nodeSecretNames": {"node-1": "own"}}
-    [[device]] = plan_of(as_object(spec), "node-1").levels
-    secrets = Secrets(shared=facts["shared_secret"], own=facts["node_secret"])
-    credentials = await WorkerCredentials(secrets).read("prod", device)
-    built = FenceAgentFactory(agent=device.driver).build(device.parameters, credentials)
-    assert dict(built.secrets) == {"password": expect["--password"]}
 
 
 def test_a_password_beside_the_secret_that_holds_it_is_refused() -> None:

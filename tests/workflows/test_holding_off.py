@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,11 +10,12 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import Kind, Outcome
+from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release
-from tests.workflows.scanned import NOW, report
+from tests.workflows.scanned import NOW, candidate, report
 from workflows.kit.messages import Backoff, ScannerState
-from workflows.scanner.holding_off import HoldingOff
+from workflows.scanner.holding_off import AFTER_REFUSAL, HoldingOff
 
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
@@ -49,4 +51,21 @@ def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
     assert [each.node for each in holding.held_off] == ["n"]
     holding.hear_report()
     holding.forget(well)
+    assert holding.held_off == ()
+
+
+def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19, S46: that the node is well ends what a check would begin, and no request. It would be refused again in every scan."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    holding = HoldingOff(ScannerState(started=NOW))
+    problem = "is not the node's device"
+    for node in ("asked for", "n"):
+        holding.hear_release(Release(node=node, incident="i", outcome=Outcome.REFUSED, problem=problem), None)
+    holding.hear_report()
+    wish = replace(candidate("asked for"), need=NeedKind.FOREIGN_OBJECT)
+    seen = tuple(Observation(node=node, present=True, ready=True) for node in ("asked for", "n"))
+    holding.forget(report(observations=seen, candidates=(wish,)))
+    assert [each.node for each in holding.held_off] == ["asked for"]
+    monkeypatch.setattr(workflow, "now", lambda: NOW + AFTER_REFUSAL)
+    holding.forget(report(observations=seen, candidates=(wish,)))
     assert holding.held_off == ()

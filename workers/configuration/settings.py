@@ -78,6 +78,9 @@ class Settings(BaseSettings):
         default=("nodewarden",),
         description="namespaces whose FencingTemplates count, beside that of the Machine health check which names one",
     )
+    request_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
+        default=(), description="namespaces whose FenceAgentsRemediations are obeyed: those where an operator of yours makes them"
+    )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     fence_check: FenceCheckSettings = FenceCheckSettings()
@@ -119,7 +122,12 @@ class Settings(BaseSettings):
 
     def policy_source(self) -> PolicySource:
         """Where the fence policies of every cluster come from."""
-        return PolicySource(namespace=self.fence_namespace, templates=self.template_namespaces, policies=self.fencing.policies())
+        return PolicySource(
+            namespace=self.fence_namespace,
+            templates=self.template_namespaces,
+            requests=self.request_namespaces,
+            policies=self.fencing.policies(),
+        )
 
     def connections(self) -> dict[str, ClusterSettings]:
         """The clusters to serve: the configured ones, else the one kubectl would talk to; empty if there is none."""

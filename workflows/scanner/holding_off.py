@@ -13,6 +13,7 @@ from temporalio import workflow
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.episode.advice import until_well_or_asked
 from policy.episode.messages import Outcome
+from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.report import ScanReport
@@ -132,8 +133,9 @@ class HoldingOff:
         remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
         self._attempts = {node: each for node, each in self._attempts.items() if workflow.now() - each.at < remembered}
         now, seen = workflow.now(), {each.node: each for each in report.observations} if not report.view.stale else {}
-        for node in self.settling:
-            seen.pop(node, None)  # what it was before its episode's end
+        asked_for = {each.node for each in report.candidates if each.need is NeedKind.FOREIGN_OBJECT}
+        for node in self.settling | asked_for:
+            seen.pop(node, None)  # what it was before its episode's end; or somebody asks for it although it is well
         self._held_off = {
             node: held
             for node, held in self._held_off.items()

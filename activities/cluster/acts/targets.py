@@ -93,7 +93,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, _this_run())
         need = wanted.need or Need(kind=NeedKind.PERSON, reason=wanted.reason, requester=wanted.requester)
         require_kind(need, kinds_for(activity.info().workflow_type))
-        need = await with_live_delegate(self._connection, need, view.name)
+        need = await with_live_delegate(self._connection, need, view.name, self._source.requests)
         paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need

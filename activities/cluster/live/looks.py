@@ -341,7 +341,8 @@ class LastLook:
             case NeedKind.CHECK:
                 return await _read("its health check", find_check(once, request.need), None, doubts)
             case NeedKind.FOREIGN_OBJECT:
-                return await _read("what asks for it", find_request(once.nodes, request.need), None, doubts)
+                asking = find_request(once.nodes, request.need, self._source.requests)
+                return await _read("what asks for it", asking, None, doubts)
             case NeedKind.PERSON | NeedKind.CLEAN_UP | NeedKind.PRESERVATION:
                 return None
 

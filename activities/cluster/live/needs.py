@@ -33,11 +33,12 @@ def require_kind(need: Need, kinds: Collection[NeedKind]) -> None:
         raise failure(ErrorType.INVALID_CONFIG, f"need.kind: expected one of {expected}, got {need.kind.value}")
 
 
-async def with_live_delegate(connection: ApiReader, need: Need, node: str) -> Need:
-    """Who may hold the node's lease although we act is what the object that asks says, of that node, and nobody else (S20)."""
+async def with_live_delegate(connection: ApiReader, need: Need, node: str, namespaces: Collection[str]) -> Need:
+    """Who may hold the node's lease although we act is what the object that asks says, of that node, and nobody else (S20).
+    namespaces: whose objects are obeyed."""
     if need.kind is not NeedKind.FOREIGN_OBJECT:
         return replace(need, delegate="")
-    found = await find_request(connection, need)
+    found = await find_request(connection, need, namespaces)
     if found is None:
         return replace(need, delegate="")  # the plan says that it is gone
     with as_invalid_config():

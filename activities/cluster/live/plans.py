@@ -34,6 +34,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
 from policy.dialects import parse
+from policy.episode.fence_agents_remediations import by_devices_of
 from policy.episode.needs import Need, NeedKind
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
@@ -75,14 +76,17 @@ async def plan_for(
     if need.kind is NeedKind.CLEAN_UP:
         # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
         return FencingPlan(source="clean-up", levels=(), taint_honoured=honoured)
+    asked, reader = None, connections.nodes
     if need.kind is NeedKind.FOREIGN_OBJECT:
-        return await plan_asked_for(connections.nodes, need, node.name, taint_honoured=honoured)
+        asked = await plan_asked_for(reader, need, node.name, source.requests, taint_honoured=honoured)
+        template, need = None, Need()  # which devices are the node's only the operator's own configuration says (S46)
     config = await configuration_for(connections, node, template, need, source=source)
     if config.errors:
         more = f"; and {len(config.errors) - MAXIMUM_NAMED} more" if len(config.errors) > MAXIMUM_NAMED else ""
         raise failure(ErrorType.INVALID_CONFIG, "; ".join(config.errors[:MAXIMUM_NAMED]) + more)
     with as_invalid_config():
-        return compile_config(config, taint_honoured=honoured, after_health_check=need.kind is NeedKind.CHECK)
+        own = compile_config(config, taint_honoured=honoured, after_health_check=need.kind is NeedKind.CHECK)
+        return by_devices_of(asked, own) if asked is not None else own
 
 
 async def configuration_for(

@@ -8,7 +8,7 @@ is `policy/episode/fencing_requests.py` and `policy/episode/fence_agents_remedia
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -24,7 +24,15 @@ from activities.cluster.objects.statuses.common import ConditionText, conditions
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
 from policy.episode.fence_agents_remediations import plan_of, read_request
-from policy.episode.fencing_requests import RequestAnswer, Stage, conditions_of, is_another, why_ended, why_withdrawn
+from policy.episode.fencing_requests import (
+    RequestAnswer,
+    Stage,
+    conditions_of,
+    is_another,
+    uncounted,
+    why_ended,
+    why_withdrawn,
+)
 from policy.episode.needs import Need
 from policy.fence.plan import FencingPlan
 from policy.remediation.objects import made_by_us
@@ -42,11 +50,12 @@ class FencingRequests:
 
     Evidence counts as long as it is fresh, and no longer: the operator that creates the objects goes on running when that
     controller is taken away, and taking its checks over is not what anybody wants then. takeover: the user knows, and wants us to
-    act all the same.
+    act all the same. namespaces: whose objects are obeyed (S46).
     """
 
-    def __init__(self, ledger: Ledger, *, takeover: bool) -> None:
+    def __init__(self, ledger: Ledger, *, takeover: bool, namespaces: Collection[str]) -> None:
         self._ledger = ledger
+        self._namespaces = namespaces
         self._takeover = takeover
         self.objects: dict[str, JsonObject] = {}
         """As last seen, by the key of their reference."""
@@ -66,14 +75,15 @@ class FencingRequests:
             self._writes.pop(key, None)
             self._ledger.remove_request(key)
             return
+        stranger = uncounted(ref, self._namespaces)
         try:
-            request = read_request(found)
+            request = read_request(found, uncounted=stranger)
         except PolicyError as error:
             log.warning("%s asks for nothing: %s", key, error)
             return
         self.objects[key] = found
         write = newest_foreign_write(ref, found)
-        if write is None:
+        if write is None or stranger:  # who is not obeyed keeps nobody from being obeyed either
             self._writes.pop(key, None)
         else:
             self._writes[key] = write
@@ -92,18 +102,23 @@ class FencingRequests:
         self._ledger.hold_requests("" if self._takeover else why)
 
 
-async def find_request(connection: ApiReader, need: Need | None) -> JsonObject | None:
-    """The object that asks as it is now, None where it was deleted or none is meant."""
+async def find_request(connection: ApiReader, need: Need | None, namespaces: Collection[str]) -> JsonObject | None:
+    """The object that asks as it is now, None where it was deleted or none is meant. Errors: InvalidConfig for one of a namespace
+    that is none of these (S46)."""
     if need is None:
         return None
     if need.check is None or need.check.kind != FENCE_AGENTS_REMEDIATIONS.kind:
         raise failure(ErrorType.INVALID_CONFIG, f"the need is another system's, but {need.check} is no object of a kind we know")
+    if stranger := uncounted(need.check, namespaces):
+        raise failure(ErrorType.INVALID_CONFIG, stranger)
     return await unless_gone(connection.get(_path(need.check)))
 
 
-async def plan_asked_for(connection: ApiReader, need: Need, node: str, *, taint_honoured: bool) -> FencingPlan:
+async def plan_asked_for(
+    connection: ApiReader, need: Need, node: str, namespaces: Collection[str], *, taint_honoured: bool
+) -> FencingPlan:
     """The plan that the object becomes, read live. Errors: InvalidConfig, also where it no longer asks."""
-    found = await find_request(connection, need)
+    found = await find_request(connection, need, namespaces)
     key = need.check.key if need.check else "it"
     if found is None or is_another(found, need.object_uid):
         raise failure(ErrorType.INVALID_CONFIG, f"{key} was deleted")

@@ -96,7 +96,7 @@ class Watches:
         nodes and of what is attached to them."""
         self.intake = Intake(ledger, clock, source=source)
         self.conflicts = Conflicts(ledger, takeover=takeover)
-        self.requests = FencingRequests(ledger, takeover=takeover)
+        self.requests = FencingRequests(ledger, takeover=takeover, namespaces=source.requests)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
         self._connection = connection
         self.machines = machines or connection

@@ -9,16 +9,28 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinRequest, PinResult
+from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.served_cluster import ServedCluster
+from activities.contracts.target import AnswerRequest, Configured, LookResult, LookVerdict, PinRequest, PinResult
 from activities.errors import ErrorType
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.gate import Operation
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
-from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, reference, remediation, request_definition
+from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, TEMPLATE_NAMESPACE, TEMPLATES, World, refused
+from tests.cluster.fencing_requests import (
+    NAMESPACE,
+    OBEYED,
+    REMEDIATIONS,
+    conditions_of,
+    reference,
+    remediation,
+    request_definition,
+)
+from tests.licensing import LICENCES
 
 REF = reference(NODE)
 PATH = f"{REMEDIATIONS}/{NODE}"
@@ -35,8 +47,17 @@ async def asked(world: World) -> World:
     await world.others.create(REMEDIATIONS, remediation(NODE))
     await world.hold_cluster_lease()
     await world.hold_node_lease(OPERATOR)
+    await world.install_kinds()
+    await world.add_template()
+    obeying(world, OBEYED)
     world.server.requests.reset()
     return world
+
+
+def obeying(world: World, source: PolicySource) -> None:
+    """Settings of the worker."""
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, source=source)
+    world.target = ClusterTarget(served, world.permits, LICENCES)
 
 
 async def need(world: World) -> Need:
@@ -62,13 +83,59 @@ async def answer(world: World, why: Need, stage: Stage) -> str:
 # The plan ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_plan_is_the_objects_and_no_secret_is_read(asked: World) -> None:
-    """S12: of a Secret the reference travels, and nothing else."""
+async def test_the_plan_is_the_objects_and_the_device_is_the_operators_own(asked: World) -> None:
+    """S46: with its own parameters and Secret; of what the object says of a device nothing is spoken to."""
     result = await pin(asked, await need(asked))
-    assert result.plan.source == f"FenceAgentsRemediation/{NAMESPACE}/{NODE}"
-    assert result.pinned.endpoints == ("fence_ipmilan://10.0.0.7:623",)
-    assert [(each.namespace, each.name) for each in result.plan.devices[0].credentials] == [(NAMESPACE, "bmc")]
+    assert (result.plan.source, result.plan.tries) == (f"FenceAgentsRemediation/{NAMESPACE}/{NODE}", 5)
+    assert result.pinned.endpoints == ("ipmi://10.0.0.7:623",)
+    [device] = result.plan.devices
+    assert [(each.namespace, each.name) for each in device.credentials] == [("nodewarden", "bmc-credentials")]
+    assert "lanplus" not in device.parameters
     assert result.need.kind is NeedKind.FOREIGN_OBJECT
+
+
+async def test_a_device_that_the_operator_has_not_configured_for_the_node_proves_nothing(asked: World) -> None:
+    """S46, S2, S10: anybody's device may say that it is off. Nothing is pinned, marked or cordoned."""
+    why = await need(asked)
+    await asked.others.patch(PATH, {"spec": {"nodeparameters": {"--ip": {NODE: "203.0.113.66"}}}})
+    words = "fence_ipmilan://203.0.113.66:623 is not the node's device by FencingTemplate/nodewarden/blades, which names ipmi"
+    with refused(ErrorType.INVALID_CONFIG, words):
+        await pin(asked, why)
+    assert asked.writes == 0
+
+
+async def test_a_device_that_the_object_names_later_frees_nothing(asked: World) -> None:
+    """S46, S9: what is pinned is compared with what is configured and asked for at every look."""
+    why = await need(asked)
+    pinned = await asked.pinned(pinned=(await pin(asked, why)).pinned)
+    configured = Configured(template=None)
+    assert (await look(asked, why, target=pinned, configured=configured)).verdict is LookVerdict.GO
+    await asked.others.patch(PATH, {"spec": {"nodeparameters": {"--ip": {NODE: "203.0.113.66"}}}})
+    result = await look(asked, why, target=pinned, configured=configured)
+    assert result.verdict is LookVerdict.NOT_LICENSED, result.reason
+    assert "is not the node's device" in result.reason
+
+
+async def test_a_node_with_two_supplies_is_off_when_both_are_whichever_the_object_names(asked: World) -> None:
+    """S46, S4."""
+    path = TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE)
+    second = {"driver": "ipmi", "nodeParameters": {NODE: {"ip": "10.0.1.7"}}, "secretRef": {"name": "bmc-credentials"}}
+    power = (await asked.others.get(path))["spec"]["template"]["spec"]["power"]
+    await asked.others.patch(path, {"spec": {"template": {"spec": {"power": [*power, second]}}}})
+    result = await pin(asked, await need(asked))
+    assert result.pinned.levels == (("ipmi://10.0.0.7:623", "ipmi://10.0.1.7:623"),)
+
+
+async def test_an_object_of_a_namespace_that_no_setting_names_is_obeyed_nowhere(asked: World) -> None:
+    """S46: whoever starts a workflow may name a tenant's object, and settings may change while an episode is open."""
+    why, target = await need(asked), await asked.pinned()
+    obeying(asked, DEFAULT_SOURCE)
+    words = "requests count in no namespace (setting request_namespaces)"
+    with refused(ErrorType.INVALID_CONFIG, words):
+        await pin(asked, why)
+    result = await look(asked, why, target=target)
+    assert (result.verdict, words in result.reason) == (LookVerdict.NOT_LICENSED, True), result.reason
+    assert asked.writes == 0
 
 
 @pytest.mark.parametrize(

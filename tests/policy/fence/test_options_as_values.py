@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from policy.episode.fence_agents_remediations import plan_of, read_request
+from policy.episode.fence_agents_remediations import read_request
 from policy.values.errors import PolicyError
 from tests.policy.builders import a_node
 from tests.policy.episode.test_fence_agents_remediations import remediation
@@ -94,18 +94,6 @@ def test_a_parameter_of_a_remediation_is_no_option(name: str) -> None:
     assert problem.startswith("FenceAgentsRemediation/medik8s/node-7: spec.")
     assert ": expected " in problem
     assert "username" not in name or OPTION not in problem  # S12
-
-
-@pytest.mark.parametrize("field", ["sharedSecretName", "nodeSecretNames"])
-def test_a_secrets_name_in_a_remediation_is_a_name(field: str) -> None:
-    name = "../../default/secrets/x"
-    spec = {
-        "agent": "fence_ipmilan",
-        "nodeparameters": {"--ip": {"node-7": "10.0.0.7"}},
-        field: name if field == "sharedSecretName" else {"node-7": name},
-    }
-    with pytest.raises(PolicyError, match=f"spec.{field}.*expected the name of a Secret"):
-        plan_of(remediation(spec), "node-7")
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from policy.checks.healthcheck import Rung
 from policy.checks.inventory import ControlPlane
 from policy.episode.fence_agents_remediations import read_request
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.needs import NeedKind
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
+from policy.objects.remediations import RemediationObject
 from policy.scan.admission import AdmissionRefusal, Refused, admit
 from policy.scan.candidates import answer_without_trying
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
+from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago, ledger_of
 from tests.policy.episode.test_fence_agents_remediations import remediation
 
@@ -146,3 +149,28 @@ def test_only_a_change_is_news() -> None:
     ledger.remove_request(KEY)
     assert ledger.version == version + 2
     assert ledger.report_parts(NOW).candidates == ()
+
+
+def test_a_request_of_a_stranger_is_refused_unread_and_answered_by_nobody_else() -> None:
+    """S46, S44: refused with the setting's name and not for good, and behind all others. What it says is not read."""
+    strange = read_request(remediation({"agent": 7}, name="node-1"), uncounted="no setting names its namespace")
+    mine = replace(a_request(node="node-2", problem="bad"), ref=replace(strange.ref, name="node-2"))
+    ledger = ledger_of(a_node("node-1"), a_node("node-2"), replace(strange, created=ago(90)), mine)
+    found = ledger.report_parts(NOW).candidates
+    assert [each.refused for each in found] == ["bad", "no setting names its namespace"]
+    assert found[1].uid == ""
+    assert answer_without_trying(ledger.known(NOW), strange) is None
+
+
+@pytest.mark.parametrize(("namespace", "vetoes"), [("medik8s", True), ("tenant", False)])
+def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: str, vetoes: bool) -> None:
+    """S46: another controller acts on a Node by objects beside the template, and on none that a tenant makes elsewhere."""
+    group = "self-node-remediation.medik8s.io/v1alpha1"
+    template = ObjectRef(api_version=group, kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
+    found = RemediationObject(
+        ref=replace(template, kind="SelfNodeRemediation", name="node-1", namespace=namespace), target="node-1"
+    )
+    check = replace(a_check(), rungs=(Rung(template=template),))
+    well = [a_node(f"well-{number}") for number in range(3)]
+    [candidate] = ledger_of(a_node(ready="Unknown", age=900), *well, check, found).report_parts(NOW).candidates
+    assert ("that this check did not create" in candidate.refused) is vetoes, candidate.refused
