@@ -15,6 +15,7 @@ from starter.doctor import temporal
 from starter.doctor.definitions import definitions
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
+from starter.doctor.protection import protection
 from starter.doctor.rights import rights
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
@@ -35,11 +36,12 @@ class Examined:
 
 async def examine(settings: Settings, cluster: str, *, fix: bool = False) -> tuple[Examined, ...]:
     """Everything, in the order in which people would look. fix: mend what is ours and harmless."""
-    ours, theirs = await asyncio.gather(
+    ours, theirs, open_to_others = await asyncio.gather(
         _temporal(settings, cluster, fix=fix),
         _kubernetes(settings, cluster, fix=fix),
+        _one("protection", partial(protection, settings)),
     )
-    return (*ours, *theirs)
+    return (*ours, *theirs, open_to_others)
 
 
 def has_problems(found: tuple[Examined, ...]) -> bool:

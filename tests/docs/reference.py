@@ -27,6 +27,7 @@ from starter.web.app import application
 from starter.web.views import Views
 from starter.web.who import OwnHouse
 from tests.documents import documents
+from tests.security.matrix import CELLS, Act, Principal
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
 from workflows.definitions.device_check import DeviceCheck
@@ -317,6 +318,22 @@ def metrics() -> str:
     return table(["metric", "type", "labels", "unit", "meaning"], rows)
 
 
+# Who can do what ------------------------------------------------------------------------------------------------------
+
+
+def who_can_do_what() -> str:
+    """The matrix, and below it what to do about each yes; one that is answered alike is answered once."""
+    answers = list(dict.fromkeys(cell.yes for cell in CELLS.values() if cell.yes))
+
+    def said(who: Principal, act: Act) -> str:
+        cell = CELLS[who, act]
+        return f"**yes** ({answers.index(cell.yes) + 1})" if cell.yes else "no"
+
+    rows = [[who, *(said(who, act) for act in Act)] for who in Principal]
+    notes = "".join(f"{number}. {answer}\n" for number, answer in enumerate(answers, 1))
+    return f"{table(['taken over', *Act], rows)}\n{notes}"
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -345,7 +362,7 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/workflows.schema.json": as_file(schemas),
     "schemas/answers.json": as_file(answers.schemas),
 }
-PARTS: dict[str, Callable[[], str]] = {"metrics.md": metrics, "json.md": http_paths}
+PARTS: dict[str, Callable[[], str]] = {"metrics.md": metrics, "json.md": http_paths, "security.md": who_can_do_what}
 """Between the line `MADE` and the next heading."""
 
 

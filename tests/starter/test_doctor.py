@@ -23,6 +23,7 @@ from starter.doctor.definitions import OURS, definition_name, definitions
 from starter.doctor.examination import examine
 from starter.doctor.findings import Finding, Level
 from starter.doctor.health_checks import credentials, health_checks
+from starter.doctor.protection import protection
 from starter.doctor.rights import rights
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
@@ -290,3 +291,20 @@ async def test_who_is_not_reached_is_one_problem_and_everything_else_is_looked_a
     told = (await nodewarden("doctor", "-c", cluster)).stdout
     assert f"> `nodewarden scan start -c {cluster}`" in " ".join(told.split())
     assert told.count("scan start") == 1, "the way out is said once"
+
+
+async def test_what_the_settings_leave_open_is_said_by_name() -> None:
+    """Of a default installation, and of one that has closed all of it."""
+    closed = {
+        "worker": {"words": "verified", "credential_hosts": ["10.0.0.0/8"], "insecure_devices": "refuse"},
+        "temporal": {"payload_keys_secret": "nodewarden/nodewarden-payload-keys"},
+    }
+    found = [each.what.partition(":")[0] for each in await protection(Settings(temporal={"insecure": True}))]  # type: ignore[arg-type]
+    assert found == [
+        "worker.words",
+        "worker.credential_hosts",
+        "worker.insecure_devices",
+        "temporal.payload_keys_secret",
+        "temporal.insecure",
+    ]
+    assert levels(await protection(Settings(**closed))) == [Level.OK]  # type: ignore[arg-type]

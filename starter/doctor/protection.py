@@ -1,0 +1,23 @@
+"""What the settings leave open, each by the name of its setting."""
+
+from __future__ import annotations
+
+from policy.fence.insecure_devices import InsecureDevices
+from starter.doctor.findings import Finding, ok, warning
+from workers.configuration.settings import Settings
+
+
+async def protection(settings: Settings) -> list[Finding]:
+    """By the settings that are read here; a worker elsewhere may have others."""
+    worker, temporal = settings.worker, settings.temporal
+    insecure = worker.insecure_devices is not InsecureDevices.REFUSE
+    has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
+    found: list[tuple[bool, str, str]] = [
+        (worker.words == "any", "worker.words", "a client of Temporal can have a healthy machine fenced, and speak in any name"),
+        ("*" in worker.credential_hosts, "worker.credential_hosts", "a Secret that names no hosts is sent to any device"),
+        (insecure, "worker.insecure_devices", "passwords go where others can listen"),
+        (not has_keys, "temporal.payload_keys_secret", "readers of Temporal read names, addresses and reasons"),
+        (temporal.insecure, "temporal.insecure", "an attacker between us and Temporal is a client of Temporal"),
+    ]
+    open_ones = [warning(f"{name}: {what}", "see docs/security.md") for is_open, name, what in found if is_open]
+    return open_ones or [ok("no setting leaves open what it could close")]

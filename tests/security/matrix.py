@@ -1,0 +1,218 @@
+"""Who has been taken over, what they try, and whether it comes off: the table of docs/security.md is made from this one.
+
+A cell is a no unless it says what to do about it. What shows it is a test elsewhere, by name, or `test_matrix.py` plays it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Principal(StrEnum):
+    """Each as docs/security.md calls it."""
+
+    TENANT = "tenant who creates FenceAgentsRemediations in a namespace of their own"
+    TEMPLATE_AUTHOR = "author of FencingTemplates in a namespace of their own"
+    CONFIGMAP_AUTHOR = "author of ConfigMaps in `fence_namespace`"
+    KUBELET = "kubelet of a node without a worker of ours"
+    TEMPORAL_CLIENT = "client of Temporal without keys"
+    POLLER = "poller of our task queues without keys"
+    VIEWER = "person with `nodewarden-viewer`"
+    LOCAL_USER = "other user of the host where `nodewarden up` or `ui` runs"
+    WEB_PAGE = "web page in the operator's browser"
+    BMC = "BMC of one machine"
+    RECEIVER = "receiver of notifications"
+    OTHER_CLUSTER = "API server of another cluster that the worker serves"
+
+
+class Act(StrEnum):
+    """Each as the head of a column."""
+
+    POWER_OFF = "power off a healthy node"
+    FREE = "free pods of a running machine"
+    READ_SECRET = "read a Secret"
+    SEND_CREDENTIAL = "send a credential elsewhere"
+    UNTAINT = "remove a foreign taint or cordon"
+    IMPERSONATE = "speak in another person's name"
+    SILENCE = "silence us"
+    FLOOD = "flood us"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """shown_by: names of tests, below tests/; empty: `test_matrix.py` plays it. yes: what happens and what to do about it, empty
+    for a no. closed_by: the setting, with its value, that makes a no of it; `nodewarden doctor` names it where it is not set.
+    own: it befalls the machine that the attacker has in hand anyway. pending: the item of issue 31 that closes it."""
+
+    shown_by: tuple[str, ...] = ()
+    yes: str = ""
+    closed_by: str = ""
+    own: bool = False
+    pending: str = ""
+
+
+PLAYED = Cell()
+ADMINISTRATORS = frozenset({Principal.CONFIGMAP_AUTHOR, Principal.OTHER_CLUSTER})
+"""They decide on machines by what they may write; docs/security.md lists them among the administrators."""
+
+WORDS = "worker.words: verified"
+HOSTS = "worker.credential_hosts"
+
+
+def shown(*tests: str, **more: str | bool) -> Cell:
+    """A cell that tests elsewhere show."""
+    return Cell(shown_by=tests, **more)  # type: ignore[arg-type]
+
+
+FORGED = "security/test_forged_requests.py::"
+PROOFS = "security/test_forged_proofs.py::test_s1_a_proof_that_a_caller_has_made_up_frees_nothing"
+CANARY = "system/test_canary.py::test_a_secret_in_a_history_or_a_memo_is_found_in_the_servers_database"
+VERIFIED = "security/test_words_of_people.py::test_a_word_that_nobody_attests_is_refused_to_the_person"
+ACKNOWLEDGED = "cluster/acts/test_verified_words.py::test_nor_is_a_word_for_off_a_proof"
+SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_other_is_believed"
+LOOKING = "security/test_who_looks_at_the_page.py::"
+NOTIFYING = "test_notifying.py::"
+HIS_DEVICE = "security/test_moved_bmc.py::test_the_bmc_of_another_machine_at_the_old_address_is_not_commanded"
+STRANGE_DEVICE = "fuzz/test_devices.py::test_whatever_a_redfish_service_says"
+ANOTHER_SITE = "starter/test_web_acts.py::test_another_page_says_nothing"
+A_FORM = "starter/test_web_acts.py::test_a_form_of_another_page_and_a_link_say_nothing"
+
+_BY_FRONTEND = (
+    "It ends the scanner, takes tasks and does nothing, or starts workflows without end. Let only workers and operators reach"
+    " Temporal's frontend; the alerts `NodewardenNotScanning` and `NodewardenQueueUnserved` tell of it."
+)
+_ANY_WORDS = "With `worker.words: any`, the default, a wish to fence needs no proof of who has it. Set `worker.words: verified`."
+_ANY_ACK = (
+    "With `worker.words: any` an acknowledgement that a silent node's machine is off needs no proof of who gives it."
+    " Set `worker.words: verified`."
+)
+_ANY_NAME = "The name is shown as `not verified`, and the word is obeyed. Set `worker.words: verified`."
+_UP = (
+    "Every user of the host reaches the Temporal of `nodewarden up`, and is a client of Temporal."
+    " Use a computer of one person, or a Temporal with TLS."
+)
+_DECIDES = "What stands there says which device is a node's. Give write access to administrators only."
+
+P, A = Principal, Act
+CELLS: dict[tuple[Principal, Act], Cell] = {
+    **{(P.TENANT, act): PLAYED for act in Act},
+    **{(P.TENANT, act): Cell(pending="issue 31, 1") for act in (A.FREE, A.IMPERSONATE, A.SILENCE)},
+    (P.TENANT, A.FLOOD): Cell(pending="issue 31, 1 and 20"),
+    **{(P.TEMPLATE_AUTHOR, act): PLAYED for act in Act},
+    (P.TEMPLATE_AUTHOR, A.SEND_CREDENTIAL): shown(
+        "security/test_secret_of_a_stranger.py::test_a_template_in_a_namespace_that_nobody_named_is_not_followed_and_stops_nobody_elses"
+    ),
+    **{(P.CONFIGMAP_AUTHOR, act): PLAYED for act in (A.READ_SECRET, A.UNTAINT, A.IMPERSONATE)},
+    (P.CONFIGMAP_AUTHOR, A.POWER_OFF): Cell(yes=_DECIDES),
+    (P.CONFIGMAP_AUTHOR, A.FREE): Cell(yes=_DECIDES),
+    (P.CONFIGMAP_AUTHOR, A.SEND_CREDENTIAL): shown(
+        "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
+        yes="Where no hosts are named. Name them on each Secret (`nodewarden.io/hosts`) or in `worker.credential_hosts`.",
+        closed_by=HOSTS,
+    ),
+    (P.CONFIGMAP_AUTHOR, A.SILENCE): Cell(
+        yes="`fence-cluster-config` can switch fencing off. `nodewarden status` says so first."
+    ),
+    (P.CONFIGMAP_AUTHOR, A.FLOOD): shown(
+        "fuzz/test_objects.py::test_a_strange_fence_configuration_is_a_plan_or_is_refused_by_its_name_and_field"
+    ),
+    (P.KUBELET, A.POWER_OFF): shown(
+        "security/test_duplicated_identity.py::test_nodes_that_copy_healthy_ones_identity_are_told_of_and_nothing_is_switched_off",
+    ),
+    (P.KUBELET, A.FREE): Cell(own=True, yes="It deletes the pods of its own node, as every kubelet may."),
+    (P.KUBELET, A.READ_SECRET): PLAYED,
+    (P.KUBELET, A.SEND_CREDENTIAL): shown(
+        "security/test_options_as_values.py::test_a_provider_id_that_a_kubelet_chose_is_no_option_of_ssh",
+        "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
+        yes="Where a template takes a device's address from a label or the provider ID, which a kubelet chooses. Write addresses"
+        " by node name, or name the hosts (`nodewarden.io/hosts`, `worker.credential_hosts`).",
+        closed_by=HOSTS,
+    ),
+    (P.KUBELET, A.UNTAINT): PLAYED,
+    (P.KUBELET, A.IMPERSONATE): PLAYED,
+    (P.KUBELET, A.SILENCE): Cell(
+        own=True,
+        yes="It keeps its own node from being fenced (`nodewarden.io/hold`, or by seeming well); `status` shows holds.",
+    ),
+    (P.KUBELET, A.FLOOD): shown("fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there"),
+    (P.TEMPORAL_CLIENT, A.POWER_OFF): shown(
+        f"{FORGED}test_a_command_that_no_look_has_licensed_is_refused",
+        f"{FORGED}test_a_look_of_his_own_licenses_nothing",
+        VERIFIED,
+        yes=_ANY_WORDS,
+        closed_by=WORDS,
+    ),
+    (P.TEMPORAL_CLIENT, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
+    (P.TEMPORAL_CLIENT, A.READ_SECRET): shown(CANARY),
+    (P.TEMPORAL_CLIENT, A.SEND_CREDENTIAL): shown(f"{FORGED}test_no_credential_goes_to_a_device_of_his_own"),
+    (P.TEMPORAL_CLIENT, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.TEMPORAL_CLIENT, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
+    (P.TEMPORAL_CLIENT, A.SILENCE): Cell(yes=_BY_FRONTEND),
+    (P.TEMPORAL_CLIENT, A.FLOOD): Cell(yes=_BY_FRONTEND),
+    (P.POLLER, A.POWER_OFF): shown(
+        "power/test_licences.py::test_another_deployments_licence_is_none", VERIFIED, yes=_ANY_WORDS, closed_by=WORDS
+    ),
+    (P.POLLER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
+    (P.POLLER, A.READ_SECRET): shown(CANARY),
+    (P.POLLER, A.SEND_CREDENTIAL): shown(SEALED),
+    (P.POLLER, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.POLLER, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
+    (P.POLLER, A.SILENCE): Cell(yes=_BY_FRONTEND),
+    (P.POLLER, A.FLOOD): Cell(yes=_BY_FRONTEND),
+    **{(P.VIEWER, act): PLAYED for act in (A.FREE, A.READ_SECRET, A.SEND_CREDENTIAL, A.UNTAINT, A.IMPERSONATE)},
+    (P.VIEWER, A.POWER_OFF): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
+    (P.VIEWER, A.SILENCE): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
+    (P.VIEWER, A.FLOOD): shown(f"{LOOKING}test_a_token_is_looked_at_once_for_many_requests"),
+    (P.LOCAL_USER, A.POWER_OFF): Cell(yes=_UP, closed_by=WORDS),
+    (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_UP, closed_by=WORDS),
+    (P.LOCAL_USER, A.READ_SECRET): shown(
+        "workers/test_embedded.py::test_nobody_else_looks_into_its_database",
+        "workers/test_keeping_secrets.py::test_another_process_of_the_same_user_does_not_look_into_it",
+    ),
+    (P.LOCAL_USER, A.SEND_CREDENTIAL): shown(SEALED),
+    (P.LOCAL_USER, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.LOCAL_USER, A.IMPERSONATE): Cell(yes=_UP, closed_by=WORDS),
+    (P.LOCAL_USER, A.SILENCE): Cell(yes=_UP),
+    (P.LOCAL_USER, A.FLOOD): Cell(yes=_UP),
+    **{(P.WEB_PAGE, act): shown(ANOTHER_SITE, A_FORM) for act in Act},
+    (P.BMC, A.POWER_OFF): shown(HIS_DEVICE),
+    (P.BMC, A.FREE): Cell(
+        own=True, yes="Its own machine is freed while it runs, if it lies. A second device of the node has to agree (S4)."
+    ),
+    (P.BMC, A.READ_SECRET): shown("power/redfish/test_answers.py::test_credentials_and_commands_go_to_no_other_host"),
+    (P.BMC, A.SEND_CREDENTIAL): shown("power/redfish/test_answers.py::test_credentials_and_commands_go_to_no_other_host"),
+    (P.BMC, A.UNTAINT): shown(STRANGE_DEVICE),
+    (P.BMC, A.IMPERSONATE): shown(STRANGE_DEVICE),
+    (P.BMC, A.SILENCE): Cell(
+        own=True, yes="Of its own machine nothing is proven, and a person is asked. Others have slots of their own."
+    ),
+    (P.BMC, A.FLOOD): shown(STRANGE_DEVICE),
+    **{(P.RECEIVER, act): shown(f"{NOTIFYING}test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere") for act in Act},
+    (P.RECEIVER, A.SILENCE): shown(
+        f"{NOTIFYING}test_whoever_tells_never_waits", f"{NOTIFYING}test_who_does_not_take_it_keeps_it_from_nobody_else"
+    ),
+    (P.OTHER_CLUSTER, A.POWER_OFF): shown(
+        "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read",
+        yes="With the worker's own cloud identity: its Nodes may name any instance that this identity switches."
+        " Serve clusters that do not trust each other by workers with identities of their own.",
+    ),
+    (P.OTHER_CLUSTER, A.FREE): shown(
+        "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read"
+    ),
+    (P.OTHER_CLUSTER, A.READ_SECRET): shown(
+        "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read"
+    ),
+    (P.OTHER_CLUSTER, A.SEND_CREDENTIAL): shown(
+        "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read"
+    ),
+    (P.OTHER_CLUSTER, A.UNTAINT): shown(
+        "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read"
+    ),
+    (P.OTHER_CLUSTER, A.IMPERSONATE): Cell(
+        yes="A page that serves both asks each cluster about a token, and so shows each the tokens of the other."
+        " Serve clusters that do not trust each other by pages of their own."
+    ),
+    (P.OTHER_CLUSTER, A.SILENCE): shown("fuzz/test_api_answers.py::test_whatever_a_server_says_is_a_value_or_an_error_of_ours"),
+    (P.OTHER_CLUSTER, A.FLOOD): shown("fuzz/test_api_answers.py::test_whatever_a_server_says_is_a_value_or_an_error_of_ours"),
+}

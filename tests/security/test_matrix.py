@@ -1,0 +1,460 @@
+"""Every cell of the matrix: what somebody who was taken over tries comes off, or does not, as docs/security.md says.
+
+The cluster is one with our shipped rights and admission policies in force, our worker and our scanner, healthy nodes, one that
+people keep for themselves (a cordon and taints of their own), and one where the kubelet is silent and the machine runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+from aiohttp import web
+from temporalio.exceptions import ApplicationError
+
+from activities.contracts.target import ActRequest, Added, RestoreRequest
+from policy.episode.messages import Outcome
+from policy.objects.nodes import MARK_ANNOTATION
+from simulator.api.access.certificates import issue
+from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.objects import is_terminating, node_of
+from simulator.resources import LEASES, NAMESPACES, NODES, PODS, SECRETS
+from starter.doctor.protection import protection
+from tests.cluster.acts.world import World
+from tests.cluster.fencing_requests import remediation
+from tests.deploy.manifests import path_of
+from tests.documents import ROOT, documents
+from tests.power.agents.scripted import needs
+from tests.security.listener import Listener, listening
+from tests.security.matrix import ADMINISTRATORS, CELLS, Act, Cell, Principal
+from tests.security.test_laundered_taints import SECURITY, SPELLED
+from tests.system.fixtures import Standing
+from tests.system.harness import TEMPLATE, TEMPLATES, System
+from tests.system.questions import commands, is_open
+from tests.system.test_api_restarts import under_shipped_rights
+from workers.configuration.settings import Settings
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+GROUP = "rbac.authorization.k8s.io"
+REQUESTS = "/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/{}/fenceagentsremediations"
+ACTIONS = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/nodeactions"
+HIS_HOST = "127.0.0.3"
+HEALTHY, KEPT, SILENT, OF_KUBELET, PATIENT = "node-1", "node-2", "node-3", "node-4", "node-5"
+PATIENT_LABEL = "patient"
+LONG_ENOUGH = 8.0
+"""Seconds in which an episode that somebody has talked us into would have done its worst."""
+SLOW = "a" * 16_000 + "!"
+"""Held the event loop of a worker for 13 s, as a host."""
+A_MOMENT = 10.0
+"""Seconds within which a flooded scanner still does what it does in one."""
+
+ROLES: Mapping[Principal, tuple[str, dict[str, Any]]] = {
+    Principal.TENANT: (
+        "tenant",
+        {
+            "apiGroups": ["", "fence-agents-remediation.medik8s.io"],
+            "resources": ["configmaps", "secrets", "pods", "fenceagentsremediations", "fenceagentsremediationtemplates"],
+            "verbs": ["*"],
+        },
+    ),
+    Principal.TEMPLATE_AUTHOR: (
+        "team",
+        {
+            "apiGroups": ["", "nodewarden.io"],
+            "resources": ["secrets", "fencingtemplates", "fenceconfigs", "reboottemplates"],
+            "verbs": ["*"],
+        },
+    ),
+    Principal.CONFIGMAP_AUTHOR: ("nodewarden", {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}),
+}
+"""The namespace that each has rights in, and which."""
+
+
+@dataclass(slots=True)
+class Attacked:
+    """The cluster, a client with each attacker's rights, the attackers' own host, and the truth."""
+
+    system: System
+    clients: Mapping[Principal, ApiClient]
+    host: Listener
+    docker: Docker
+    pods: frozenset[str]
+    """Uids of the pods on the silent node."""
+    assaulted: set[Principal] = field(default_factory=set)
+
+    async def assault(self, who: Principal) -> None:
+        """Everything that this one can have us do, once, and time for it to work."""
+        if who in self.assaulted or who not in ASSAULTS:
+            return
+        self.assaulted.add(who)
+        await ASSAULTS[who](self)
+        await asyncio.sleep(LONG_ENOUGH)
+
+    async def comes_off(self, who: Principal, act: Act) -> bool:
+        """By that one's own rights in Kubernetes, or by what we did on its account."""
+        return await self.by_right(who, act) or await TRUTHS[act](self)
+
+    async def by_right(self, who: Principal, act: Act) -> bool:
+        return any([await allowed(self.clients[who], *each) for each in DIRECTLY[act]])
+
+
+async def allowed(client: ApiClient, method: str, path: str, body: Any = None) -> bool:
+    """Whether the API server carries that out. What it can't find or does not accept was not refused for lack of rights."""
+    try:
+        match method:
+            case "get":
+                await client.get(path)
+            case "create":
+                await client.create(path, body)
+            case "patch":
+                await client.patch(path, body)
+            case _:
+                await client.delete(path)
+    except ApiError as error:
+        if error.status in {403, 422}:
+            return False
+        raise
+    return True
+
+
+def action(name: str, person: str, node: str = HEALTHY) -> dict[str, Any]:
+    """A NodeAction in that person's name."""
+    spec = {"action": name, "node": node, "requestedBy": person, "reason": "x"}
+    return {"apiVersion": "nodewarden.io/v1alpha1", "kind": "NodeAction", "metadata": {"generateName": "x-"}, "spec": spec}
+
+
+DIRECTLY: Mapping[Act, tuple[tuple[Any, ...], ...]] = {
+    Act.POWER_OFF: (("create", ACTIONS, action("fence", "ada")),),
+    Act.FREE: (
+        ("delete", PODS.path("database-0", namespace="demo")),
+        ("create", PODS.path("database-0", namespace="demo", subresource="eviction"), {"metadata": {"name": "database-0"}}),
+        (
+            "patch",
+            NODES.path(SILENT),
+            {"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}},
+        ),
+    ),
+    Act.READ_SECRET: tuple(
+        ("get", SECRETS.path(name, namespace="nodewarden"))
+        for name in ("", "nodewarden-signing-keys", "nodewarden-payload-keys", "bmc")
+    ),
+    Act.SEND_CREDENTIAL: (
+        ("patch", TEMPLATES.path(TEMPLATE, namespace="nodewarden"), {"spec": {"template": {"spec": {"power": []}}}}),
+        ("patch", SECRETS.path("bmc", namespace="nodewarden"), {"metadata": {"annotations": {"nodewarden.io/hosts": "*"}}}),
+    ),
+    Act.UNTAINT: (
+        ("patch", NODES.path(KEPT), {"spec": {"taints": []}}),
+        ("patch", NODES.path(KEPT), {"spec": {"unschedulable": None}}),
+    ),
+    Act.IMPERSONATE: tuple(("create", ACTIONS, action(each, "ada")) for each in ("fence", "ack-off", "hold")),
+    Act.SILENCE: (
+        ("delete", LEASES.path("nodewarden", namespace="kube-system")),
+        ("create", ACTIONS, action("pause", "eve", "")),
+        ("delete", "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks/workers"),
+        ("delete", "/apis/apps/v1/namespaces/nodewarden/deployments/nodewarden"),
+    ),
+    Act.FLOOD: (),
+}
+"""What each could try at the API server itself."""
+
+
+# The truth ----------------------------------------------------------------------------------------------------------------
+
+
+async def switched(attacked: Attacked) -> bool:
+    return any(commands(attacked.system, name) for name in (HEALTHY, KEPT, SILENT, OF_KUBELET))
+
+
+async def freed(attacked: Attacked) -> bool:
+    left = {each["metadata"]["uid"] for each in on_node(attacked.system, SILENT) if not is_terminating(each)}
+    live = await attacked.system.live_node(SILENT)
+    tainted = any(each["key"] == "node.kubernetes.io/out-of-service" for each in live["spec"].get("taints") or ())
+    return tainted or not attacked.pods <= left
+
+
+async def told_a_secret(attacked: Attacked) -> bool:
+    """Only by right; what we read is told nobody, which the search for secrets in all that is left behind says (S12)."""
+    return False
+
+
+async def sent(attacked: Attacked) -> bool:
+    return any(credential in heard for heard in attacked.host.heard for credential in (b"uthorization", b"assword"))
+
+
+async def untainted(attacked: Attacked) -> bool:
+    spec = (await attacked.system.live_node(KEPT))["spec"]
+    return not (spec.get("unschedulable") is True and all(each in spec["taints"] for each in SECURITY))
+
+
+async def obeyed(attacked: Attacked) -> bool:
+    """In anybody's name: none of these nodes has an episode."""
+    return any([await is_open(attacked.system, name) for name in (HEALTHY, KEPT, SILENT, OF_KUBELET)])
+
+
+async def silenced(attacked: Attacked) -> bool:
+    """A node that is really sick is not fenced."""
+    system = attacked.system
+    before = system.break_node(PATIENT)
+    try:
+        result = await system.ended(before, seconds=30)
+    except AssertionError:
+        return True
+    return result.outcome is not Outcome.RECOVERED
+
+
+async def flooded(attacked: Attacked) -> bool:
+    """The scanner looks again soon."""
+    before = await attacked.system.scanner()
+    assert before is not None
+
+    async def looks_again() -> bool:
+        now = await attacked.system.scanner()
+        return now is not None and now.scans > before.scans and now.report is not None and not now.report.view.stale
+
+    await attacked.system.client.patch(
+        NODES.path(HEALTHY), {"metadata": {"annotations": {"example.com/seen": str(before.scans)}}}
+    )
+    await attacked.system.client.patch(NODES.path(PATIENT), {"metadata": {"labels": {PATIENT_LABEL: "again"}}})
+    try:
+        await attacked.system.until(looks_again, "the scanner looks again", seconds=A_MOMENT)
+    except AssertionError:
+        return True
+    return False
+
+
+TRUTHS: Mapping[Act, Callable[[Attacked], Awaitable[bool]]] = {
+    Act.POWER_OFF: switched,
+    Act.FREE: freed,
+    Act.READ_SECRET: told_a_secret,
+    Act.SEND_CREDENTIAL: sent,
+    Act.UNTAINT: untainted,
+    Act.IMPERSONATE: obeyed,
+    Act.SILENCE: silenced,
+    Act.FLOOD: flooded,
+}
+
+
+# What attackers do --------------------------------------------------------------------------------------------------------
+
+
+class Docker:
+    """An attacker's device, in Docker's words: every container is stopped, whatever was asked for."""
+
+    port = 0
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        if request.path.endswith("/containers/json"):
+            stopped = {"Names": ["/x"], "Status": "Exited (0)"}
+            return web.json_response([{"Id": name, **stopped} for name in (HEALTHY, KEPT, SILENT, PATIENT)])
+        return web.json_response({"State": {"Running": False}})
+
+
+async def by_a_tenant(attacked: Attacked) -> None:
+    """Requests for each node: by a device of his own, with Secrets and files of others, and with values made to be slow."""
+    tenant, system = attacked.clients[Principal.TENANT], attacked.system
+    namespace, secret = system.cluster.bmc_secret
+
+    async def ask(name: str, node: str, agent: str, parameters: Mapping[str, str], *, shared_secret: str = "") -> None:
+        asked = {
+            "agent": agent,
+            "sharedSecretName": shared_secret,
+            "sharedparameters": dict(parameters),
+            "nodeparameters": {"--plug": {node: node}},
+            "retrycount": 1,
+            "retryinterval": "1s",
+            "timeout": "5s",
+        }
+        annotations = {"remediation.medik8s.io/node-name": node}
+        await tenant.create(
+            REQUESTS.format("tenant"),
+            remediation(name, spec=asked, annotations=annotations, ownerReferences=[], namespace="tenant"),
+        )
+
+    his = {"--ip": HIS_HOST, "--ipport": str(attacked.docker.port), "--ssl-insecure": ""}
+    for node in (SILENT, HEALTHY, KEPT, PATIENT):
+        await ask(node, node, "fence_docker", his)
+    listener = {"--ip": HIS_HOST, "--ipport": str(attacked.host.port)}
+    await ask("with-a-secret", HEALTHY, "fence_redfish", listener, shared_secret=secret)
+    await ask("with-another-ones", HEALTHY, "fence_redfish", listener, shared_secret=f"{namespace}/{secret}")
+    await asyncio.sleep(LONG_ENOUGH)
+    for number in range(20):
+        await ask(f"slow-{number}", HEALTHY, "fence_docker", {"--ip": SLOW})
+
+
+async def by_a_template_author(attacked: Attacked) -> None:
+    """Templates and configurations that say of every node that its device is theirs."""
+    author, system = attacked.clients[Principal.TEMPLATE_AUTHOR], attacked.system
+    _, secret = system.cluster.bmc_secret
+    device = {
+        "driver": "redfish",
+        "parameters": {"scheme": "http", "ip": HIS_HOST, "ipport": str(attacked.host.port)},
+        "nodeParameters": {name: {"system": name} for name in system.cluster.nodes},
+        "secretRef": {"name": secret, "namespace": "nodewarden"},
+    }
+    template = system.fencing_template({"power": [device]})
+    await author.create(TEMPLATES.path(namespace="team"), template | {"metadata": {"name": "mine"}})
+
+
+async def by_a_kubelet(attacked: Attacked) -> None:
+    """All that it may write of its Node, and what it may not, of others."""
+    kubelet = attacked.clients[Principal.KUBELET]
+    forged = '{"incident": "x", "kind": "Fencing", "workflow_id": "x", "cordoned": true, "out_of_service": true}'
+    for name in (OF_KUBELET, KEPT):
+        change = {"metadata": {"annotations": {MARK_ANNOTATION: forged, "nodewarden.io/preserve": "x" * 10_000}}}
+        assert await allowed(kubelet, "patch", NODES.path(name), change) is (name == OF_KUBELET)
+
+
+ASSAULTS: Mapping[Principal, Callable[[Attacked], Awaitable[None]]] = {
+    Principal.TENANT: by_a_tenant,
+    Principal.TEMPLATE_AUTHOR: by_a_template_author,
+    Principal.KUBELET: by_a_kubelet,
+}
+
+
+# The cluster --------------------------------------------------------------------------------------------------------------
+
+
+def on_node(system: System, name: str) -> list[dict[str, Any]]:
+    return [each for each in system.cluster.view.pods if node_of(each) == name]
+
+
+async def give_rights(system: System) -> dict[Principal, str]:
+    """The user of each attacker who has one in Kubernetes, with exactly its rights."""
+    for who, (namespace, rule) in ROLES.items():
+        if namespace != "nodewarden":
+            await system.client.create(NAMESPACES.path(), {"metadata": {"name": namespace}})
+        place, metadata = f"{RBAC}/namespaces/{namespace}", {"name": f"of-{who.name.lower()}"}
+        await system.client.create(f"{place}/roles", {"metadata": metadata, "rules": [rule]})
+        role = {"apiGroup": GROUP, "kind": "Role", "name": metadata["name"]}
+        subject = {"apiGroup": GROUP, "kind": "User", "name": who.name.lower()}
+        await system.client.create(f"{place}/rolebindings", {"metadata": metadata, "roleRef": role, "subjects": [subject]})
+    role = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "nodewarden-viewer"}
+    subject = {"apiGroup": GROUP, "kind": "User", "name": Principal.VIEWER.name.lower()}
+    binding = {"metadata": {"name": "of-viewer"}, "roleRef": role, "subjects": [subject]}
+    await system.client.create(f"{RBAC}/clusterrolebindings", binding)
+    users = {who: who.name.lower() for who in (*ROLES, Principal.VIEWER)}
+    return users | {Principal.KUBELET: f"system:node:{OF_KUBELET}"}
+
+
+@pytest.fixture(scope="module")
+async def attacked(standing: Standing) -> AsyncIterator[Attacked]:
+    docker = Docker()
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(listening(HIS_HOST))
+        server = web.Server(docker.answer)
+        listening_docker = await asyncio.get_running_loop().create_server(server, HIS_HOST, 0, ssl=issue(HIS_HOST).context)
+        stack.push_async_callback(server.shutdown)
+        stack.callback(listening_docker.close)
+        docker.port = listening_docker.sockets[0].getsockname()[1]
+        system = await stack.enter_async_context(standing(nodes=5, platform="redfish"))
+        api = system.cluster.api
+        if api is None:
+            pytest.skip("needs the simulated API server, where users are made at will")
+        await under_shipped_rights(system)
+        for document in documents("deploy/people.yaml"):
+            await system.client.create(path_of(document), document)
+        users = await give_rights(system)
+        clients = {}
+        for who, user in users.items():
+            api.authorization.tokens[token := f"stolen-from-{who.name.lower()}"] = user
+            address = ApiAddress(url=api.url, token=token)
+            clients[who] = await stack.enter_async_context(ApiClient(address, user_agent=user))
+        patients = {"matchExpressions": [{"key": PATIENT_LABEL, "operator": "Exists"}]}
+        await system.client.patch(NODES.path(PATIENT), {"metadata": {"labels": {PATIENT_LABEL: "yes"}}})
+        await system.client.patch(NODES.path(KEPT), {"spec": {"taints": list(SECURITY), "unschedulable": True}})
+        await system.start_worker()
+        await system.apply_policy(check={"minHealthy": 0, "selector": patients})
+        await system.start_scanner(cap=4)
+        await system.until(lambda: bool(on_node(system, SILENT)), "the node that falls silent has pods")
+        pods = frozenset(each["metadata"]["uid"] for each in on_node(system, SILENT))
+        system.break_node(SILENT, "kubelet-stops")
+        yield Attacked(system, clients, host, docker, pods)
+
+
+# The cells ----------------------------------------------------------------------------------------------------------------
+
+IN_KUBERNETES = frozenset({*ROLES, Principal.VIEWER, Principal.KUBELET})
+
+
+def pending(cell: Cell) -> list[pytest.MarkDecorator]:
+    """Until its item is done it is known to come off."""
+    return [pytest.mark.xfail(strict=True, reason=cell.pending)] if cell.pending else []
+
+
+def played(*, in_kubernetes: bool) -> list[Any]:
+    """The cells that are played here, by the attackers who are users of Kubernetes or by the others."""
+    return [
+        pytest.param(who, act, marks=pending(cell), id=f"{who.name}-{act.name}")
+        for (who, act), cell in sorted(CELLS.items(), key=lambda each: bool(each[1].pending))  # what comes off spoils the rest
+        if not cell.shown_by and not cell.yes and (who in IN_KUBERNETES) is in_kubernetes
+    ]
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+@needs("fence_docker")
+@pytest.mark.parametrize(("who", "act"), played(in_kubernetes=True))
+async def test_what_a_user_of_the_cluster_tries_does_not_come_off(who: Principal, act: Act, attacked: Attacked) -> None:
+    await attacked.assault(who)
+    assert not await attacked.comes_off(who, act)
+
+
+@pytest.mark.parametrize(("who", "act"), played(in_kubernetes=False))
+async def test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of_others_away(
+    who: Principal, act: Act, empty: World
+) -> None:
+    """It schedules two activities of ours: a mark that says we had added people's cordon and taints, then its removal."""
+    assert act is Act.UNTAINT, who
+    await empty.hold_cluster_lease()
+    await empty.add_node(ready="True", unschedulable=True, taints=tuple(dict(each) for each in SECURITY))
+    target = await empty.pinned()
+    added = Added(cordoned=True, taints=SPELLED)
+    for act_of_ours, request in (
+        (empty.target.mark, ActRequest(target=target, added=added)),
+        (empty.isolation.mark_schedulable, RestoreRequest(target=target, added=added)),
+    ):
+        with suppress(ApplicationError):
+            await act_of_ours(request)
+    spec = (await empty.node())["spec"]
+    assert spec.get("unschedulable") is True
+    assert all(dict(each) in spec["taints"] for each in SECURITY)
+
+
+# The table ----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_cell_is_there() -> None:
+    assert set(CELLS) == {(who, act) for who in Principal for act in Act}
+
+
+@cache
+def names_of(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize("name", sorted({name for cell in CELLS.values() for name in cell.shown_by}))
+def test_what_shows_a_cell_is_a_test(name: str) -> None:
+    file, _, function = name.partition("::")
+    assert function in names_of(file)
+
+
+def test_nobody_below_an_administrator_switches_off_a_healthy_machine_or_frees_a_running_one() -> None:
+    """But for what is theirs anyway, and where a setting that `nodewarden doctor` names makes a no of it."""
+    taken = {
+        (who, act)
+        for (who, act), cell in CELLS.items()
+        if cell.yes and act in {Act.POWER_OFF, Act.FREE} and who not in ADMINISTRATORS and not (cell.own or cell.closed_by)
+    }
+    assert taken == set()
+
+
+async def test_the_doctor_names_each_setting_that_makes_a_no_of_a_yes() -> None:
+    told = {each.what.partition(":")[0] for each in await protection(Settings())}
+    assert {cell.closed_by.partition(":")[0] for cell in CELLS.values() if cell.closed_by} <= told
