@@ -610,12 +610,3 @@ async def test_whose_mark_the_node_carries_is_told_before_anything_is_done(world
     mark = Mark(incident="incident-0", kind="Fencing", workflow_id="episode/prod/node-7")
     await world.has(node(**{MARK_ANNOTATION: mark.to_json(), PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).left_by == "incident-0"
-
-
-async def test_what_only_a_check_calls_failed_and_was_never_kept_is_nobodys_to_give_up_here(world: Surroundings) -> None:
-    """S25: what becomes of it is for whoever acts on that check."""
-    await world.has(node(), machine())
-    hold = await world.hold(unhealthy="NodeHealthCheck/workers: Ready is Unknown")
-    assert (hold.preserved, hold.terminate) == (False, False)
-    kept = await world.hold(unhealthy="NodeHealthCheck/workers: Ready is Unknown", wish=Wish(keep=True))
-    assert (kept.preserved, kept.terminate) == (True, False)

@@ -89,9 +89,10 @@ async def test_a_word_that_comes_while_the_rest_is_told_is_heard_before_the_mach
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S42: Ada is told "preserved until ..." while people are told what was before; nothing follows that knows nothing of it."""
-    world, real = machine(fails=True), Episode.tell_the_rest
+    world, real, telling = machine(fails=True), Episode.tell_the_rest, asyncio.Event()
 
     async def slowly(self: Episode) -> None:
+        telling.set()
         await workflow.sleep(timedelta(minutes=1))
         await real(self)
 
@@ -99,7 +100,7 @@ async def test_a_word_that_comes_while_the_rest_is_told_is_heard_before_the_mach
     async with kept(env, world) as run:
         world.annotate("false")
         await run.news()
-        await eventually(env, lambda: "terminate" in world.acts, within=5)
+        await eventually(env, telling.is_set, within=5)
         word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
         assert "preserved until" in await run.says(Preservation.extend, word)
         await let_pass(env, run.handle, timedelta(minutes=5))
