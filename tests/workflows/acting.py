@@ -59,6 +59,9 @@ class Acting:
     heard_since: datetime = START
     """When devices that were silent began to speak again."""
     reconfigured: bool = False
+    configured: FencingPlan | None = None
+    """By which the node is to be fenced by now, since `changed`, where that is not the plan."""
+    changed: datetime = START
     stuck: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     locked: set[str] = field(default_factory=set)

@@ -85,6 +85,12 @@ def mended(plan: FencingPlan) -> FencingPlan:
     return replace(plan, levels=levels)
 
 
+def regrouped(plan: FencingPlan) -> FencingPlan:
+    """The same with one more supply in its first level."""
+    first, *others = plan.levels
+    return replace(plan, levels=((*first, replace(first[0], endpoint=f"{first[0].endpoint}1")), *others))
+
+
 class Adversary(NodeActs, DeviceActs, LadderActs):
     """See the module. `perform` carries out one attempt at an activity, or has something befall it."""
 
@@ -226,6 +232,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             case "restore_path":
                 referee.opens_path(request.device.endpoint)
             case "taint_out_of_service" | "delete_workload" | "delete_node":
+                referee.heeds(self.acts[-1], self.now, self._outdated(request.target.incident), rule="S47")
                 referee.consequence(method, attempt, request, says_on=self._says_on_since())
             case "free_while_dumping":
                 referee.dumping_consequence(attempt, request)
@@ -265,6 +272,14 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             found["nobody asks for it any more"] = self.unwanted
         if self.need.kind is NeedKind.CHECK and self.machine.ready and self.machine.ready_since is not None:
             found["the node is well again"] = self.machine.ready_since
+        return found
+
+    def _outdated(self, incident: str) -> dict[str, datetime]:
+        """What whoever looks before each round of freeing has seen by now, and since when. What was begun is finished without
+        anybody's wish (S6)."""
+        found = {} if self.configured is None else {"other devices are configured": self.changed}
+        if self.need.kind.automatic and self.unwanted is not None and self.referee.tried_by != incident:
+            found["nobody asks for it any more"] = self.unwanted
         return found
 
     def _says_on_since(self) -> datetime | None:
@@ -327,6 +342,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
                 machine.goes_back()
             case Mishap.RECONFIGURED:
                 self.reconfigure()
+            case Mishap.CORRECTED | Mishap.REGROUPED if self.plan.levels:
+                self.configured, self.changed = (mended if mishap is Mishap.CORRECTED else regrouped)(self.plan), now
             case Mishap.UNMARKED:
                 machine.mark = None
             case Mishap.STUBBORN:
@@ -386,7 +403,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
 
     def heal(self) -> None:
         """Every device works again, and nobody objects any more."""
-        self.stuck, self.silent, self.locked = set(), set(self.dead), set()
+        self.stuck, self.silent, self.locked, self.configured = set(), set(self.dead), set(), None
         self.vetoed = self.leased = self.unlicensed = self.paused = self.owned.preserved = None
         self.machine.stubborn = self.refusing = False
         self.busy_until, self.forbidding = START, (START, START)

@@ -46,11 +46,13 @@ EVILS: dict[str, tuple[tuple[tuple[Mishap, float], ...], ...]] = {
         ((Mishap.STUBBORN, 0.0), (Mishap.HOLD, 0.5)),
         ((Mishap.LOST_AFTER, 0.0),),
         ((Mishap.STUBBORN, 0.0), (Mishap.UNMARKED, 1.0)),
+        ((Mishap.STUBBORN, 0.0), (Mishap.CORRECTED, 1.0)),
         ((Mishap.STUBBORN, 0.0), (Mishap.TERMINATE, 1.0)),
         ((Mishap.BACKUP, 1.0),),
         ((Mishap.FORBIDDEN, 20.0),),
     ),
     "delete_workload": (
+        ((Mishap.STUBBORN, 0.0), (Mishap.REGROUPED, 1.0)),
         ((Mishap.STUBBORN, 0.0), (Mishap.OTHERS_ON, 0.5)),
         ((Mishap.STUBBORN, 0.0),),
         ((Mishap.STUBBORN, 0.0), (Mishap.HOLD, 0.5)),
@@ -91,6 +93,7 @@ EVILS: dict[str, tuple[tuple[tuple[Mishap, float], ...], ...]] = {
     "read_path": (((Mishap.NEED_GONE, 0.2), (Mishap.TERMINATE, 0.0)),),
     "free_cut_pods": (
         ((Mishap.FLAP, 0.1),),  # it is well again, and pods of it run elsewhere
+        ((Mishap.FLAP, 0.1), (Mishap.HEARSAY, 60.0)),
         ((Mishap.STUBBORN, 0.0), (Mishap.PATH_OPENED, 0.5)),
         ((Mishap.STUBBORN, 0.0), (Mishap.ATTACHED_AGAIN, 0.5)),
         ((Mishap.STUBBORN, 0.0), (Mishap.HOLD, 0.5)),
@@ -144,6 +147,7 @@ def _climbing(strategy: Strategy, *others: Strategy, kinds: tuple[Kind, ...] = (
     return {"kinds": kinds, "ladder": ladder}
 
 
+PATIENT = {"reactions": ("later", "resume")}
 BOTH, AND_BACK = (Kind.FENCING, Kind.REMEDIATION), (Kind.REMEDIATION, Kind.FENCING)
 STRATEGY_OF = {act: strategy for strategy, act in ASKS.items()}
 SLOW = tuple(mishaps for mishaps in EVILS["last_look"] if mishaps[0][0] is Mishap.BUSY)
@@ -162,6 +166,11 @@ KNOWN = (
         if method not in STRATEGY_OF
         for mishaps in each
         if method != "last_look" or mishaps not in SLOW
+    ),
+    # What is mended while a hold lasts
+    *(
+        Known(act="power_off", ambushes=(_at("read_workload", (Mishap.HOLD, 0.01), (each, 20.0)),), changes=PATIENT)
+        for each in (Mishap.NEED_GONE, Mishap.CORRECTED, Mishap.REGROUPED)
     ),
     Known(act="terminate", ambushes=(_at("taint_out_of_service", (Mishap.HOLD, 0.01)),)),
     Known(act="several", ambushes=(_at("power_off", (Mishap.ONE_STUCK, 0.0)),)),

@@ -55,6 +55,8 @@ class Mishap(StrEnum):
     CLUSTER_PAUSED = "cluster paused"  # `clusterctl move` begins
     BACKUP = "backup"  # a backup of the API server from before our mark is restored
     RECONFIGURED = "reconfigured"  # the configuration names another plug
+    CORRECTED = "corrected"  # the same, whatever was commanded before; the machine hangs where it hung
+    REGROUPED = "regrouped"  # the configuration names one more supply
     BUSY = "busy"  # the API server takes no bookkeeping for so many seconds
     FORBIDDEN = "forbidden"  # it refuses everything with 403 for so many seconds
     HEAL = "heal"
@@ -65,9 +67,10 @@ class Mishap(StrEnum):
     CANCEL = "cancel"
     TERMINATE = "terminate"
     ROLL = "roll"  # its history is long: it goes on in a new one
+    HEARSAY = "hearsay"  # somebody signals that the node is Ready on another boot
 
 
-SPOKEN = frozenset({Mishap.ABORT, Mishap.ABORT_ON, Mishap.HOLD, Mishap.CANCEL, Mishap.TERMINATE, Mishap.ROLL})
+SPOKEN = frozenset({Mishap.ABORT, Mishap.ABORT_ON, Mishap.HOLD, Mishap.CANCEL, Mishap.TERMINATE, Mishap.ROLL, Mishap.HEARSAY})
 LASTING = frozenset({Mishap.BUSY, Mishap.FORBIDDEN})
 """What begins at once and lasts that long."""
 SELF = frozenset({Mishap.REFUSED, Mishap.UNREACHABLE, Mishap.LOST_BEFORE, Mishap.LOST_AFTER, Mishap.LATE, Mishap.SLOW}) | {

@@ -79,7 +79,7 @@ class NodeActs(Acting):
 
     def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
-        seen = machine.observation()
+        seen, configured = machine.observation(), self.configured or self.plan
         difference = compare_identity(pinned, seen, destructive=request.destructive)
         gone = request.need_matters and self._need_is_gone(request.need)
         verdict = LookVerdict.GO
@@ -98,7 +98,7 @@ class NodeActs(Acting):
             and not request.restores
             and machine.present
             and set(pinned.endpoints) - {""}
-            and set(pinned.endpoints) != set(self.plan.endpoints)
+            and set(pinned.endpoints) != set(configured.endpoints)
         ):
             verdict = LookVerdict.TARGET_CHANGED
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not machine.ready:
@@ -125,7 +125,7 @@ class NodeActs(Acting):
             reason=f"{verdict}: {difference}",
             at=self.now,
             observation=seen,
-            endpoints=self.plan.endpoints if asked else None,
+            endpoints=configured.endpoints if asked else None,
             workload=self.read_workload(request) if request.counts else None,
             licence=licence_of(request) if verdict is LookVerdict.GO else "",
         )

@@ -180,6 +180,10 @@ class Play:
                     execution.terminate()
                 case Mishap.ROLL:
                     execution.suggests_rolling = True
+                case Mishap.HEARSAY:
+                    seen, now = self.adversary.machine.observation(), self.clockwork.now
+                    lie = replace(seen, present=True, ready=True, ready_since=now, boot_id=f"{seen.boot_id}-or-so")
+                    execution.signal("observe", lie)
 
         self.clockwork.after(timedelta(seconds=delay), speak)
 
@@ -196,7 +200,8 @@ class Play:
             self._mended = True
         reaction = self._reactions.popleft() if self._reactions else "abort-on" if self._patience_is_over() else "resume"
         self._thinking, self._answered = True, adversary.asked_for_a_person
-        clockwork.after(clockwork.moments(0, 3600 if clockwork.chance(0.2) else 5), lambda: self._speak(reaction))
+        longest = 3600 if reaction == "later" or clockwork.chance(0.2) else 5
+        clockwork.after(clockwork.moments(600 if reaction == "later" else 0, longest), lambda: self._speak(reaction))
 
     def _patience_is_over(self) -> bool:
         self._resumed += 1
@@ -225,6 +230,7 @@ class Play:
             adversary.heal()
             adversary.reconfigure()
             reaction = "resume"
+        reaction = "resume" if reaction == "later" else reaction
         status = execution.query("status")
         answer = PersonRequest(who="ada", reason="drawn", question=status.question)
         match reaction:

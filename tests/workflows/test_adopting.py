@@ -10,12 +10,14 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
+from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import CORDON, Act, FencingPlan, PlannedMethod
 from policy.objects.marks import Mark
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
+from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK
 from tests.workflows.remediated import FENCE, MINUTE, OBJECT, REBOOT, SELF, Remediated, step
@@ -25,6 +27,12 @@ from workflows.kit import options
 
 IN_FLIGHT = LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
 """How long the last act of a predecessor may still have an effect."""
+ASKED = Need(
+    kind=NeedKind.FOREIGN_OBJECT,
+    reason="asked for",
+    check=ObjectRef(api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name="node-7"),
+    object_uid="uid-far",
+)
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached", holder="us")
 
 
@@ -152,3 +160,13 @@ def test_what_was_added_is_known_in_the_next_history() -> None:
         play.goes_on_anew()
         world.node.mark = None
         assert written_again(play, world) == SAID
+
+
+async def test_marks_are_not_taken_away_while_an_act_of_a_terminated_episode_may_be_in_flight(env: WorkflowEnvironment) -> None:
+    """S34: who asked has withdrawn it before anything was begun. Once the mark is gone nobody knows that there is an off on its
+    way, and the next episode would not wait for it."""
+    world = World(mark=left_by("old"), need=ASKED, withdrawn="it was deleted")
+    async with fencing(env, world) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert result.ended - result.started >= IN_FLIGHT
+    assert (world.marked, world.count("uncordon")) == ("", 1)

@@ -51,6 +51,11 @@ def unexposed(play: Play) -> bool:
     return play.adversary.machine.exposed == timedelta(0)
 
 
+def only_what_was_freed_before(play: Play) -> bool:
+    """Nothing was freed after what the hold was for had been mended."""
+    return not play.adversary.referee.freed and said(play)[:2] == ["hold", "resume"]
+
+
 GIVEN_UP = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
 CUT = plan(isolation=(CORDON, *CUTS, FREE), recovery=(*GIVEN_BACK, UNCORDON))
 QUARANTINED = plan(
@@ -59,6 +64,13 @@ QUARANTINED = plan(
 OTHERS, RESUME = (Mishap.OTHERS_ON, 1.0), {"reactions": ("resume",)}
 
 FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
+    **{
+        f"S47: what was {mended.value} while a hold lasted, which came during the look before freeing, is seen after it": (
+            arranged(plan(), at("read_workload", (Mishap.HOLD, 0.01), (mended, 20.0)), reactions=("later", "abort-on")),
+            only_what_was_freed_before,
+        )
+        for mended in (Mishap.NEED_GONE, Mishap.CORRECTED, Mishap.REGROUPED)
+    },
     "without an adversary a node is fenced and comes back, or the rest of this module would mean nothing": (
         arranged(plan()),
         lambda play: (

@@ -13,9 +13,10 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
 from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
-from policy.fence.power import PowerState
+from policy.fence.power import PowerState, VolumeState
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fenced, fencing, story, told
+from tests.workflows.plans import DETACH, FREE
 from tests.workflows.surroundings import eventually, let_pass
 from tests.workflows.world import World, plan
 
@@ -324,3 +325,58 @@ async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: Workfl
         result = await run.result()
     assert f"{WRONG.endpoint} is not configured for the node any more" in result.message
     assert world.commands == []
+
+
+async def test_a_resume_fences_no_other_machine_that_has_taken_the_name(env: WorkflowEnvironment) -> None:
+    """S9: its password is mended, and by then the name is another machine's, which is sick for reasons of its own."""
+    world = World(plan=plan(levels=((WRONG,),)), read_errors=[failure(ErrorType.UNAUTHORIZED, "wrong password")])
+    async with fencing(env, world, parks=True) as run:
+        world.uid, world.provider_id, world.mark = "uid-2", "sim://8", None
+        await run.resume()
+        await run.result(Outcome.REPLACED)
+    assert (world.commands, world.marked, world.count("cordon")) == ([], "", 0)
+
+
+async def test_another_machines_first_boot_is_no_restart_of_the_pinned_one(env: WorkflowEnvironment) -> None:
+    """S9, S35: it came under the same name while the pinned one was to come back."""
+    world = World(boots=False)
+    async with fencing(env, world) as run:
+        await run.did("on")
+        await run.sees(uid="uid-2", provider_id="sim://8", boot_id="boot-9", ready=True)
+        result = await run.result(Outcome.REPLACED)
+    assert result.restart_proof is None
+
+
+async def test_a_node_that_is_made_anew_with_another_boot_before_its_pods_are_freed_is_freed_as_that_boot(
+    env: WorkflowEnvironment,
+) -> None:
+    """S9: the same machine, whose volumes are detached and stay so; nothing was freed, so that the boot that is there counts."""
+    detached = plan(levels=(), isolation=(CORDON, DETACH, FREE), tries=1, restarts=0)
+    world = World(plan=detached, volumes={"vol-1": VolumeState.ATTACHED})
+    async with fencing(env, world, at="event VolumesDetached") as run:
+        world.uid, world.boot_id, world.mark = "uid-2", "boot-2", None
+        run.go_on()
+        await run.did("free-cut-pods")
+        await run.sees(ready=True, boot_id="boot-3")
+        await run.result(Outcome.RECOVERED)
+    assert world.cut_pods == 0
+
+
+async def test_a_boot_that_was_there_before_power_on_is_no_restart(env: WorkflowEnvironment) -> None:
+    """S2: the node had started once more before it was switched off, which its Node tells late."""
+    world = World(plan=plan(tries=1, restarts=0))
+    async with fencing(env, world, at="note-on") as run:
+        world.boot_id = "boot-2"
+        assert "the node is not back Ready with a new boot id" in (await run.parked()).problem
+        await run.sees(boot_id="boot-3")
+        await run.result(Outcome.RECOVERED)
+
+
+async def test_the_boot_that_came_of_our_first_on_is_a_restart_however_often_it_is_tried(env: WorkflowEnvironment) -> None:
+    """S35: the machine came on and said nothing for a while. The second try sees its new boot, which is no old one."""
+    world = World(plan=plan(levels=((RIGHT, WRONG),), tries=3))
+    async with fencing(env, world, at="on") as run:
+        world.read_errors = [failure(ErrorType.UNREACHABLE, "no answer")] * 12
+        result = await run.result(Outcome.RECOVERED)
+    assert result.restart_proof.boot_id == "boot-2"
+    assert world.count("on") > 2

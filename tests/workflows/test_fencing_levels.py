@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from activities.errors import ErrorType, failure
 from policy.fence.plan import FencingPlan, PowerDevice
-from tests.workflows.fencing_run import story, told
+from tests.workflows.fencing_run import parked, story, told
 from tests.workflows.plans import BMC, PDUS
-from tests.workflows.world import plan
+from tests.workflows.world import World, plan
 
 PDU_A, PDU_B, _ = PDUS
 LEVELS, ONE_SUPPLY, SUPPLIES_FIRST = ((BMC,), (PDU_A, PDU_B)), ((BMC,), (PDU_A,)), ((PDU_A, PDU_B), (BMC,))
@@ -87,3 +88,11 @@ async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_fi
     both = commands("off a", "off b", "on a", "on b")
     _, result = await told(env, plan=plan(levels=LEVELS), silent={BMC.endpoint}, freed=["taint"], leaves={"commands": both})
     assert {reading.endpoint for reading in result.off_proof.readings} == {PDU_A.endpoint, PDU_B.endpoint}
+
+
+async def test_a_device_that_is_another_systems_ends_every_level(env: WorkflowEnvironment) -> None:
+    """S9, S39: it says so of the machine, not of itself: the next level would be switched off as wrongly."""
+    world = World(plan=once(ONE_SUPPLY), off_errors=[failure(ErrorType.TARGET_CHANGED, "it says that it is server-8")])
+    status = await parked(env, world)
+    assert "it says that it is server-8" in status.problem
+    assert world.commands == []

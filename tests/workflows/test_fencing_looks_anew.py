@@ -13,10 +13,11 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.messages import Outcome
+from policy.fence.kdump import KdumpRule
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
-from tests.workflows.surroundings import let_pass
+from tests.workflows.surroundings import eventually, let_pass
 from tests.workflows.world import World, plan
 
 RIGHT = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.9:623")
@@ -103,3 +104,40 @@ async def test_a_look_that_fails_between_two_rounds_frees_nothing_on_the_one_bef
         world.pods_stay = False
         await run.result(Outcome.RECOVERED)
     assert world.count("taint") == 2
+
+
+async def test_a_hold_is_obeyed_that_comes_while_a_portion_is_asked_for(env: WorkflowEnvironment) -> None:
+    """S20: who was told that the episode is held may rely on it, and who has it go on finds all looked at anew."""
+    world = World(per_minute=1)
+    world.portions = [PortionAnswer(pods=1, until=await env.get_current_time() + timedelta(days=1))] * 100
+    async with fencing(env, world, at="ask for 3 pods") as run:
+        await run.hold()
+        run.go_on()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        assert world.consequences == []
+        await run.resume()
+        await run.result(Outcome.RECOVERED)
+    assert world.pods == 0
+
+
+async def test_pods_of_a_dead_kernel_are_not_freed_once_it_is_aborted_while_its_listener_is_asked(
+    env: WorkflowEnvironment,
+) -> None:
+    """S20: nothing was touched, so that an abort takes our marks away and nothing else is done."""
+    world = World(plan=plan(kdump=KdumpRule(trusted=True)), kdump=timedelta(minutes=2))
+    real, asked = world.act, asyncio.Event()
+
+    async def act(name: str) -> None:
+        after_the_look = name == "read-kdump" and world.acts[-1] == "look" and world.acts.count(name) > 0
+        await real(name)
+        if after_the_look:
+            asked.set()
+            await world.gates.setdefault("the listener", asyncio.Event()).wait()
+
+    world.act = act  # type: ignore[method-assign]
+    async with fencing(env, world) as run:
+        await eventually(env, asked.is_set)
+        await run.abort()
+        world.gates["the listener"].set()
+        await run.result(Outcome.ABORTED)
+    assert (world.consequences, world.commands) == ([], [])

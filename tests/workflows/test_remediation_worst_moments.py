@@ -372,3 +372,16 @@ def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why()
         world.errors.clear()
         play.result(Outcome.RECOVERED)
     assert world.node.pods == 0
+
+
+def test_what_a_wrong_clock_declines_is_not_asked_of_another_worker_once_it_is_held() -> None:
+    """S20, S33: nothing was begun, and who has held it meanwhile was told that nothing is."""
+    world = Remediated(ladder=(FENCE,))
+    world.errors["power-management.power-off"] = [failure(ErrorType.WRONG_CLOCK, "its clock is behind")]
+    with Play(world) as play:
+        world.before["power-management.power-off"] = play.hold
+        play.until(lambda status: status.doing.startswith("held by"))
+        assert world.node.commands == []
+        play.resume()
+        play.result(Outcome.RECOVERED)
+    assert world.count("off") == 1
