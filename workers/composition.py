@@ -183,7 +183,7 @@ async def _cluster_serving(
         )
     )
     identities = Identities(served.connections, scan.view)
-    verified = settings.worker.words == "verified"
+    checked, verified = CheckedClaims(client), settings.worker.words == "verified"
     target = ClusterTarget(
         served,
         permits,
@@ -191,7 +191,7 @@ async def _cluster_serving(
         fences=fences,
         takeover=settings.scan.takeover,
         identities=identities,
-        checked=CheckedClaims(client),
+        checked=checked,
         notify=notify,
         verified_words=verified,
     )
@@ -204,7 +204,7 @@ async def _cluster_serving(
             ClusterWords(served, licences, required=verified),
             devices,
             ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify),
-            ClusterFreeing(served, target.last_look, licences, identities=identities, verified_words=verified),
+            ClusterFreeing(served, target.last_look, licences, identities=identities, checked=checked, verified_words=verified),
             ClusterRemediation(served, target.last_look),
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),

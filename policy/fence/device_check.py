@@ -7,12 +7,13 @@ acts or licenses anything: no reading of a check is ever a proof (S2). The order
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from policy.fence.drivers import device_behind
+from policy.fence.drivers import bmc_of, device_behind
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import another_machine
@@ -235,17 +236,26 @@ class DeviceClaims:
     endpoint."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, list[NodeToCheck]] = {}
+        self._known: defaultdict[str, dict[tuple[str, str], NodeToCheck]] = defaultdict(dict)
+        """By the device and, for the systems of a BMC, by that with a slash behind it."""
 
     def add(self, *nodes: NodeToCheck) -> None:
         """What is configured for them."""
         for node in nodes:
-            for checked in node.devices:
-                self._nodes.setdefault(device_behind(checked.device.endpoint), []).append(node)
+            for endpoint in (checked.device.endpoint for checked in node.devices):
+                behind = device_behind(endpoint)
+                for key in {behind, behind if (bmc := bmc_of(behind)) == behind else f"{bmc}/"}:
+                    self._known[key][node.node, endpoint] = node
+
+    def _others(self, node: str, endpoint: str) -> list[str]:
+        behind = device_behind(endpoint)
+        bmc = bmc_of(behind)
+        found = (*self._known.get(behind, ()), *self._known.get(bmc if bmc != behind else f"{bmc}/", ()))
+        return list(dict.fromkeys(name for name, _ in found if name != node))
 
     def problem(self, node: str, endpoint: str) -> str:
         """Who else is configured to be fenced by that device, in words; "" for nobody."""
-        others = [each.node for each in self._nodes.get(device_behind(endpoint), ()) if each.node != node]
+        others = self._others(node, endpoint)
         if not others:
             return ""
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -256,8 +266,10 @@ class DeviceClaims:
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
         """Node and device of each that is another node's, too, whoever is to be told of it."""
-        shared = ((endpoint, nodes) for endpoint, nodes in self._nodes.items() if len(nodes) > 1)
-        return tuple((node.node, endpoint) for endpoint, nodes in shared for node in nodes)
+        return tuple(self._sharing())
+
+    def _sharing(self) -> dict[tuple[str, str], NodeToCheck]:
+        return {key: node for known in self._known.values() for key, node in known.items() if self._others(*key)}
 
     def notices(self) -> list[DeviceNotice]:
         """One for each node that shares a device, but for what nobody has asked us to look after."""
@@ -269,9 +281,7 @@ class DeviceClaims:
                 reason=DeviceEventReason.FENCE_DEVICE_SHARED,
                 problem=self.problem(node.node, endpoint)[:LONGEST_PROBLEM],
             )
-            for endpoint, nodes in self._nodes.items()
-            if len(nodes) > 1
-            for node in nodes
+            for (_, endpoint), node in self._sharing().items()
             if node.tells
         ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from policy.fence.drivers import canonical, device_behind, parameters_of
+from policy.fence.drivers import canonical, parameters_of, same_device
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.variables import with_node_name
 
@@ -20,7 +20,6 @@ def named_beside(objects: Iterable[Written], endpoints: Collection[str], node: s
     """The other nodes that these objects name for one of these devices, each with the device. What can't be read of them is
     refused when it is that node's turn; whatever it means, it is not this device."""
     found: dict[str, str] = {}
-    ours = {device_behind(endpoint): endpoint for endpoint in endpoints}
     for obj in objects:
         spec = obj.get("spec")
         alone = spec.get("nodeName") if isinstance(spec, Mapping) else None
@@ -30,8 +29,9 @@ def named_beside(objects: Iterable[Written], endpoints: Collection[str], node: s
             if isinstance(alone, str):
                 own = {alone: own.get(alone, {})}
             for other, values in own.items():
-                if other != node and (behind := device_behind(_endpoint(takes, {**shared, **values}, other))) in ours:
-                    found.setdefault(other, ours[behind])
+                theirs = _endpoint(takes, {**shared, **values}, other) if other != node else ""
+                if theirs and (mine := next((each for each in endpoints if same_device(each, theirs)), "")):
+                    found.setdefault(other, mine)
     return found
 
 

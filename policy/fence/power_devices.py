@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 
-from policy.fence.drivers import DRIVER_PARAMETERS, canonical, device_behind, parameters_of, unknown
+from policy.fence.drivers import DRIVER_PARAMETERS, canonical, parameters_of, same_device, unknown
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.limits import LONGEST_DELAY, LONGEST_OFF
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
@@ -58,13 +58,11 @@ class DeviceReader:
         for fields in spec.each(name, single=True):
             fields.only(*DEVICE_FIELDS)
             device = self._device(fields, *self._driver(fields))
-            behind = device_behind(device.endpoint)
-            if behind in found:
+            if other := next((known for known in found if same_device(known, device.endpoint)), ""):
                 # Two entries for one plug would count one reading twice where proof needs each of k devices (S4).
-                other = found[behind][1].endpoint
                 twice = "is listed twice" if other == device.endpoint else f"is the same device as {other}, which is listed"
                 raise fields.refuse("parameters", f"{device.endpoint} {twice} for node {self._node.name}")
-            found[behind] = fields.text("name", ""), device
+            found[device.endpoint] = fields.text("name", ""), device
         if not found:
             raise spec.refuse(name, "expected at least one power device: nothing executed is never success")
         return list(found.values())

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction
-from policy.fence.drivers import device_behind
+from policy.fence.drivers import same_device
 from policy.fence.findings import Findings
 from policy.fence.own import YES
 from policy.fence.plan import CutStorage
@@ -124,9 +124,7 @@ class _Judge:
                     self._refuse_power(f"{method.name} switches off what {on[endpoint].name} has switched on")
                 elif endpoint in off:
                     self._same_plug(off[endpoint], method)
-                elif other := next(
-                    (each for known, each in off.items() if device_behind(known) == device_behind(endpoint)), None
-                ):
+                elif other := next((each for known, each in off.items() if same_device(known, endpoint)), None):
                     self._refuse_power(f"{method.name} switches off the device of {other.name} by another driver")
                 elif any(not each.action.has_off for each in on.values()):
                     self._warn(FenceStep.POWER_MANAGEMENT, f"{method.name} comes before any on: first all devices are off")

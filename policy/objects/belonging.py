@@ -128,9 +128,8 @@ def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
 
 
 def taken_name(machine: MachineView, node: NodeView | None) -> str:
-    """How a Node of the Machine's name is another machine, by the providerIDs of both; "" where they agree, or one is not known
-    (S9). A host name goes to the next machine, and the old Machine goes on naming it. A machine-controller-manager spells
-    regions and accounts its own way: of its Machines only the last part is compared."""
+    """How the Node is another machine than the Machine that names it, by both providerIDs; "" where they agree, or one is unknown
+    (S9). machine-controller-manager spells regions and accounts its own way: of its Machines only the last part is compared."""
     if node is None or not machine.provider_id or not node.provider_id:
         return ""
     ours, theirs = machine.provider_id.casefold(), node.provider_id.casefold()

@@ -198,6 +198,23 @@ class TestPods:
         result = await look(world)
         assert result.verdict is expected, result.reason
 
+    @pytest.mark.parametrize("voter", ["a pod of somebody else", "one that is being deleted"])
+    async def test_only_a_static_pod_that_stays_speaks_for_its_node(self, voter: str, world: World) -> None:
+        """S15: anybody who may create pods in kube-system can label one; and one that goes says Ready to the end."""
+        await members(world, "True", "True")
+        going = voter == "one that is being deleted"
+        for node, ready in ((NODE, "False"), ("member-2", "True" if going else "False"), ("member-3", "True")):
+            await static_pod(world, node, ready=ready)
+        place = PODS.path("etcd-member-2", namespace="kube-system")
+        if going:
+            assert (await look(world)).verdict is GO
+            await world.others.patch(place, {"metadata": {"finalizers": ["example.io/keep"]}})
+            await world.others.delete(place)
+        else:
+            await static_pod(world, "member-2", "impostor", labels={"component": "etcd"}, mirror=False)
+        result = await look(world)
+        assert (result.verdict, "1 of etcd's 3 voters would be well" in result.reason) == (WAIT, True), result.reason
+
     @pytest.mark.parametrize("path", ["/pods", "/nodes$"])
     async def test_what_cannot_be_read_licenses_nothing(self, path: str, world: World) -> None:
         """S20."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -297,6 +299,30 @@ async def test_a_server_that_hangs_up_at_once_is_not_asked_in_a_tight_loop(copy:
         began = asyncio.get_running_loop().time()
         await until(lambda: asyncio.get_running_loop().time() - began > 0.6)
         assert 5 <= watches <= 25
+        await reflector.stop()
+
+
+async def test_an_event_of_a_version_before_ours_is_of_another_history_and_all_is_listed_again(copy: Copy) -> None:
+    """S18: a server that was restored while we watched it goes on where its backup ended."""
+    lists = iter([("50", "node-1"), ("21", "node-3")])
+    event = {"type": "ADDED", "object": node("node-2") | {"metadata": {"name": "node-2", "resourceVersion": "20"}}}
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if "watch" not in request.query:
+            version, name = next(lists)
+            return web.json_response({"metadata": {"resourceVersion": version}, "items": [node(name)]})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if request.query["resourceVersion"] == "50":
+            await response.write(json.dumps(event).encode() + b"\n")
+        await asyncio.sleep(60)
+        return response
+
+    async with TestServer(answer) as server, ClusterConnection.to(str(server.make_url("/"))) as connection:
+        reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=replace(QUICK, silence=60.0))
+        reflector.start()
+        await until(lambda: reflector.lists == 2)
+        assert (set(copy.nodes), ("node-2", True) in copy.told) == ({"node-3"}, False)
         await reflector.stop()
 
 

@@ -425,6 +425,7 @@ async def test_an_inventory_that_halves_node_by_node_is_as_doubtful_as_one_that_
     await person.delete(f"{NODES}/node-3")
     report = await observe_until(scan, report, lambda report: report.inventory == 3 or report.view.stale)
     assert "the inventory fell from 7 nodes to 3" in report.view.stale
+    assert report.inventory == 4, "what is remembered is the last size that was believed, or the next worker believes this one"
 
 
 async def test_a_clock_that_jumps_makes_no_halved_inventory_the_truth(

@@ -28,6 +28,7 @@ from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.cluster_lease import cluster_lease_problem
+from activities.cluster.live.device_claims import CheckedDevices, claimed_by
 from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.leave import require_go, require_leave
@@ -93,6 +94,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         licences: Licences,
         *,
         identities: Identities | None = None,
+        checked: CheckedDevices | None = None,
         verified_words: bool = False,
     ) -> None:
         """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read.
@@ -102,6 +104,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         super().__init__(served)
         self._look = look
         self._identities = identities or Identities(served.connections)
+        self._checked = checked
 
     @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
@@ -345,9 +348,13 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         node = await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
+        contested = await self._identities.contested(node.view) if node is not None else ""
+        by_a_word = isinstance(request, FreeRequest) and request.proof.acknowledgement is not None
+        by_devices = not (by_a_word or isinstance(request, FreeDumpingRequest))
+        claim = await claimed_by(self._served, request.target, self._checked) if by_devices else None
         seen = Seen(
             node=node.view if node is not None else None,
-            contested=await self._identities.contested(node.view) if node is not None else "",
+            contested=contested or (claim.words if claim is not None else ""),
             cluster_lease=problem,
             policies=policies,
         )

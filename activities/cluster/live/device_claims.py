@@ -11,22 +11,25 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES
+from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import all_of, configuration_for
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.reading import Readers
+from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.device_check import DeviceEventReason
 from policy.fence.device_names import named_beside
-from policy.fence.drivers import device_behind
+from policy.fence.drivers import same_device
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
@@ -39,12 +42,28 @@ MOST_READ = 50
 """Names that are looked for in one look: Nodes may be gone for long that objects still name."""
 
 
+class CheckedDevices(Protocol):
+    """Whoever has resolved the devices of all nodes lately."""
+
+    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+        """Which nodes have one together, by the device. Raises nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Who else is to be fenced by a device, and how that is said."""
 
     other: NodeView
     words: str
+
+
+async def claimed_by(
+    served: ServedCluster, target: Target, checked: CheckedDevices | None, *, once: Readers | None = None, also: str = ""
+) -> Claim | None:
+    """Who else is to be fenced by the pinned devices. also: a namespace whose templates count beside those of the settings."""
+    pinned, shared = target.pinned, await checked.shared(target.cluster) if checked is not None else {}
+    connections, trusted = once or served.connections, (*served.source.templates, also)
+    return await device_claims(connections, pinned.node, pinned.endpoints, trusted, served.source, checked=shared)
 
 
 async def device_claims(
@@ -65,8 +84,8 @@ async def device_claims(
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
     # What one object says of two nodes is refused when it is read.
     named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}
-    behind = {endpoint: checked.get(device_behind(endpoint), ()) for endpoint in endpoints}
-    named |= {other: endpoint for endpoint, others in behind.items() for other in others if other != node}
+    shared = [(endpoint, others) for endpoint in endpoints for each, others in checked.items() if same_device(each, endpoint)]
+    named |= {other: endpoint for endpoint, others in shared for other in others if other != node}
     if len(named) > MOST_READ:
         expected = f"at most {MOST_READ} other nodes to be named beside the devices of Node/{node}"
         raise failure(ErrorType.INVALID_CONFIG, f"expected {expected}, got {len(named)}: whose they are can't be told")
@@ -99,8 +118,7 @@ async def _claims(connections: Readers, node: NodeView, endpoint: str, source: P
     """Whether it has the device. One whose configuration can't be used may be meant to have it."""
     try:
         config = await configuration_for(connections, node, None, Need(), source=source)
-        theirs = {device_behind(each) for each in compile_config(config).endpoints}
-        return bool(config.errors) or device_behind(endpoint) in theirs
+        return bool(config.errors) or any(same_device(each, endpoint) for each in compile_config(config).endpoints)
     except PolicyError:
         return True
     except ApplicationError as error:

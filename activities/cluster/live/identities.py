@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Protocol
 
-from temporalio.exceptions import ApplicationError
-
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
 from activities.cluster.api.paths import NODES
@@ -19,7 +17,6 @@ from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.livenode import addresses_of
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.reading import read_views
-from activities.errors import ErrorType, error_type
 from policy.fence.kdump import normal_address
 from policy.objects.belonging import claimed_otherwise, contested, identities_of
 from policy.objects.machines import MachineView
@@ -64,14 +61,8 @@ class Identities:
         return ""
 
     async def _machines(self, api: MachineApi) -> list[MachineView]:
-        """None where the kind is not served, or where nobody gave us rights for it, since nobody uses it."""
         connection = self._connections.of(api.api_version)
-        try:
-            return await as_served(MACHINES[api], lambda each: read_views(connection, each, machine_decoding(api))) or []
-        except ApplicationError as error:
-            if error_type(error) is not ErrorType.FORBIDDEN:
-                raise
-            return []
+        return await as_served(MACHINES[api], lambda version: read_views(connection, version, machine_decoding(api))) or []
 
     async def _listed(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)

@@ -12,7 +12,7 @@ Where all says go, the rest of a control plane is looked at as well before a mem
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -23,7 +23,7 @@ from activities.cluster.api.node_events import events_on_node
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_planes import TakenMember, objection_now
-from activities.cluster.live.device_claims import device_claims, tell_both
+from activities.cluster.live.device_claims import CheckedDevices, claimed_by, tell_both
 from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.nodelease import foreign_lease, take_node_lease
@@ -71,13 +71,6 @@ class PermitBook(Protocol):
 
     async def paused(self, cluster: str) -> str:
         """Why nobody may disrupt anything of the cluster now, "" where a permit decides. Raises where nobody can tell."""
-
-
-class CheckedDevices(Protocol):
-    """Whoever has resolved the devices of all nodes lately."""
-
-    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
-        """Which nodes have one together, by the device. Raises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +145,7 @@ class LastLook:
         """takeover: what another controller has taken up is acted on all the same. words: by whom a person's wish is known again,
         None where it need not be verified."""
         self._words = words
-        self._checked = checked
+        self._checked, self._served = checked, served
         self._source = served.source
         self._identities = identities or Identities(served.connections)
         self._connection = served.connection
@@ -275,14 +268,13 @@ class LastLook:
 
     async def _claimed(self, once: Readers, request: LookRequest) -> str:
         """Who else is to be fenced by the node's devices (S39)."""
-        pinned = request.target.pinned
         if not request.destructive or request.configured is None:
             return ""
-        trusted = (*self._source.templates, *((request.need.check.namespace,) if request.need.check is not None else ()))
-        checked = await self._checked.shared(request.target.cluster) if self._checked is not None else {}
-        claim = await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source, checked=checked)
+        also = request.need.check.namespace if request.need.check is not None else ""
+        claim = await claimed_by(self._served, request.target, self._checked, once=once, also=also)
         if claim is None:
             return ""
+        pinned = request.target.pinned
         await tell_both(self._connection, replace(claim.other.ref, name=pinned.node), pinned.uid, claim)
         return claim.words
 

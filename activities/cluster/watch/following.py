@@ -69,8 +69,7 @@ POLICY_KINDS: dict[Resource, Dialect] = {
 """The kinds of health checks that are followed; how each is read is `policy/dialects`."""
 
 _MAY_CLAIM = (OPENSHIFT, CLUSTER_API)
-"""Of these the Machines are followed from the first policy on, whatever it judges: one with a Node's providerID and another Node
-claims its machine, and keeps both from being fenced (S39)."""
+"""Followed from the first policy on, whatever it judges: a Machine of another Node may have a Node's providerID (S39)."""
 
 FENCE_MAPS = "fence-"
 """How the names of all ConfigMaps of fence configuration begin."""

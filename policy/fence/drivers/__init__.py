@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.drivers import fence_agents
-from policy.fence.drivers.agent_values import IPMI_AGENTS
 from policy.fence.drivers.contract import DriverParameters
 from policy.fence.drivers.ec2 import EC2
+from policy.fence.drivers.fence_agents import SINGLE_MACHINE_AGENTS
 from policy.fence.drivers.gce import GCE
 from policy.fence.drivers.ipmi import IPMI
 from policy.fence.drivers.redfish import REDFISH
@@ -36,9 +36,33 @@ def parameters_of(driver: str) -> DriverParameters | None:
 
 
 def device_behind(endpoint: str) -> str:
-    """The device that an endpoint leads to, whichever driver is told of it: all that speak IPMI reach one BMC there."""
+    """The device that an endpoint leads to, whichever driver is told of it: a BMC by its address, and by the system of a service
+    that has several; an outlet or a guest by the address and its plug. Each protocol has its usual port: only another one tells
+    devices apart."""
     driver, _, where = endpoint.partition("://")
-    return f"ipmi://{where}" if driver in IPMI_AGENTS else endpoint
+    address, _, query = where.partition("?")
+    host, _, plug = address.partition("/")
+    bare, _, port = host.rpartition(":")
+    host = bare if port in fence_agents.USUAL_PORTS else host
+    places = {name: value for name, _, value in (each.partition("=") for each in query.split("&")) if name}
+    if driver in {"ipmi", "redfish"} | SINGLE_MACHINE_AGENTS or (driver == "fence_drac5" and not plug):
+        system = (plug or places.pop("systems_uri", "").replace("%2F", "/")).strip("/")
+        rest = "".join(f"?{name}={value}" for name, value in places.items())
+        return f"bmc://{host}{rest}{'/' if system else ''}{system}"
+    if driver == "fence_gce":
+        return f"gce://{places.get('project', '')}/{places.get('zone', '')}/{plug}"
+    return f"plug://{host}/{where.partition('/')[2]}" if driver.startswith("fence_") and host else endpoint
+
+
+def bmc_of(behind: str) -> str:
+    """Of a system behind a BMC the BMC, which is the device of all of them; any other device itself."""
+    return "/".join(behind.split("/")[:3]) if behind.startswith("bmc://") else behind
+
+
+def same_device(one: str, other: str) -> bool:
+    """Whether two endpoints lead to one device. A BMC without a system named is the same as each of its systems."""
+    behind, theirs = device_behind(one), device_behind(other)
+    return behind in {theirs, bmc_of(theirs)} or bmc_of(behind) == theirs
 
 
 def known_drivers() -> str:

@@ -90,6 +90,7 @@ _PORTS: Mapping[int, str] = {
 }
 """The agents' own default ports, so that a port left out and the same one written are one spelling."""
 _DEFAULT_PORT = {agent: port for port, names in _PORTS.items() for agent in _agents(names)}
+USUAL_PORTS = frozenset(map(str, _PORTS))
 _MOVED_BY_SSH = _agents("apc bladecenter brocade drac5 hds_cb hpblade ilo3_ssh ilo4_ssh ilo5_ssh ilo_mp ilo_ssh rsa wti")
 _MOVED_BY_TLS = _agents(_PORTS[80]) - {"fence_eps"}
 _SWITCHED = _agents("apc apc_snmp tripplite_snmp")

@@ -121,6 +121,13 @@ async def _a_twin_registers(off: World) -> None:
     await off.change_node({"status": {"nodeInfo": {"bootID": "boot-1"}}}, subresource="status", name="node-8")
 
 
+async def _another_is_fenced_by_its_device(off: World) -> None:
+    await off.add_node("node-8", ready="True")
+    await off.install_kinds()
+    await off.add_template()
+    await off.configure("node-8", "10.0.0.7", driver="redfish")
+
+
 async def _recreated(off: World) -> FreeRequest:
     request = await off.free()
     await off.recreate_node()
@@ -165,6 +172,11 @@ GUARDS = {
         after(_a_twin_registers),
         ErrorType.NOT_LICENSED,
         "the same boot id boot-1 as node-8",
+    ),
+    "S39 its device is another node's as well, by another driver": (
+        after(_another_is_fenced_by_its_device),
+        ErrorType.NOT_LICENSED,
+        f"{ENDPOINT} is configured as the device of Node/{NODE} and of Node/node-8",
     ),
     "S38 another's cluster Lease": (after(lambda w: w.hold_cluster_lease("another")), ErrorType.NOT_LICENSED, "another"),
     "S38 a cluster Lease that nobody renews": (

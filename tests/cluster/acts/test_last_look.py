@@ -524,25 +524,22 @@ async def test_a_go_licenses_the_act_that_it_was_made_for(operation: Operation, 
     assert (result.verdict, bool(result.licence)) == (GO, operation is Operation.DISRUPT)
 
 
-async def _fenced_by(world: World, name: str, ip: str, *, called: str = "own") -> None:
-    """A FenceConfig of that node's own."""
-    secret = {"name": "bmc-credentials", "namespace": "nodewarden"}
-    power = {"driver": "ipmi", "parameters": {"ip": ip}, "nodeParameters": {name: {"ipport": "623"}}, "secretRef": secret}
-    body = {"apiVersion": TEMPLATES.api_version, "kind": "FenceConfig", "metadata": {"name": called}}
-    await world.others.create("/apis/nodewarden.io/v1alpha1/fenceconfigs", body | {"spec": {"nodeName": name, "power": [power]}})
-
-
 @pytest.mark.parametrize(
-    ("ip", "there", "verdict"),
-    [("10.0.0.7", True, VETOED), ("10.0.0.8", True, GO), ("10.0.0.7", False, GO)],
-    ids=["the same device", "a device of its own", "a node that is no more"],
+    ("ip", "driver", "there", "verdict"),
+    [
+        ("10.0.0.7", "ipmi", True, VETOED),
+        ("10.0.0.7", "redfish", True, VETOED),
+        ("10.0.0.8", "ipmi", True, GO),
+        ("10.0.0.7", "ipmi", False, GO),
+    ],
+    ids=["the same device", "the same device by another driver", "a device of its own", "a node that is no more"],
 )
 async def test_a_device_that_another_nodes_configuration_names_is_used_for_neither(
-    licensed: World, ip: str, there: bool, verdict: LookVerdict
+    licensed: World, ip: str, driver: str, there: bool, verdict: LookVerdict
 ) -> None:
     """S39: a copying mistake, or an attack; whose it is a person finds out."""
     await licensed.add_template()
-    await _fenced_by(licensed, "node-8", ip)
+    await licensed.configure("node-8", ip, driver=driver)
     if there:
         await licensed.add_node("node-8", provider_id="metal://rack-3/8")
     result = await look(licensed, configured=Configured())
@@ -567,8 +564,8 @@ async def test_a_device_that_many_configurations_name_is_not_taken_for_ours_unse
     """S39: whoever is not looked at any more is not nobody."""
     await licensed.add_template()
     for number in range(gone):
-        await _fenced_by(licensed, f"gone-{number}", "10.0.0.7", called=f"gone-{number}")
-    await _fenced_by(licensed, "node-8", "10.0.0.7")
+        await licensed.configure(f"gone-{number}", "10.0.0.7", called=f"gone-{number}")
+    await licensed.configure("node-8", "10.0.0.7")
     await licensed.add_node("node-8", provider_id="metal://rack-3/8")
     result = await look(licensed, configured=Configured())
     assert result.verdict is not GO
@@ -587,10 +584,10 @@ async def test_a_device_that_is_named_beside_more_nodes_than_are_looked_into_is_
     await licensed.add_template()
     for number in range(20, 20 + MOST_ASKED):
         await licensed.add_node(f"node-{number}", provider_id=f"metal://rack-3/{number}")
-        await _fenced_by(licensed, f"node-{number}", "10.0.0.7", called=f"node-{number}")
+        await licensed.configure(f"node-{number}", "10.0.0.7", called=f"node-{number}")
     assert (await look(licensed, configured=Configured())).verdict is GO
     await licensed.add_node("node-8", provider_id="metal://rack-3/8")
-    await _fenced_by(licensed, "node-8", "10.0.0.7")
+    await licensed.configure("node-8", "10.0.0.7")
     result = await look(licensed, configured=Configured())
     assert (result.verdict, f"and {MOST_ASKED} more" in result.reason) == (VETOED, True)
 

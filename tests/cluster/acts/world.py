@@ -226,6 +226,14 @@ class World:
         value = (await self.node())["metadata"].get("annotations", {}).get(MARK_ANNOTATION)
         return None if value is None else parse_mark(value, node=NODE)
 
+    async def configure(self, node: str, ip: str, *, called: str = "own", driver: str = "ipmi") -> None:
+        """A FenceConfig of that node's own."""
+        secret = {"name": "bmc-credentials", "namespace": "nodewarden"}
+        power = {"driver": driver, "parameters": {"ip": ip}, "nodeParameters": {node: {}}, "secretRef": secret}
+        body = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FenceConfig", "metadata": {"name": called}}
+        spec = {"spec": {"nodeName": node, "power": [power]}}
+        await self.others.create("/apis/nodewarden.io/v1alpha1/fenceconfigs", body | spec)
+
     async def install_kinds(self) -> None:
         for path in (
             "simulator/crds/nodehealthchecks.yaml",

@@ -23,6 +23,7 @@ from policy.fence.device_check import (
     report_of,
     row_of,
 )
+from policy.fence.drivers import same_device
 from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import system_of
@@ -222,14 +223,28 @@ def test_looks_hear_of_every_shared_device_whoever_is_told_of_it_and_whatever_hi
     assert Remembered(again.carried()).claimed == ()
 
 
-def test_a_bmc_is_shared_whichever_driver_speaks_to_it() -> None:
+@pytest.mark.parametrize("theirs", ["fence_ilo5://a:623", "fence_ilo4_ssh://a:22", "redfish://a:443/redfish/v1/Systems/1"])
+def test_a_bmc_is_shared_whichever_driver_speaks_to_it(theirs: str) -> None:
     """S39: two nodes whose configuration was written for two systems."""
     claims = shared_by("node-1")
-    agents = PowerDevice(driver="fence_ilo5", endpoint="fence_ilo5://a:623")
+    agents = PowerDevice(driver=theirs.partition("://")[0], endpoint=theirs)
     claims.add(replace(NODE, node="node-2", devices=(DeviceToCheck(device=agents),)))
     assert "Node/node-2" in claims.problem("node-1", BMC.endpoint)
     assert "Node/node-1" in claims.problem("node-2", agents.endpoint)
-    assert {node for node, device in claims.shared if device == BMC.endpoint} == {"node-1", "node-2"}
+    assert {node for node, device in claims.shared if same_device(device, BMC.endpoint)} == {"node-1", "node-2"}
+
+
+def test_the_systems_of_one_service_are_a_device_each_and_one_node_may_have_its_bmc_by_two_drivers() -> None:
+    """S39: a chassis, and a level that is tried where the first one fails."""
+    claims = DeviceClaims()
+    for number in (1, 2):
+        endpoints = (
+            f"redfish://a:443/redfish/v1/Systems/{number}",
+            f"fence_redfish://a:443?systems_uri=%2Fredfish%2Fv1%2FSystems%2F{number}",
+        )
+        devices = tuple(DeviceToCheck(device=PowerDevice(driver="redfish", endpoint=each)) for each in endpoints)
+        claims.add(replace(NODE, node=f"node-{number}", devices=devices))
+    assert (claims.shared, claims.notices()) == ((), [])
 
 
 def test_a_device_that_does_not_obey_is_told_from_one_whose_name_begins_like_it() -> None:

@@ -156,12 +156,24 @@ def test_two_supplies_are_two_devices_and_one_of_them_twice_is_refused() -> None
         a_plan([DEVICE | {"nodeParameters": {"node-1": {"ip": "bmc.lan", "ipport": "06230"}}}, shouted])
 
 
-def test_one_bmc_by_two_drivers_is_no_second_supply() -> None:
+@pytest.mark.parametrize("driver", ["fence_ipmilan", "redfish", "fence_ilo4_ssh"])
+def test_one_bmc_by_two_drivers_is_no_second_supply(driver: str) -> None:
     """S4: both would say off, and the other supply feed the machine on."""
     own = {"nodeParameters": {"node-1": {"ip": "10.0.0.7"}}}
-    by_agent = DEVICE | own | {"driver": "fence_ipmilan", "parameters": {}}
+    by_agent = DEVICE | own | {"driver": driver, "parameters": {}}
     with pytest.raises(PolicyError, match=r"the same device as ipmi://10.0.0.7:623, which is listed for node node-1"):
         a_plan([DEVICE | own | {"parameters": {}}, by_agent])
+
+
+def test_one_outlet_by_two_agents_is_no_second_supply() -> None:
+    """S4: the strip answers both, by telnet and by SNMP."""
+    outlets = [
+        {"driver": f"fence_apc{kind}", "parameters": {"ip": "pdu"}, "nodeParameters": {"node-1": {"plug": plug}}}
+        for kind, plug in (("", "3"), ("_snmp", "3"), ("_snmp", "12"))
+    ]
+    with pytest.raises(PolicyError, match=r"fence_apc_snmp://pdu:161/3 is the same device as fence_apc://pdu:23/3, which is"):
+        a_plan(outlets[:2])
+    assert len(a_plan([outlets[0], outlets[2]]).devices) == 2
 
 
 @pytest.mark.parametrize("where", ["parameters", "nodeParameters"])
