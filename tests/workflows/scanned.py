@@ -165,7 +165,7 @@ class ScriptedCluster:
         self.last_word = request.halted
 
     async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
-        self.asked.append(tuple(episode.node for episode in request.episodes))
+        self.asked.append(tuple(episode.node for episode in (*request.episodes, *request.remediations)))
         await self.may_open.wait()
         self._fails("open", "nobody knows")
         self.order.append("open")
