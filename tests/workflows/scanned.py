@@ -66,9 +66,9 @@ def report(*nodes: str, **changes: object) -> ScanReport:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def report_of(ledger: Ledger, watching: Iterable[str] = ()) -> ScanReport:
-    """What a scan would say of it, at the moment of `tests/policy/builders.py`."""
-    parts = ledger.report_parts(BUILT_AT, tuple(watching))
+def report_of(ledger: Ledger, watching: Iterable[str] = (), now: datetime = BUILT_AT) -> ScanReport:
+    """What a scan would say of it; at the moment of `tests/policy/builders.py` unless it is said."""
+    parts = ledger.report_parts(now, tuple(watching))
     told = {each.name: getattr(parts, each.name) for each in fields(parts)}
     return replace(report(), **told)
 

@@ -82,6 +82,9 @@ POLICIES = [
 ]
 
 
+MOSTLY_WELL, MOSTLY_SICK = ["True", "True", "True", "False", "Unknown"], ["True", "False", "Unknown", "Unknown"]
+
+
 def once_in(chance: Random, times: int) -> bool:
     return chance.randrange(times) == 0
 
@@ -93,7 +96,7 @@ def a_random_node(chance: Random, name: str, *, member: bool) -> NodeView:
     found = a_node(
         name,
         conditions=(
-            Condition(type="Ready", status=chance.choice(["True", "False", "Unknown", "Unknown"]), since=since[0]),
+            Condition(type="Ready", status=chance.choice(MOSTLY_WELL if member else MOSTLY_SICK), since=since[0]),
             Condition(type="DiskPressure", status=chance.choice(["True", "False", "False"]), since=since[1]),
         ),
         labels=labels,
@@ -112,12 +115,12 @@ def a_random_machine(chance: Random, number: int, dialect: Dialect, *, node: str
         dialect,
         labels={"pool": chance.choice("ab")},
         annotations=annotations,
-        phase=FAILED if once_in(chance, 6) else "Running",
+        phase=FAILED if once_in(chance, 3 if member else 6) else "Running",
         deleting=once_in(chance, 15),
         created=ago(9999 + number),
         last_updated=ago(chance.choice([30, 90, 9999])),
         provider_id=f"sim:///{node}" if node and once_in(chance, 2) else "",
-        node_name="" if once_in(chance, 5) else node,
+        node_name="" if once_in(chance, 15 if member else 5) else node,
         controller=chance.choice([owner, owner, owner, "", "Strange/owner"]),
         control_plane=member,
     )
@@ -131,7 +134,7 @@ def a_world(seed: int) -> Ledger:
     members = chance.choice([0, 1, 2, 3, 3, 5])
     for number in range(members + chance.randint(1, 4)):
         member, name = number < members, f"n{number}"
-        if not once_in(chance, 7):
+        if not once_in(chance, 25 if member else 7):
             put(ledger, a_random_node(chance, name, member=member))
         if dialect is not None and not once_in(chance, 6):
             put(ledger, a_random_machine(chance, number, dialect, node=name, member=member))
