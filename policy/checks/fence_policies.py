@@ -57,6 +57,11 @@ class StormRule:
         taking: so many more of it may go down by us."""
         return count.and_more(taking).percent >= self.percentage
 
+    @property
+    def uncounted(self) -> str:
+        """What it says of a node, or a Machine without one, of which nobody knows in which group it is."""
+        return f"the policy {self.name} needs its {self.scope}, which this scan has not counted"
+
     def said(self, count: GroupCount, taking: int = 0) -> str:
         """The numbers of a group, for people."""
         then = count.and_more(taking)

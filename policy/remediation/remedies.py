@@ -13,13 +13,12 @@ from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
-from policy.fence.templates import is_own_template
-from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.remediations import RemediationObject, kind_of
-from policy.remediation.ladder import body_of, possible
-from policy.remediation.strategies import BY_TEMPLATE, RULES, Action, Strategy
+from policy.remediation.ladder import body_of, ladder_of, possible
+from policy.remediation.strategies import RULES, Action, Strategy
 from policy.values.errors import PolicyError
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import ObjectRef
 
 OWNER_REMEDIATED = "OwnerRemediated"
 
@@ -46,13 +45,7 @@ def remedy(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Remedy
         return _give_back(check, verdict, present)
     if verdict.standing is not Standing.UNHEALTHY:
         return NOTHING
-    if check.escalation:
-        return _by_ladder(check, target, present)
-    if check.template is not None:
-        return _by_template(check.template, check, target, present)
-    if check.dialect is Dialect.NODE_FENCING:
-        return Remedy(action=Action.FENCE)
-    return _request(target) if check.dialect is Dialect.CLUSTER_API else _delete(check, target)
+    return _by_ladder(check, target, present)
 
 
 def orphaned(remediation: RemediationObject, check: HealthCheck) -> bool:
@@ -74,14 +67,15 @@ def _give_back(check: HealthCheck, verdict: Verdict, present: list[RemediationOb
 
 
 def _by_ladder(check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
-    """The first step that is possible, of those that the check's annotation names."""
+    """The first step that is possible, of those that the check wants."""
     body = body_of(target)
     try:
-        steps, refused = possible(check, body)
+        wanted, (steps, refused) = ladder_of(check, body), possible(check, body)
     except PolicyError as error:
         return Remedy(action=Action.NONE, message=str(error))
     if not steps:
-        return Remedy(action=Action.SKIP_NO_OWNER if body.phase is not None and not body.owner else Action.NONE, message=refused)
+        ownerless = bool(wanted) and RULES[wanted[0].strategy].replaces and body.phase is not None
+        return Remedy(action=Action.SKIP_NO_OWNER if ownerless else Action.NONE, message=refused)
     first = steps[0]
     match first.strategy:
         case Strategy.REQUEST_OWNER:
@@ -90,14 +84,12 @@ def _by_ladder(check: HealthCheck, target: JudgedTarget, present: list[Remediati
             return _annotate(target)
         case Strategy.EXTERNAL:
             assert first.template is not None, "a step that makes an object is possible only with its template"
-            return _by_template(first.template, check, target, present)
+            return _create(first.template, check, target, present)
         case _:  # needs nobody else's object or word
             return Remedy(action=RULES[first.strategy].action)
 
 
-def _by_template(template: ObjectRef, check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
-    if is_own_template(template):
-        return Remedy(action=RULES[BY_TEMPLATE[template.kind]].action)
+def _create(template: ObjectRef, check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
     if present:
         whose = "" if check.of_machines or check.owns(present[0]) else " that this check did not create"
         return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{whose}")
@@ -111,17 +103,6 @@ def _request(target: JudgedTarget) -> Remedy:
     if asked is not None and asked.status != "True":
         return Remedy(action=Action.NONE, message=f"its owner has been asked: OwnerRemediated is {asked.status}, {asked.reason}")
     return Remedy(action=Action.REQUEST_OWNER_REMEDIATION)
-
-
-def _delete(check: HealthCheck, target: JudgedTarget) -> Remedy:
-    """OpenShift: the Machine is deleted, unless nobody would replace it."""
-    machine = target.machine
-    assert machine is not None
-    if check.external_strategy and machine.phase != FAILED:
-        return _annotate(target)
-    if not machine.controller:
-        return Remedy(action=Action.SKIP_NO_OWNER, message="no controller owns the Machine: nobody would replace it")
-    return Remedy(action=Action.DELETE_MACHINE)
 
 
 def _annotate(target: JudgedTarget) -> Remedy:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
+from typing import NamedTuple
 
 from policy.checks.brakes import Closed
 from policy.checks.healthcheck import HealthCheck
@@ -75,7 +76,8 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
             continue
         if name in known.exempt.unsettled:
             continue
-        since, key, refused = _under_which(known, said, offended)
+        choice = _under_which(known, said, offended)
+        since, key, refused = choice.since, choice.key, choice.refused
         alone = left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))
         refused = alone.words if alone is not None else refused
         for other in offended:
@@ -163,15 +165,19 @@ def braked(known: Known, victim: str) -> str:
     policies, tally = known.policies, known.groups
     if policies.problem:
         return f"the fence policies can't be used: {policies.problem}"
-    groups = [group for node in known.nodes_of(victim) for group in (CLUSTER, *tally.groups_of(node))]
+    groups = [CLUSTER, *(group for node in known.nodes_of(victim) for group in tally.groups_of(node))]
+    taking = int(any(node.ready for node in known.nodes_of(victim)))  # it included, as admission counts it
     if waits := next((each.words for each in held_back(known, victim) if each.weight is Weight.NOT_LICENSED), ""):
         return waits
     if down := policies.storage_down(tally.of(CLUSTER)):
         return down
     for rule in policies.storms:
-        for group in groups:
-            if scope_of(group) == rule.scope and rule.closed(tally.of(group)):
-                return rule.said(tally.of(group))
+        mine = [group for group in groups if scope_of(group) == rule.scope]
+        if not mine:
+            return rule.uncounted
+        for group in mine:
+            if rule.closed(tally.of(group), taking):
+                return rule.said(tally.of(group), taking)
     return ""
 
 
@@ -224,22 +230,43 @@ def gives_the_remedy(known: Known, victim: str) -> str:
         for key, pairs in said.items()
         if known.brakes[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
     ]
-    return _under_which(known, said, offended)[1] if offended else ""
+    return _under_which(known, said, offended).key if offended else ""
 
 
-def _under_which(
-    known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
-) -> tuple[datetime, str, str]:
-    """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name."""
+def in_turn(known: Known) -> list[tuple[HealthCheck, JudgedTarget]]:
+    """Under which check whom admission may let in, in its order: but for budgets, quorum, and what only a scanner knows."""
+    ranked, _ = _rank(known, frozenset())
+    turns = []
+    for rank, since, victim, key, _ in ranked:
+        if rank == 0:
+            target = _under_which(known, known.say(victim), (key,)).target
+            turns.append((since, target.victim_name, key, target))
+    return [(known.checks[key], target) for _, _, key, target in sorted(turns, key=lambda turn: turn[:2])]
+
+
+class _Choice(NamedTuple):
+    """Since when, under which check, by which of its targets, and why not."""
+
+    since: datetime
+    key: str
+    target: JudgedTarget
+    verdict: Verdict
+    refused: str
+
+
+def _under_which(known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]) -> _Choice:
+    """Of several checks the one whose deadline expired first, ties by name. One that can't have anything done leaves it to those
+    that can; what another controller does already holds up everybody."""
     choices = []
     for key in offended:
         for target, verdict in said[key]:
             if not verdict.calls_for_action:
                 continue
-            refused = _impossible(known.checks[key], target)
-            choices.append((verdict.expired or NEVER, key, verdict.since or target.changed, refused))
-    _, key, since, refused = min(choices)
-    return since, key, refused
+            check, since = known.checks[key], verdict.since or target.changed
+            refused = _impossible(check, target)
+            choice = _Choice(since, key, target, verdict, refused or _in_other_hands(check, target))
+            choices.append((bool(refused), verdict.expired or NEVER, key, since, target.key, choice))
+    return min(choices, key=lambda each: each[:-1])[-1]
 
 
 def held_back(known: Known, victim: str, *, exempt: str = "") -> Iterator[Objection]:
@@ -262,13 +289,16 @@ def left_alone(known: Known, victim: str, *, exempt: str = "") -> Objection | No
 
 
 def _impossible(check: HealthCheck, target: JudgedTarget) -> str:
-    """Why nothing that the check wants can be done, or may be beside what others do already; "" else."""
+    """Why nothing that the check wants can be done; "" else."""
     try:
         _, refused = possible(check, body_of(target))
     except PolicyError as error:
         return str(error)
-    if refused:
-        return refused
+    return refused
+
+
+def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
+    """Why what the check wants may not be done beside what others do already; "" else."""
     foreign = next((each for each in target.remediations if check.makes(each) and _is_anothers(each, check)), None)
     if foreign is not None:
         return f"a {foreign.ref.kind} of it exists already that this check did not create: {foreign.ref.key}"
@@ -284,9 +314,7 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
     if key in known.requests:
         return _asked_for(known, known.requests[key], refused)
     check, said = known.checks[key], known.say(victim)
-    target, verdict = min(
-        said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or pair[0].changed, pair[0].key)
-    )
+    since, _, target, verdict, _ = _under_which(known, said, (key,))
     view, machine = target.node, target.machine
     steps, _ = possible(check, body_of(target)) if not refused else ((), "")
     ladder = () if fences_only(check, steps) else steps
@@ -297,7 +325,7 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         node=target.victim_name,
         uid=view.uid if view else "",
         check=check.ref,
-        since=verdict.since or target.changed,
+        since=since,
         dated=verdict.since is not None,
         reason=verdict.reason,
         message=verdict.message,

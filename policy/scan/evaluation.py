@@ -18,11 +18,12 @@ from policy.checks.storms import Storm, over
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
+from policy.remediation.ladder import body_of, possible, removes
 from policy.remediation.remedies import RESTORING, orphaned, remedy
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.budgets import control_plane_guard
-from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, left_alone
+from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, in_turn, left_alone
 from policy.scan.known import Known
 from policy.scan.reporting import notices, overlapping
 from policy.values.object_refs import Dialect
@@ -251,7 +252,7 @@ def _orphans(known: Known, check: HealthCheck) -> list[TargetEvaluation]:
 
 
 class _ControlPlaneGuard:
-    """Whether a control-plane member may be taken, asked target by target in the order in which they would be acted on.
+    """Whether a control-plane member may be taken, asked of each in the order in which admission would let them in.
 
     One at a time. Then the rule of the NodeHealthCheck operator where OpenShift says how its etcd is, else the quorum of the
     members that are Ready (S15). Before a Cluster API control plane is initialized there is nothing to guard.
@@ -262,22 +263,24 @@ class _ControlPlaneGuard:
         self._taken = sorted(
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
         )
+        for check, target in in_turn(known):
+            if self._is_member(target) and not self.objection(check, target):
+                self._taken.append(target.victim)
 
     def objection(self, check: HealthCheck, target: JudgedTarget) -> str:
-        """Why not, "" where it may be taken; then it counts as taken."""
-        if not any(each.control_plane for each in (target, *self._known.together(target.victim))):
+        """Why not, "" where it is the one that may be taken."""
+        if not self._is_member(target):
             return ""
-        if target.cluster is not None and not target.cluster.control_plane_initialized:
-            return ""
-        name = target.victim
-        others = [taken for taken in self._taken if taken != name]
+        others = [taken for taken in self._taken if taken != target.victim]
         if others:
             return f"{AdmissionRefusal.CONTROL_PLANE}: another control-plane member goes first: {others[0]}"
         objection = self._of_etcd(check, target)
-        if objection:
-            return f"{AdmissionRefusal.CONTROL_PLANE}: {objection}"
-        self._taken.append(name)
-        return ""
+        return f"{AdmissionRefusal.CONTROL_PLANE}: {objection}" if objection else ""
+
+    def _is_member(self, target: JudgedTarget) -> bool:
+        if not any(each.control_plane for each in (target, *self._known.together(target.victim))):
+            return False
+        return target.cluster is None or target.cluster.control_plane_initialized
 
     def _of_etcd(self, check: HealthCheck, target: JudgedTarget) -> str:
         etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
@@ -288,7 +291,8 @@ class _ControlPlaneGuard:
         members = max(nodes.members, len(machines))
         ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))
         target_ready = target.node is not None and target.node.ready
-        return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=())
+        replaced = removes(possible(check, body_of(target))[0])
+        return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=(), removes=replaced)
 
 
 def _of_one_group(one: JudgedTarget, other: JudgedTarget) -> bool:

@@ -190,8 +190,10 @@ def policy_unblocks(known: Known, name: str) -> str:
         return f"fewer than {policies.storage_percentage}% of the nodes may say that they have lost their storage"
     for rule in policies.storms:
         for count in (tally.of(group) for group in groups if scope_of(group) == rule.scope):
-            if rule.closed(count):
-                more = next(more for more in range(1, count.nodes + 1) if not rule.closed(_with_more(count, more)))
+            taking = int(node is not None and node.ready)
+            if rule.closed(count, taking):
+                wanted = range(1, count.nodes + 1)
+                more = next((more for more in wanted if not rule.closed(_with_more(count, more), taking)), count.nodes)
                 return f"{more} more of the {count.nodes} nodes of {called(count.group)} must become responsive"
     return ""
 

@@ -272,6 +272,7 @@ def cluster_api_machine(given: Json, *, version: str = "v1beta2") -> Json:
         "labels": labels,
         "annotations": given.get("annotations", {}),
         "creationTimestamp": moment(given["created_age_s"]),
+        "ownerReferences": [{"kind": "MachineSet", "name": "set", "uid": "uid-set", "controller": True}],
     }
     if given.get("deleting"):
         metadata["deletionTimestamp"] = moment(1)

@@ -66,9 +66,9 @@ def report(*nodes: str, **changes: object) -> ScanReport:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def report_of(ledger: Ledger, watching: Iterable[str] = ()) -> ScanReport:
-    """What a scan would say of it, at the moment of `tests/policy/builders.py`."""
-    parts = ledger.report_parts(BUILT_AT, tuple(watching))
+def report_of(ledger: Ledger, watching: Iterable[str] = (), now: datetime = BUILT_AT) -> ScanReport:
+    """What a scan would say of it; at the moment of `tests/policy/builders.py` unless it is said."""
+    parts = ledger.report_parts(now, tuple(watching))
     told = {each.name: getattr(parts, each.name) for each in fields(parts)}
     return replace(report(), **told)
 
@@ -165,7 +165,7 @@ class ScriptedCluster:
         self.last_word = request.halted
 
     async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
-        self.asked.append(tuple(episode.node for episode in request.episodes))
+        self.asked.append(tuple(episode.node for episode in (*request.episodes, *request.remediations)))
         await self.may_open.wait()
         self._fails("open", "nobody knows")
         self.order.append("open")

@@ -11,12 +11,12 @@ from temporalio import workflow
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.freeing_pace import Portion
 from policy.episode.messages import Kind
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from tests.workflows.scanned import NOW, report
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import Backoff, PreservationNotice, ScannerInput, ScannerState
+from workflows.kit.messages import Backoff, PreservationNotice, ScannerInput, ScannerState, StopRequest
 
 LATER = NOW + timedelta(minutes=1)
 PERMIT = Permit(node="a", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
@@ -58,3 +58,21 @@ def test_all_of_it_is_carried_over(monkeypatch: pytest.MonkeyPatch) -> None:
     carried = HealthScanner(ScannerInput(cluster="prod", holder="us", state=FULL))._carried()
     assert carried.state == FULL
     assert (carried.cluster, carried.holder, carried.state is FULL) == ("prod", "us", False)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_who_has_waited_for_an_answer_while_the_scanner_was_stopped_gets_no_permit(
+    stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S38, S44: the Lease is given back a moment later."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    scanner = HealthScanner(ScannerInput(cluster="prod", holder="us", state=FULL))
+
+    async def meanwhile(*_: object, **__: object) -> None:
+        if stopped:
+            scanner._stop = StopRequest(who="ada", reason="maintenance")
+
+    monkeypatch.setattr(workflow, "wait_condition", meanwhile)
+    answer = await scanner.request_permit(PermitRequest(node="z", workflow_id="episode/prod/z", incident="z"))
+    assert (answer.decision is PermitDecision.REFUSED, "being stopped" in answer.reason) == (stopped, stopped)
+    assert ("z" in scanner._granting.table.nodes()) is not stopped

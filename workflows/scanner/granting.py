@@ -172,9 +172,9 @@ class Granting:
         return PermitAnswer(decision=answer.decision, reason=answer.reason, holder=self._grantor.holder)
 
     def _counted(self, report: ScanReport, own: Permit | None = None) -> tuple[Permit, ...]:
-        """The lines, and those that count although they have none or are parked: marked strangers, and episodes that were found and
-        wait for their permit, which may have done anything under the one they had (S14). own: the line of the one that asks. If
-        each of those that were found waited for the others, none would ever go on.
+        """The lines, and what counts without one: marked strangers, and episodes that were found and wait for their permit, which
+        may have done anything under the one they had (S14). own: the line of the one that asks. If each of those that were found
+        waited for the others, none would ever go on.
         """
         marks = {each.incident for each in report.observations} if own is None or not own.found else set[str]()
         waiting = marks.intersection(each.incident for each in self.table.queue())

@@ -42,7 +42,7 @@ class Holders:
         """None: at the next occasion, whenever they were described last."""
         self.problem = ""
         self._described = dict[str, bool]()
-        """Of marks that are seen, by incident: whether the node has a line since its episode was described last."""
+        """Of marks that are seen, by incident: whether there was a line of that when the node's episode was described last."""
         self._marks = dict[str, str]()
 
     def strangers(self, report: ScanReport) -> tuple[Permit, ...]:
@@ -109,7 +109,8 @@ class Holders:
         self.described_at = workflow.now()
         before, marks = (self._table.permits(), self._table.queue(), self._described), self._marks
         if await self._describe(nodes):
-            self._described = {marks[node]: self._table.of(node) is not None for node in nodes if node in marks}
+            lines = {line.incident for line in self._table.permits()}
+            self._described = {marks[node]: marks[node] in lines for node in nodes if node in marks}
         return before != (self._table.permits(), self._table.queue(), self._described)
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,18 +11,24 @@ from policy.checks.healthcheck import HealthCheck
 from policy.checks.verdicts import Health
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
+from policy.objects.remediations import RemediationObject
 from policy.preservation.held import CONDITION
+from policy.remediation.remedies import RESTORING
+from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.scan.reporting import NOT_COVERED
 from policy.scan.urgency import stamp_of
-from policy.values.object_refs import Dialect
+from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 
 FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
+
+
+ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 
 
 def fleet(number: int, **fields: object) -> list[NodeView]:
@@ -118,6 +125,47 @@ def test_an_excluded_node_is_listed_with_the_reason() -> None:
         sick_ledger(a_node("a", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"})).report_parts(NOW).candidates
     )
     assert EXCLUDE_LABEL in candidate.refused
+
+
+QUICK = openshift("quick", unhealthyConditions=[{"type": "Ready", "status": "Unknown", "timeout": "5s"}], maxUnhealthy="100%")
+
+
+@pytest.mark.parametrize(
+    ("owner", "workers", "by", "refused"),
+    [
+        ("MachineSet/set", a_check(), QUICK.ref.key, ""),
+        ("", a_check(), check_ref().key, ""),
+        ("", replace(a_check(), escalation="no-such-strategy"), QUICK.ref.key, "nobody would replace it"),
+        ("", a_check(remediationTemplate=FOREIGN), check_ref().key, "that this check did not create"),
+    ],
+    ids=["can be done", "can't be done", "neither can be done", "the other's is in other hands"],
+)
+def test_a_check_that_can_have_nothing_done_leaves_the_remedy_to_one_that_can(
+    owner: str, workers: HealthCheck, by: str, refused: str
+) -> None:
+    """`skip-no-owner` of the check whose deadline expired first must not keep the node from ever being fenced."""
+    machine = a_machine("m1", Dialect.OPENSHIFT, node_name="node-1", controller=owner)
+    foreign = RemediationObject(
+        ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name="node-1", namespace="b"),
+        target="node-1",
+    )
+    ledger = ledger_of(QUICK, workers, a_node("node-1", "Unknown", 60), *fleet(3), machine, foreign)
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.check.key, refused in candidate.refused, bool(candidate.refused)) == (by, True, bool(refused))
+    named = [check.check.ref.key for check in evaluate(ledger.known(NOW)) for each in check.verdicts if each.action in ACTS]
+    assert named == ([] if refused else [by])
+
+
+def test_of_two_machines_of_one_node_the_one_that_can_be_replaced_is() -> None:
+    """A candidate without a ladder would be fenced."""
+    machines = [a_machine(name, Dialect.OPENSHIFT, controller=owner) for name, owner in (("m1", ""), ("m2", "MachineSet/set"))]
+    ledger = ledger_of(QUICK, a_node("n1", "Unknown", 60, provider_id=""), *machines)
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.refused, candidate.machine, [each.name for each in candidate.ladder]) == (
+        "",
+        "machines/m2",
+        ["delete-machine"],
+    )
 
 
 def test_of_two_checks_the_one_whose_deadline_expired_first_gives_the_remedy() -> None:

@@ -1,0 +1,310 @@
+"""Whatever happens to a scanner, it gives no permit too many and forgets no abort: random plays on its own classes.
+
+What is played against is the truth: which episodes are open, and which of them may act. The scanner hears of it by releases,
+requests, reports and descriptions alone. Among the moves are those that were made against it: a check replaced, mended or
+limited, a pool that grows, a request that comes while more wait than a report names, and a reset of the scanner's workflow.
+`NODEWARDEN_TEST_PLAYS` sets how many plays, `NODEWARDEN_TEST_SEED` from which number on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from temporalio import workflow
+
+from activities.contracts.episodes import DescribeResult, EpisodeActivities, EpisodeDescription, Opened, OpenOutcome, OpenResult
+from policy.episode.ids import episode_id
+from policy.episode.messages import FencingInput
+from policy.episode.needs import NeedKind
+from policy.episode.permits import PermitDecision, PermitRequest, Release
+from policy.objects.nodes import Condition
+from policy.scan import candidates
+from policy.scan.ledger import Ledger
+from policy.scan.report import ScanReport
+from policy.values.thresholds import Threshold
+from tests.policy.builders import NOW, a_check, a_node
+from tests.workflows.scanned import report_of
+from workflows.kit.messages import ScannerState
+from workflows.scanner.granting import Granting
+from workflows.scanner.holders import DESCRIBE_EVERY
+from workflows.scanner.reserving import Grantor
+from workflows.scanner.telling import Telling
+
+pytestmark = pytest.mark.timeout(600)
+
+PLAYS = int(os.environ.get("NODEWARDEN_TEST_PLAYS", "60"))
+FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
+MOVES = 30
+CAP = 4
+ANY: dict[str, object] = {"minHealthy": None, "maxUnhealthy": "100%"}
+CHECKS = [
+    a_check("workers", **ANY),
+    a_check("disks", unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "10s"}], **ANY),
+]
+
+
+@dataclass
+class Body:
+    """A node as it really is."""
+
+    ready: bool = True
+    disk: bool = False
+    since: datetime = NOW
+    mark: str = ""
+
+
+@dataclass
+class Episode:
+    """One that is open. permit: it may act."""
+
+    incident: str
+    permit: bool
+
+
+@dataclass
+class Play:
+    """The cluster, its open episodes, and the scanner that hears of them."""
+
+    chance: Random
+    now: datetime = NOW
+    nodes: dict[str, Body] = field(default_factory=dict)
+    open: dict[str, Episode] = field(default_factory=dict)
+    aborted: dict[str, datetime] = field(default_factory=dict)
+    begun: list[Coroutine[Any, Any, None]] = field(default_factory=list)
+    granted: list[str] = field(default_factory=list)
+    saved: list[tuple[ScannerState, dict[str, datetime]]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger()
+        for check in CHECKS:
+            self.ledger.put_check(check)
+        for number in range(6):
+            self.nodes[f"n{number}"] = Body()
+        self.start(ScannerState(started=NOW, known=True, described_at=NOW))
+
+    def start(self, state: ScannerState) -> None:
+        grantor = Grantor(cluster="c", holder="us", concurrency=CAP)
+        beside: Any = SimpleNamespace(begin=self.begun.append)
+        self.granting = Granting(grantor, state, beside, Telling("c", ()), on_change=lambda: None)
+
+    def state(self) -> ScannerState:
+        granting = self.granting
+        return ScannerState(
+            started=NOW,
+            known=True,
+            permits=granting.table.permits(),
+            queue=granting.table.queue(),
+            held_off=granting.holding_off.held_off,
+            described_at=granting.holders.described_at,
+            report=self.shown,
+        )
+
+    # What the scanner sees and asks ---------------------------------------------------------------------------------
+
+    def see(self) -> ScanReport:
+        for name, body in self.nodes.items():
+            conditions = (
+                Condition(type="Ready", status="True" if body.ready else "Unknown", since=body.since),
+                Condition(type="DiskPressure", status=str(body.disk), since=body.since),
+            )
+            self.ledger.put_node(a_node(name, conditions=conditions, mark=body.mark), self.now)
+            if body.ready and not body.disk:
+                self.aborted.pop(name, None)
+        self.shown = report_of(self.ledger, self.granting.watched(), self.now)
+        return self.shown
+
+    async def activity(self, method: object, request: Any, **_: object) -> object:
+        if method is EpisodeActivities.describe:
+            return DescribeResult(episodes=tuple(map(self.describe, request.nodes)))
+        return OpenResult(outcomes=tuple(map(self.opens, request.episodes)))
+
+    def describe(self, node: str) -> EpisodeDescription:
+        found = self.open.get(node)
+        return EpisodeDescription(
+            node=node,
+            known=found is not None,
+            open=found is not None,
+            workflow_id=episode_id("c", node),
+            incident=found.incident if found is not None else "",
+            permit=found is not None and found.permit,
+            control_plane=False,
+            node_uid=f"uid-of-{node}",
+        )
+
+    def opens(self, asked: FencingInput) -> OpenOutcome:
+        outcome = OpenOutcome(node=asked.node, incident=asked.incident, opened=Opened.STARTED, workflow_id="")
+        if asked.node in self.open:
+            return replace(outcome, opened=Opened.REFUSED, holder="an episode")
+        if asked.need is not None and asked.need.kind is NeedKind.CLEAN_UP:
+            self.nodes[asked.node].mark = ""
+            self.granting.take_release(Release(node=asked.node, incident=asked.incident, outcome="recovered"))
+            return outcome
+        at, since = self.aborted.get(asked.node), asked.need.since if asked.need is not None else None
+        if at is not None and (since is None or since <= at):
+            self.wrong.append(f"the abort of {asked.node} is forgotten")
+        self.open[asked.node] = Episode(asked.incident, permit=True)
+        self.granted.append(asked.node)
+        return outcome
+
+    def hears(self, workflow_id: str) -> Any:
+        async def signal(_: str) -> None:
+            node = workflow_id.rpartition("/")[2]
+            self.open[node].permit = True
+            self.granted.append(node)
+
+        return SimpleNamespace(signal=signal)
+
+    async def admit(self) -> None:
+        """Until nothing more comes of it."""
+        self.granting.holding_off.hear_report()
+        for _ in range(2):
+            await self.granting.admit(self.see(), stopped=lambda: False)
+            while self.begun:
+                await self.begun.pop(0)
+            for node in self.granted:
+                self.nodes[node].mark = self.open[node].incident
+            self.audit()
+
+    def audit(self) -> None:
+        """S14, of all that act: the cap always, a check's limit whenever one more of its targets was let in."""
+        acting = [node for node, episode in self.open.items() if episode.permit]
+        if len(acting) > CAP:
+            self.wrong.append(f"{len(acting)} act, {CAP} may")
+        for limit in self.shown.checks:
+            targets = self.ledger.covered(limit.ref.key, acting) if not limit.error else set[str]()
+            if limit.at_once is not None and len(targets) > limit.at_once and targets.intersection(self.granted):
+                self.wrong.append(f"{limit.ref.key} lets {limit.at_once}, {sorted(targets)} act, {self.granted} were let in")
+        self.granted.clear()
+
+    # Moves ----------------------------------------------------------------------------------------------------------
+
+    def sicken(self) -> None:
+        name = self.chance.choice([*self.nodes])
+        body = self.nodes[name]
+        if body.ready and not body.disk:
+            body.ready, body.disk = self.chance.choice([(False, False), (True, True)])
+            body.since = self.now
+            self.now += timedelta(seconds=15)
+
+    def grow(self) -> None:
+        """A pool gets more nodes than a report has room for, all of them sick."""
+        for _ in range(self.chance.randint(1, 3)):
+            self.nodes[f"n{len(self.nodes)}"] = Body(ready=False, since=self.now)
+        self.now += timedelta(seconds=15)
+
+    def heal(self) -> None:
+        body = self.nodes[self.chance.choice([*self.nodes])]
+        body.ready, body.disk, body.since = True, False, self.now
+
+    def end(self) -> None:
+        """An episode is over: well again, or by a person's word."""
+        for node, episode in self.some(permit=True):
+            del self.open[node]
+            self.nodes[node].mark = ""
+            outcome = self.chance.choice(["recovered", "aborted"])
+            if outcome == "aborted":
+                self.aborted[node] = self.now
+            else:
+                self.nodes[node] = Body(since=self.now)
+            self.granting.take_release(Release(node=node, incident=episode.incident, outcome=outcome, problem="by ada"))
+
+    def park(self) -> None:
+        for node, episode in self.some(permit=True):
+            episode.permit = False
+            self.granting.take_release(Release(node=node, incident=episode.incident, parked=True))
+
+    def resume(self) -> None:
+        for node, _ in self.some(permit=False):
+            self.ask(node)
+
+    def by_hand(self) -> None:
+        node = self.chance.choice([*self.nodes])
+        if node not in self.open and self.granting.table.of(node) is None:
+            self.open[node] = Episode(f"by-hand-{self.chance.random()}", permit=False)
+            self.aborted.pop(node, None)
+            self.ask(node)
+
+    def ask(self, node: str) -> None:
+        asked = PermitRequest(node=node, workflow_id=episode_id("c", node), incident=self.open[node].incident, by_person=True)
+        answer = self.granting.take_request(self.see(), asked)
+        if answer.decision is PermitDecision.GRANTED:
+            self.open[node].permit = True
+            self.granted.append(node)
+            self.nodes[node].mark = asked.incident
+        elif answer.decision is PermitDecision.REFUSED and self.granting.table.of(node) is None:
+            del self.open[node]
+
+    def some(self, *, permit: bool) -> list[tuple[str, Episode]]:
+        found = [each for each in self.open.items() if each[1].permit is permit]
+        return [self.chance.choice(found)] if found else []
+
+    def limit(self) -> None:
+        self.put(max_in_flight=Threshold(value=self.chance.randint(1, 3)))
+
+    def replace_check(self) -> None:
+        """Another object, or the same one with something else in it."""
+        self.put(uid=f"uid-{self.chance.random()}")
+
+    def remove_check(self) -> None:
+        """Or it can't be read any more; either is put back later."""
+        ref = self.chance.choice(CHECKS).ref
+        if self.chance.random() < 0.5:
+            self.ledger.remove_check(ref.key)
+        else:
+            self.ledger.put_bad_check(ref, "a typo")
+
+    def put(self, **fields: Any) -> None:
+        self.ledger.put_check(replace(self.chance.choice(CHECKS), **fields))
+
+    def wait(self) -> None:
+        self.now += DESCRIBE_EVERY
+
+    def save(self) -> None:
+        self.saved.append((self.state(), dict(self.aborted)))
+
+    def reset(self) -> None:
+        """Of the scanner's workflow: what it learnt since that point it has never known. Aborts of that time are lost, too."""
+        if self.saved:
+            state, aborted = self.chance.choice(self.saved)
+            self.start(state)
+            self.aborted = {node: at for node, at in self.aborted.items() if aborted.get(node) == at}
+
+
+async def played(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What has gone wrong in that play."""
+    chance = Random(seed)
+    monkeypatch.setattr(workflow, "now", lambda: play.now)
+    monkeypatch.setattr(workflow, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="scanner/c"))
+    monkeypatch.setattr(candidates, "MAXIMUM_CANDIDATES", 3)
+    play = Play(chance)
+    monkeypatch.setattr(workflow, "execute_activity_method", play.activity)
+    monkeypatch.setattr(workflow, "get_external_workflow_handle", play.hears)
+    await play.admit()
+    moves = [play.sicken] * 6 + [play.end] * 3 + [play.limit, play.replace_check, play.remove_check, play.put, play.put]
+    moves += [play.grow, play.heal, play.park, play.resume, play.by_hand, play.wait, play.save, play.reset]
+    for _ in range(MOVES):
+        move = chance.choice(moves)
+        move()
+        play.done.append(move.__name__)
+        play.now += timedelta(seconds=1)
+        await play.admit()
+        if play.wrong:
+            return f"play {seed}: {play.wrong} after {play.done}"
+    return ""
+
+
+async def test_no_play_makes_a_scanner_give_too_many_permits_or_forget_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S14, S19, S44."""
+    for seed in range(FIRST_SEED, FIRST_SEED + PLAYS):
+        assert not await played(seed, monkeypatch)
