@@ -124,6 +124,18 @@ def test_an_owner_that_defers_is_waited_for() -> None:
     assert world.memories == [], "a control plane of Cluster API remembers by itself"
 
 
+def test_the_word_of_a_kubeadm_control_plane_that_it_can_not_may_pass() -> None:
+    """It says so while too few members are well, and after an error of its own, and tries again."""
+    world = Remediated(ladder=(OWNER, DELETE), owner="KubeadmControlPlane/prod", owner_acts_after=3 * MINUTE, of_machines=True)
+    world.owner_says = ("CannotBeRemediated", "too few members are well")
+    result = remediated(world, Outcome.REPLACED)
+    assert ("event RemediationStepFailed" in world.acts, result.outcome) == (False, Outcome.REPLACED)
+    world = Remediated(ladder=(OWNER, DELETE), owner="KubeadmControlPlane/prod", of_machines=True)
+    world.owner_says = ("CannotBeRemediated", "maxRetry is reached")
+    remediated(world, Outcome.REPLACED)
+    assert "event RemediationStepFailed" in world.acts
+
+
 def test_an_owner_that_gives_up_has_failed_and_the_next_step_comes() -> None:
     world = Remediated(ladder=(OWNER, DELETE), of_machines=True)
     world.owner_says = ("CannotBeRemediated", "maxRetry is reached")

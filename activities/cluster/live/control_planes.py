@@ -79,6 +79,7 @@ async def objection_now(
             owners.document["metadata"].get("annotations") or {},
             initialized=initialized,
             version=cluster.version if cluster is not None else "",
+            upgrade_step=cluster.upgrade_step if cluster is not None else "",
             subject=owners.subject,
         )
         if knows is not None:
