@@ -387,7 +387,12 @@ async def _hand_over(worker: ClusterConnection, target: Target) -> None:
     for kind, group, version in OTHERS:
         asked = ExternalRequest(
             target=target,
-            template=ObjectRef(api_version=f"{group}/{version}", kind=f"{kind}Template", name="default", namespace=NAMESPACE),
+            template=ObjectRef(
+                api_version=f"{group}/{version}",
+                kind=f"{kind}Template",
+                name="default",
+                namespace=MACHINES_NAMESPACE if kind.startswith("Metal3") else NAMESPACE,
+            ),
             check=replace(CHECK, name="spares"),
             before=BeforeActing(
                 look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder=HOLDER),

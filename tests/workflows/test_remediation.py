@@ -219,6 +219,28 @@ def test_an_object_that_was_left_behind_stays_while_its_check_of_machines_is_pau
     assert (list(world.objects), world.count(f"delete {OBJECT}")) == ([OBJECT], 1)
 
 
+def test_an_object_that_others_have_given_up_is_not_waited_for() -> None:
+    """medik8s: its controller has been told to stop, so that nothing comes of it however long it is followed."""
+    world = Remediated(ladder=(SELF, DELETE))
+    world.on_create = lambda made: setattr(made, "timed_out", True)  # by the shipped operator, a moment before
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        began = play.clockwork.now
+        play.did("give-up")
+        assert play.clockwork.now - began < MINUTE
+        play.result(Outcome.REPLACED)
+    assert world.remembered[-1] == (SELF.name,)
+
+
+def test_an_object_of_a_node_that_is_gone_is_taken_back_and_its_node_is_not_called_replaced() -> None:
+    """S35: nobody pinned a Node that could have been replaced."""
+    world = Remediated(ladder=(SELF,), has_machine=False, owner="")
+    world.node.present = False
+    world.objects[OBJECT] = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
+    result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
+    assert (result.outcome is Outcome.REPLACED, "the Node was deleted" in result.message, world.objects) == (False, False, {})
+
+
 def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> None:
     world = Remediated(ladder=(SELF, DELETE))
     world.on_create = lambda made: setattr(made, "succeeded", "False")
