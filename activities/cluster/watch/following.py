@@ -2,9 +2,9 @@
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
 health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
-asked for none; remediation objects and templates from the first check on that names one. A kind that the server does not know is
-looked for when its definition comes, and every few minutes. Cluster API's objects may live behind another connection (a
-management cluster). `view.py` judges how fresh all of it is.
+asked for none; Clusters also from the first Node on that names one; remediation objects and templates from the first check on
+that names one. A kind that the server does not know is looked for when its definition comes, and every few minutes. Cluster API's
+objects may live behind another connection (a management cluster). `view.py` judges how fresh all of it is.
 """
 
 from __future__ import annotations
