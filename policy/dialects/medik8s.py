@@ -39,6 +39,7 @@ SHORTEST_RUNG = timedelta(seconds=60)
 """Below it two remediations of one node could run side by side."""
 
 _DELETES_NODES = "MachineDeletionRemediationTemplate"
+_OF_METAL3, MACHINES_NAMESPACE = "Metal3RemediationTemplate", "openshift-machine-api"
 
 
 FIELDS = (
@@ -212,6 +213,9 @@ def _template(fields: Fields) -> ObjectRef:
     template = fields.reference("remediationTemplate")
     if is_own_template(template) and not template.namespace:
         raise fields.refuse("remediationTemplate.namespace", f"expected the namespace of the {template.kind}")
+    if template.kind == _OF_METAL3 and template.namespace != MACHINES_NAMESPACE:
+        # Its objects are owned by Machines, and an owner lives in the namespace of what it owns.
+        raise fields.refuse("remediationTemplate.namespace", f"expected {MACHINES_NAMESPACE} for a {_OF_METAL3}")
     return template
 
 

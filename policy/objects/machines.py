@@ -13,12 +13,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from policy.objects.nodes import Condition
-from policy.values.machine_apis import MachineApi
+from policy.values.machine_apis import MCM, MachineApi
+from policy.values.moments import moment_of
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
 """On a check, a Cluster or a Machine; any value pauses, also an empty one."""
 
 CLUSTER_NAME_LABEL = "cluster.x-k8s.io/cluster-name"
+UPGRADE_STEP_ANNOTATION = "topology.internal.cluster.x-k8s.io/upgrade-step"
+"""On a Cluster: the step of a chained upgrade that is under way (Cluster API 3c7007896f)."""
+
 SKIP_ANNOTATION = "cluster.x-k8s.io/skip-remediation"
 REMEDIATE_ANNOTATION = "cluster.x-k8s.io/remediate-machine"
 EXTERNAL_REMEDIATION_ANNOTATION = "host.metal3.io/external-remediation"
@@ -87,6 +91,8 @@ class MachineView:
         """What stands where somebody says that it goes first when its set is scaled down, "" where nobody does."""
         for annotation in self.api.goes_first:
             value = self.annotations.get(annotation)
+            if self.api is MCM and moment_of(value) is None:
+                continue  # there a mark that is no moment is none
             if value or (value is not None and self.api.empty_goes_first):
                 return value or "marked"
         return ""
@@ -99,7 +105,7 @@ class MachineView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadCluster:
     """A Cluster API `Cluster`. The moments are None while it is not so; `paused` says why, "" when it is not. version: of
-    Kubernetes, as its topology wants it, "" where it has none.
+    Kubernetes, as its topology wants it, "" where it has none. upgrade_step: the version that a chained upgrade wants for now.
     """
 
     namespace: str
@@ -110,6 +116,7 @@ class WorkloadCluster:
     infrastructure_ready: bool = False
     infrastructure_ready_since: datetime | None = None
     version: str = ""
+    upgrade_step: str = ""
 
     @property
     def key(self) -> str:

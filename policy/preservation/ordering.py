@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from policy.preservation.automatic import is_automatic
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.last_to_go import priority_in_its_set
+from policy.values.moments import moment_of
 
 _PHASES = {
     MachinePhase.TERMINATING: 0,
@@ -24,8 +25,7 @@ _PHASES = {
     MachinePhase.RUNNING: 6,
 }
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
-_UNMARKED = "~"
-"""Sorts after every moment that marks a machine."""
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def scale_down_order(machines: Iterable[Held], now: datetime) -> list[Held]:
@@ -36,7 +36,8 @@ def scale_down_order(machines: Iterable[Held], now: datetime) -> list[Held]:
         standing = 0 if not kept else 1 if is_automatic(machine) else 2
         expiry = machine.expiry if kept and machine.expiry is not None else _BEGINNING
         phase = _PHASES[MachinePhase.TERMINATING if machine.deleting else machine.phase]
-        marked = machine.marked_for_deletion or _UNMARKED
+        mark = machine.marked_for_deletion
+        marked = moment_of(mark) or (_BEGINNING if mark else _NEVER)
         return (standing, expiry, priority_in_its_set(machine), marked, phase, machine.created or _BEGINNING, machine.key)
 
     return sorted(machines, key=rank)

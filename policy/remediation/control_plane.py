@@ -195,13 +195,14 @@ def members_from_machines(
     *,
     initialized: bool,
     version: str = "",
+    upgrade_step: str = "",
     subject: str,
 ) -> ControlPlaneView | None:
     """A control plane that a KubeadmControlPlane looks after, by that object and the conditions that it sets on its Machines.
     None where no Machine has any of them: then nobody has looked, and nothing can be told from that. Raises PolicyError.
 
-    version: as the topology of its Cluster wants it, "" where it has none. A member of etcd has the name of its Node; one whose
-    Machine is gone is not seen here.
+    version, upgrade_step: as its Cluster wants them (`WorkloadCluster`), "" where it does not. A member of etcd has the name of
+    its Node; one whose Machine is gone is not seen here.
     """
     listed = [machine for machine in machines if machine.control_plane]
     if not any(condition.type in _OF_COMPONENTS for machine in listed for condition in machine.conditions):
@@ -213,7 +214,7 @@ def members_from_machines(
         replicas=spec.whole("replicas", minimum=0, maximum=2**31 - 1) if spec.has("replicas") else None,
         initialized=initialized,
         in_progress=begun_by_owner(annotations, members, subject=subject),
-        upgrade=version if version and version != spec.text("version", "") else "",
+        upgrade=(upgrade_step or version) if version and spec.text("version", "") not in {version, upgrade_step} else "",
         etcd=tuple(etcd.Member(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node),
         managed_etcd=not etcd_of.has("external"),
     )

@@ -40,6 +40,8 @@ class Remediator:
         return tuple(dict.fromkeys((self.failed, self.succeeded, self.working)))
 
 
+_NO_CONDITIONS = dict.fromkeys(("working", "succeeded", "failed", "node_goes"), "")
+
 REMEDIATORS: tuple[Remediator, ...] = (
     Remediator(group="self-node-remediation.medik8s.io", kind="SelfNodeRemediation"),
     Remediator(group="fence-agents-remediation.medik8s.io", kind="FenceAgentsRemediation"),
@@ -53,17 +55,8 @@ REMEDIATORS: tuple[Remediator, ...] = (
         node_goes="",
     ),
     # These two have no conditions: of Metal3's the phase is read, of the other one's work the node alone tells.
-    Remediator(
-        group="infrastructure.cluster.x-k8s.io", kind="Metal3Remediation", working="", succeeded="", failed="", node_goes=""
-    ),
-    Remediator(
-        group="customized-user-remediation.medik8s.io",
-        kind="CustomizedUserRemediation",
-        working="",
-        succeeded="",
-        failed="",
-        node_goes="",
-    ),
+    Remediator(group="infrastructure.cluster.x-k8s.io", kind="Metal3Remediation", **_NO_CONDITIONS),
+    Remediator(group="customized-user-remediation.medik8s.io", kind="CustomizedUserRemediation", **_NO_CONDITIONS),
 )
 
 

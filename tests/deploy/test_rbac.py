@@ -56,6 +56,7 @@ from activities.contracts.target import (
 )
 from activities.contracts.words import VerifyRequest
 from policy.checks.fence_policies import FencePolicies
+from policy.dialects.medik8s import MACHINES_NAMESPACE
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
@@ -223,10 +224,11 @@ async def _add_others(person: ApiClient) -> None:
         for each in {kind, f"{kind}Template"} - {already}:
             await person.create(kept.DEFINITIONS, kept.definition(each, group=group, served=version))
         template = {"apiVersion": f"{group}/{version}", "kind": f"{kind}Template"}
-        path = f"/apis/{group}/{version}/namespaces/{NAMESPACE}/{kind.lower()}templates"
+        namespace = MACHINES_NAMESPACE if kind.startswith("Metal3") else NAMESPACE
+        path = f"/apis/{group}/{version}/namespaces/{namespace}/{kind.lower()}templates"
         spec = {"template": {"spec": {"agent": "fence_ipmilan"}}}
         await person.create(path, {**template, "metadata": {"name": "default"}, "spec": spec})
-        reference = {**template, "name": "default", "namespace": NAMESPACE}
+        reference = {**template, "name": "default", "namespace": namespace}
         rungs.append({"order": order, "timeout": "5m", "remediationTemplate": reference})
     wanted = check("spares", selector={"matchLabels": {"spare": "true"}}, escalatingRemediations=rungs)
     del wanted["spec"]["remediationTemplate"]
@@ -391,7 +393,12 @@ async def _hand_over(worker: ClusterConnection, target: Target) -> None:
     for kind, group, version in OTHERS:
         asked = ExternalRequest(
             target=target,
-            template=ObjectRef(api_version=f"{group}/{version}", kind=f"{kind}Template", name="default", namespace=NAMESPACE),
+            template=ObjectRef(
+                api_version=f"{group}/{version}",
+                kind=f"{kind}Template",
+                name="default",
+                namespace=MACHINES_NAMESPACE if kind.startswith("Metal3") else NAMESPACE,
+            ),
             check=replace(CHECK, name="spares"),
             before=BeforeActing(
                 look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder=HOLDER),

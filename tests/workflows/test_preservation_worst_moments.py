@@ -179,6 +179,15 @@ async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_histor
     assert 1 < world.acts.count("permit") <= 1 + len(told)
 
 
+async def test_a_deletion_that_is_not_licensed_any_more_asks_for_a_permit_anew(env: WorkflowEnvironment) -> None:
+    """S14: a scanner that was started anew knows of none, and what it grants to others meanwhile must count."""
+    world = machine("false", fails=True)
+    world.deletion_errors.append(failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by nobody"))
+    async with preserving(env, world) as run:
+        await run.timeout(Outcome.REPLACED)
+    assert (world.acts.count("permit"), world.acts.count("delete")) == (2, 1)
+
+
 SET = "MachineSet/set"
 
 

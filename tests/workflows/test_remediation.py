@@ -124,6 +124,18 @@ def test_an_owner_that_defers_is_waited_for() -> None:
     assert world.memories == [], "a control plane of Cluster API remembers by itself"
 
 
+def test_the_word_of_a_kubeadm_control_plane_that_it_can_not_may_pass() -> None:
+    """It says so while too few members are well, and after an error of its own, and tries again."""
+    world = Remediated(ladder=(OWNER, DELETE), owner="KubeadmControlPlane/prod", owner_acts_after=3 * MINUTE, of_machines=True)
+    world.owner_says = ("CannotBeRemediated", "too few members are well")
+    result = remediated(world, Outcome.REPLACED)
+    assert ("event RemediationStepFailed" in world.acts, result.outcome) == (False, Outcome.REPLACED)
+    world = Remediated(ladder=(OWNER, DELETE), owner="KubeadmControlPlane/prod", of_machines=True)
+    world.owner_says = ("CannotBeRemediated", "maxRetry is reached")
+    remediated(world, Outcome.REPLACED)
+    assert "event RemediationStepFailed" in world.acts
+
+
 def test_an_owner_that_gives_up_has_failed_and_the_next_step_comes() -> None:
     world = Remediated(ladder=(OWNER, DELETE), of_machines=True)
     world.owner_says = ("CannotBeRemediated", "maxRetry is reached")
@@ -205,6 +217,28 @@ def test_an_object_that_was_left_behind_stays_while_its_check_of_machines_is_pau
     result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
     assert result.message.endswith("left as it is: deletes SelfNodeRemediation: MachineHealthCheck/a/m is paused")
     assert (list(world.objects), world.count(f"delete {OBJECT}")) == ([OBJECT], 1)
+
+
+def test_an_object_that_others_have_given_up_is_not_waited_for() -> None:
+    """medik8s: its controller has been told to stop, so that nothing comes of it however long it is followed."""
+    world = Remediated(ladder=(SELF, DELETE))
+    world.on_create = lambda made: setattr(made, "timed_out", True)  # by the shipped operator, a moment before
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        began = play.clockwork.now
+        play.did("give-up")
+        assert play.clockwork.now - began < MINUTE
+        play.result(Outcome.REPLACED)
+    assert world.remembered[-1] == (SELF.name,)
+
+
+def test_an_object_of_a_node_that_is_gone_is_taken_back_and_its_node_is_not_called_replaced() -> None:
+    """S35: nobody pinned a Node that could have been replaced."""
+    world = Remediated(ladder=(SELF,), has_machine=False, owner="")
+    world.node.present = False
+    world.objects[OBJECT] = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC))
+    result = remediated(world, permit_granted=False, ladder=(SELF,), adopts="node-7")
+    assert (result.outcome is Outcome.REPLACED, "the Node was deleted" in result.message, world.objects) == (False, False, {})
 
 
 def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> None:

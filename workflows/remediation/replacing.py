@@ -25,7 +25,7 @@ from workflows.episode.state import End, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, Vetoed, interrupt_for, is_unclear
 from workflows.remediation.ladder_step import WatchedStep
-from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE
+from workflows.remediation.target import FIRST_LOOK, KCP, LOOK_AGAIN, UNDO_PAUSE
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
@@ -39,6 +39,9 @@ ANOTHER_TRY = timedelta(seconds=1)
 
 FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
 """Of the condition OwnerRemediated: its owner has given up. Deferred is no failure."""
+OWNER_PATIENCE = timedelta(minutes=5)
+"""So long a KubeadmControlPlane is not taken at that word: it says so of a quorum that may come back, too, and of an error after
+which it tries again."""
 
 
 class ReplacingStep(WatchedStep):
@@ -91,7 +94,9 @@ class ReplacingStep(WatchedStep):
             if await self.goes():
                 return  # while we looked; there is nothing left to withdraw
             raise
-        if found.owner_status == "False" and found.owner_reason in FAILED_FOR_GOOD:
+        asked, passes = self._state.asked, self._target.pin.owner.startswith(KCP)
+        waits = passes and asked is not None and workflow.now() < asked + OWNER_PATIENCE
+        if found.owner_status == "False" and found.owner_reason in FAILED_FOR_GOOD and not waits:
             raise Hopeless(
                 f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )

@@ -86,6 +86,7 @@ async def objection_now(
             owner["metadata"].get("annotations") or {},
             initialized=initialized,
             version=cluster.version if cluster is not None else "",
+            upgrade_step=cluster.upgrade_step if cluster is not None else "",
             subject=subject,
         )
         if knows is not None:

@@ -7,7 +7,7 @@ import msgspec
 from activities.cluster.objects.decoding import Decoding, Fragments, Item, WireCondition, decoding_of
 from activities.cluster.objects.machines_decoding import WireConditions, WireDeprecated, WireMetadata, merged
 from policy.dialects.head import DEFAULT_NAMESPACE
-from policy.objects.machines import PAUSED_ANNOTATION, WorkloadCluster
+from policy.objects.machines import PAUSED_ANNOTATION, UPGRADE_STEP_ANNOTATION, WorkloadCluster
 from policy.objects.nodes import Condition
 from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
 from policy.remediation.following import TIMED_OUT_ANNOTATION
@@ -122,6 +122,7 @@ def _cluster_view(cluster: _Cluster) -> WorkloadCluster:
         ),
         infrastructure_ready_since=provisioned.since if provisioned else None,
         version=(spec.topology.version if spec.topology else None) or "",
+        upgrade_step=(metadata.annotations or {}).get(UPGRADE_STEP_ANNOTATION, ""),
     )
 
 

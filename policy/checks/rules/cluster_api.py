@@ -101,7 +101,8 @@ class ClusterApiRules:
 
     def _judged(self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, now: datetime) -> Verdict:
         of_machine = offences(machine.conditions, self._machine_watched)
-        of_node = offences(target.node.conditions, self._node_watched) if target.node is not None else []
+        node = target.node if cluster.control_plane_initialized else None  # until then none is looked up
+        of_node = offences(node.conditions, self._node_watched) if node is not None else []
         faults = [f"Machine has failed: {machine.failure}"] if machine.failure else []
         faults += [_said("Machine", offence) for offence in of_machine if offence.over(now)]
         over = [offence for offence in (*of_machine, *of_node) if offence.over(now)]
@@ -127,7 +128,7 @@ class ClusterApiRules:
         self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, of_node: list[FailingCondition], now: datetime
     ) -> tuple[str, list[str], Verdict | None]:
         """What is wrong with the Node, and where it is only awaited, the verdict that says so."""
-        if target.node is not None:
+        if target.node is not None and cluster.control_plane_initialized:
             return UNHEALTHY_NODE, [_said("Node", offence) for offence in of_node if offence.over(now)], None
         if machine.node_name:
             if target.unseen:

@@ -121,6 +121,45 @@ async def test_nobody_is_asked_for_a_machine_of_a_cluster_that_is_paused(world: 
     assert await said(world, CLUSTER_API) == {}
 
 
+async def test_nothing_is_asked_of_the_owner_of_a_machine_that_goes(world: World) -> None:
+    """S33: it is being deleted since the last look, whoever asked for that; a person's look does not mind."""
+    request = await machine(world, CLUSTER_API)
+    path = CLUSTER_API.path("machines", machine_of(NODE))
+    await world.others.patch(path, {"metadata": {"finalizers": ["example.io/drain"]}})
+    await world.others.delete(path)
+    told = await acts(world).request_owner(request)
+    assert (told.changed, await said(world, CLUSTER_API)) == (False, {})
+
+
+async def test_nobody_is_asked_where_another_node_has_the_name_by_then(world: World) -> None:
+    """S9: since the last look."""
+    request = await machine(world, CLUSTER_API)
+    await world.recreate_node()
+    with refused(ErrorType.TARGET_CHANGED, "is another object now"):
+        await acts(world).request_owner(request)
+    assert await said(world, CLUSTER_API) == {}
+
+
+@pytest.mark.parametrize("who", ["a sibling that is being deleted", "a Machine that nobody owns either"])
+async def test_no_successor_is_seen_in(who: str, world: World) -> None:
+    """S25, S33: its memory would be lost with it, or the end of a remediation told that has brought nothing."""
+    await CLUSTER_API.install(world.others)
+    await CLUSTER_API.add_machine(world.others, "w-2")
+    path = CLUSTER_API.path("machines", "w-2")
+    if owned := who.startswith("a sibling"):
+        set_of = [owner("MachineSet", api_version=CLUSTER_API.api_version)]
+        await world.others.patch(path, {"metadata": {"ownerReferences": set_of, "finalizers": ["example.io/drain"]}})
+        await world.others.delete(path)
+    wanted = FollowRequest(
+        target=await world.pinned(),
+        machine=CLUSTER_API.machine_ref("w-1"),
+        machine_uid="uid-of-one-that-is-gone",
+        owner="MachineSet/set" if owned else "",
+        since=now() - timedelta(hours=1),
+    )
+    assert (await acts(world).follow(wanted)).replacement is None
+
+
 @pytest.mark.parametrize("attempt", [1, 2])
 @pytest.mark.parametrize("system", [CLUSTER_API, OPENSHIFT], ids=str)
 async def test_what_a_lost_attempt_has_written_is_found_whatever_it_has_set_going(

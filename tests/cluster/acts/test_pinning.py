@@ -172,6 +172,30 @@ async def test_a_machine_with_another_provider_id_is_not_the_nodes(ready: World,
         await ActivityEnvironment().run(remediation.pin, replace(request, machine=OPENSHIFT.machine_ref(machine_of(NODE))))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"node_uid": "another"}, "is another object now"), ({"machine_uid": "another"}, "another Machine has that name now")],
+    ids=["the Node", "the Machine"],
+)
+async def test_a_remediation_pins_nothing_that_was_made_anew_since_it_was_asked_for(
+    ready: World, changes: dict[str, str], words: str
+) -> None:
+    """S9: the scan named what it had seen."""
+    await OPENSHIFT.install(ready.others)
+    await OPENSHIFT.add_machine(ready.others, machine_of(NODE), node=NODE)
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    request = RemediationInput(
+        cluster=CLUSTER,
+        node=NODE,
+        incident=INCIDENT,
+        strategies=("reboot=10m",),
+        machine=OPENSHIFT.machine_ref(machine_of(NODE)),
+    )
+    assert (await ActivityEnvironment().run(remediation.pin, request)).machine is not None
+    with refused(ErrorType.TARGET_CHANGED, words):
+        await ActivityEnvironment().run(remediation.pin, replace(request, **changes))
+
+
 @pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
 async def test_nobody_may_say_whose_lease_of_the_node_does_not_count(ready: World, kind: NeedKind) -> None:
     """S20: a delegate is the operator of an object that asks, and no word of whoever starts a workflow."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules import rules_of
+from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import EXCLUDED, Health, Standing, Verdict, offences
 from policy.episode.needs import Need, NeedKind, need_gone
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged
+from tests.policy.pools import PROD, a_machine, cluster_api
 
 
 def two_conditions() -> HealthCheck:
@@ -102,3 +106,12 @@ def test_a_need_is_gone_only_when_its_check_calls_the_node_healthy_or_no_longer_
     kind: NeedKind, verdict: Verdict | None, gone: bool
 ) -> None:
     assert need_gone(Need(kind=kind), verdict) is gone
+
+
+def test_before_a_control_plane_is_initialized_no_node_is_looked_up() -> None:
+    """Cluster API: the Node of its first member is not Ready before there is a network."""
+    check, cluster = cluster_api("m"), replace(PROD, control_plane_initialized=False)
+    machine, node = a_machine(control_plane=True), a_node("n1", "False", 3600)
+    target = JudgedTarget(machine.key, node=node, machine=machine)
+    for target.cluster, health in ((cluster, Health.SKIPPED), (PROD, Health.UNHEALTHY)):
+        assert rules_of(check).judge(target, NOW).health is health

@@ -241,6 +241,10 @@ OF_NODES = rows(
     # A namespace that was misspelt is one that was not given: the template would be looked for elsewhere.
     ({"spec remediationTemplate namespcae": "remediators"}, "is not a known field"),
     ({"spec remediationTemplate": OURS}, "the namespace of the FencingTemplate", "spec.remediationTemplate.namespace"),
+    (
+        {"spec remediationTemplate": TEMPLATE | {"kind": "Metal3RemediationTemplate"}},
+        *("expected openshift-machine-api for a Metal3RemediationTemplate", "spec.remediationTemplate.namespace"),
+    ),
     ({"spec escalatingRemediations": [RUNG]}, "expected only one of remediationTemplate"),
     (ladder(), "one of template and escalating remediations is mandatory", "spec.remediationTemplate"),
     (ladder(RUNG, OTHER_RUNG | {"order": 1}), "got 1 twice", f"{SECOND_RUNG}.order"),

@@ -23,6 +23,7 @@ from policy.preservation.last_to_go import (
     priority_of,
     said_to_go_first,
 )
+from policy.preservation.ordering import scale_down_order
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from tests.preserved_objects import carried_out
 
@@ -135,12 +136,21 @@ def test_where_there_is_no_lever_nothing_is_written() -> None:
         (of(OPENSHIFT, **{OPENSHIFT_DELETE[0]: ""}), ""),
         (of(OPENSHIFT, **{CLUSTER_API_DELETE: ""}), ""),
         (of(MCM, **{MCM.goes_first[0]: "2026-11-21T12:00:00Z"}), "2026-11-21T12:00:00Z"),
+        (of(MCM, **{MCM.goes_first[0]: "soon"}), ""),
         (of(MCM, **{CLUSTER_API_DELETE: ""}), ""),
     ],
 )
 def test_a_wish_that_it_goes_first_is_read_as_its_controller_reads_it(machine: Held, marked: str) -> None:
     assert machine.marked_for_deletion == marked
     assert bool(said_to_go_first(machine)) is (bool(marked) and not machine.has_priority)
+
+
+def test_marks_are_compared_as_moments() -> None:
+    """As machine-controller-manager does: 13:00 at +02:00 was before 12:00."""
+    early = replace(of(MCM, **{MCM.goes_first[0]: "2026-11-21T13:00:00+02:00"}), key="b")
+    late = replace(of(MCM, **{MCM.goes_first[0]: "2026-11-21T12:00:00Z"}), key="a")
+    unmarked = replace(of(MCM), key="0")
+    assert [each.key for each in scale_down_order([unmarked, late, early], NOW)] == ["b", "a", "0"]
 
 
 def test_a_wish_that_it_goes_first_stays_and_is_said_while_it_is_kept() -> None:

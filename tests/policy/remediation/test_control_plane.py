@@ -263,6 +263,31 @@ def owned(listed: list[MachineView], annotations: dict[str, str] | None = None, 
     )
 
 
+@pytest.mark.parametrize(
+    ("has", "step", "waits_for"),
+    [
+        ("v1.33.0", "", "v1.35.0"),
+        ("v1.33.0", "v1.34.0", "v1.34.0"),
+        ("v1.34.0", "v1.34.0", ""),
+        ("v1.35.0", "v1.34.0", ""),
+        ("v1.35.0", "", ""),
+    ],
+)
+def test_a_chained_upgrade_is_waited_for_up_to_its_present_step(has: str, step: str, waits_for: str) -> None:
+    """Cluster API 3c7007896f: in between, a KubeadmControlPlane remediates."""
+    view = members_from_machines(
+        machines("n1"),
+        Fields({"version": has}, subject="cp"),
+        {},
+        initialized=True,
+        version="v1.35.0",
+        upgrade_step=step,
+        subject="KubeadmControlPlane/cp",
+    )
+    assert view is not None
+    assert view.upgrade == waits_for
+
+
 @pytest.mark.parametrize(("replicas", "read"), [(0, True), (2**31 - 1, True), (-1, False), (2**31, False)])
 def test_how_many_members_are_wanted_is_what_the_api_takes_for_a_number(replicas: int, *, read: bool) -> None:
     with nullcontext() if read else pytest.raises(PolicyError, match="replicas"):
