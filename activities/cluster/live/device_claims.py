@@ -58,29 +58,27 @@ class Claim:
 
 
 async def claimed_by(
-    served: ServedCluster, target: Target, checked: CheckedDevices | None, *, once: Readers | None = None, also: str = ""
+    served: ServedCluster, target: Target, checked: CheckedDevices | None, *, once: Readers | None = None
 ) -> Claim | None:
-    """Who else is to be fenced by the pinned devices. also: a namespace whose templates count beside those of the settings."""
+    """Who else is to be fenced by the pinned devices."""
     pinned, shared = target.pinned, await checked.shared(target.cluster) if checked is not None else {}
-    connections, trusted = once or served.connections, (*served.source.templates, also)
-    return await device_claims(connections, pinned.node, pinned.endpoints, trusted, served.source, checked=shared)
+    return await device_claims(once or served.connections, pinned.node, pinned.endpoints, served.source, checked=shared)
 
 
 async def device_claims(
     connections: Readers,
     node: str,
     endpoints: Collection[str],
-    trusted: Collection[str],
     source: PolicySource,
     *,
     checked: Mapping[str, Collection[str]],
 ) -> Claim | None:
-    """None: nobody else is to be fenced by one of these devices. trusted: namespaces whose templates count. checked: which nodes
-    the last check of all devices has found to have one together."""
+    """None: nobody else is to be fenced by one of these devices. checked: which nodes the last check of all devices has found to
+    have one together."""
     if not endpoints:
         return None
     templates = await all_of(connections.nodes, FENCING_TEMPLATES.path())
-    counting = [each for each in templates if each["metadata"]["namespace"] in trusted]
+    counting = [each for each in templates if each["metadata"]["namespace"] in source.templates]
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
     # What one object says of two nodes is refused when it is read.
     named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}

@@ -270,8 +270,7 @@ class LastLook:
         """Who else is to be fenced by the node's devices (S39)."""
         if not request.destructive or request.configured is None:
             return ""
-        also = request.need.check.namespace if request.need.check is not None else ""
-        claim = await claimed_by(self._served, request.target, self._checked, once=once, also=also)
+        claim = await claimed_by(self._served, request.target, self._checked, once=once)
         if claim is None:
             return ""
         pinned = request.target.pinned

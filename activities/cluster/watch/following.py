@@ -1,9 +1,10 @@
 """Which collections of a cluster are followed, and what each change of them tells the ledger.
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines and what tells of upgrades from the first health check
-or pool of preservations on; Clusters from the first check, or the first Node that names one, on; remediation objects and templates
-from the first check on that names one. A kind that the server does not know is looked for when its definition comes, and every few
-minutes. Cluster API's objects may live behind another connection (a management cluster). `view.py` judges how fresh all of it is.
+or pool of preservations on; Clusters from the first check on that needs them, or the first Node that names one; remediation
+objects and templates from the first check on that names one. A kind that the server does not know is looked for when its
+definition comes, and every few minutes. Cluster API's objects may live behind another connection (a management cluster).
+`view.py` judges how fresh all of it is.
 """
 
 from __future__ import annotations
