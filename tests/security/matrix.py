@@ -43,13 +43,12 @@ class Act(StrEnum):
 class Cell:
     """shown_by: names of tests, below tests/; empty: `test_matrix.py` plays it. yes: what happens and what to do about it, empty
     for a no. closed_by: the setting, with its value, that makes a no of it; `nodewarden doctor` names it where it is not set.
-    own: it befalls the machine that the attacker has in hand anyway. pending: the item of issue 31 that closes it."""
+    own: it befalls the machine that the attacker has in hand anyway."""
 
     shown_by: tuple[str, ...] = ()
     yes: str = ""
     closed_by: str = ""
     own: bool = False
-    pending: str = ""
 
 
 PLAYED = Cell()
@@ -97,8 +96,6 @@ _DECIDES = "What stands there says which device is a node's. Give write access t
 P, A = Principal, Act
 CELLS: dict[tuple[Principal, Act], Cell] = {
     **{(P.TENANT, act): PLAYED for act in Act},
-    **{(P.TENANT, act): Cell(pending="issue 31, 1") for act in (A.FREE, A.IMPERSONATE, A.SILENCE)},
-    (P.TENANT, A.FLOOD): Cell(pending="issue 31, 1 and 20"),
     **{(P.TEMPLATE_AUTHOR, act): PLAYED for act in Act},
     (P.TEMPLATE_AUTHOR, A.SEND_CREDENTIAL): shown(
         "security/test_secret_of_a_stranger.py::test_a_template_in_a_namespace_that_nobody_named_is_not_followed_and_stops_nobody_elses"
@@ -146,7 +143,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.TEMPORAL_CLIENT, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
     (P.TEMPORAL_CLIENT, A.READ_SECRET): shown(CANARY),
     (P.TEMPORAL_CLIENT, A.SEND_CREDENTIAL): shown(f"{FORGED}test_no_credential_goes_to_a_device_of_his_own"),
-    (P.TEMPORAL_CLIENT, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.TEMPORAL_CLIENT, A.UNTAINT): PLAYED,
     (P.TEMPORAL_CLIENT, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
     (P.TEMPORAL_CLIENT, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.TEMPORAL_CLIENT, A.FLOOD): Cell(yes=_BY_FRONTEND),
@@ -156,7 +153,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.POLLER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
     (P.POLLER, A.READ_SECRET): shown(CANARY),
     (P.POLLER, A.SEND_CREDENTIAL): shown(SEALED),
-    (P.POLLER, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.POLLER, A.UNTAINT): PLAYED,
     (P.POLLER, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
     (P.POLLER, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.POLLER, A.FLOOD): Cell(yes=_BY_FRONTEND),
@@ -171,7 +168,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         "workers/test_keeping_secrets.py::test_another_process_of_the_same_user_does_not_look_into_it",
     ),
     (P.LOCAL_USER, A.SEND_CREDENTIAL): shown(SEALED),
-    (P.LOCAL_USER, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.LOCAL_USER, A.UNTAINT): PLAYED,
     (P.LOCAL_USER, A.IMPERSONATE): Cell(yes=_UP, closed_by=WORDS),
     (P.LOCAL_USER, A.SILENCE): Cell(yes=_UP),
     (P.LOCAL_USER, A.FLOOD): Cell(yes=_UP),
