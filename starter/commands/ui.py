@@ -151,4 +151,4 @@ def _keeper(session: Session, warden: Nodewarden, settings: Settings, *, login: 
     from starter.web.who import OwnHouse, Reviewed
 
     opening = partial(session.own_connection, settings)
-    return Reviewed(warden, opening) if login else OwnHouse(warden, opening, name=me())
+    return Reviewed(warden, opening, shared=settings.shared_tokens) if login else OwnHouse(warden, opening, name=me())

@@ -17,7 +17,7 @@ from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
 from starter.output.changes import changes
-from starter.output.console import PlainConsole, fitting_console
+from starter.output.console import fitting_console
 from starter.output.encoding import to_json
 from starter.output.table import render
 from starter.output.watching import look, until_next
@@ -98,7 +98,7 @@ class LiveDisplay:
     """The table in place, redrawn every second. What is printed meanwhile appears above it; the last picture stays."""
 
     def __init__(self, console: Console | None = None, *, where: str = "") -> None:
-        self.console = console or PlainConsole(highlight=False, markup=False, emoji=False)
+        self.console = console or fitting_console()
         self.where = where
         self._statuses: Sequence[ClusterStatus] = ()
         self._live = Live(console=self.console, auto_refresh=False, redirect_stderr=True)

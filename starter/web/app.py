@@ -55,6 +55,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.state.keeper = keeper
     app.state.sessions = sessions or Sessions()
     app.state.sessions.local = not keeper.login
+    app.state.sessions.apart = not keeper.shared and len(views.clusters) > 1
     app.state.document = cache(lambda: api.document(app))
     for part in (nodes, inventory, checks, past, pages, api, saying, login):
         app.include_router(part.router)

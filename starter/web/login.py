@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
 from starter.web.pages import render
-from starter.web.sessions import Sessions, borne
+from starter.web.sessions import Sessions, borne, cluster_in
 from starter.web.views import views_of
 from starter.web.who import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 
 OPEN = ("/static/", "/vendor/", "/login", "/healthz")
 READS = frozenset({"GET", "HEAD"})
 Answer = Callable[[Request], Awaitable[Response]]
-OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
 
 BORNE = (
     "it came with the request, and whoever has put it there has to get a new one. "
     "Where a proxy logs you in: log out there, and in again"
 )
 """What to do about a token that no form of ours can replace."""
+
+ONE_EACH = "a token is shown to that cluster alone (shared_tokens, where all trust one identity provider)"
 
 router = APIRouter(include_in_schema=False)
 
@@ -40,13 +42,14 @@ async def admitted(request: Request, answer: Answer, told: Callable[[Request, Ex
         return await answer(request)
     keeper: Doorkeeper = request.app.state.keeper
     views = views_of(request)
-    token = sessions_of(request).token_of(request)
-    named = OF_ONE.match(path)
-    cluster = unquote(named[1]) if named else ""
+    sessions, cluster = sessions_of(request), cluster_in(path)
+    known, token_of = cluster in views.clusters, partial(sessions.token_of, request)
     try:
-        if cluster and views.of(cluster) is not None:
-            request.state.caller = await keeper.caller(token, cluster)
-        request.state.clusters = await those_open_to(keeper, token, (cluster,) if views.of(cluster) else views.clusters)
+        if sessions.apart and borne(request) and not known:
+            raise ForbiddenError(f"expected the cluster that the token is for in the path, as /c/NAME: {ONE_EACH}")
+        if known:
+            request.state.caller = await keeper.caller(token_of(cluster), cluster)
+        request.state.clusters = await those_open_to(keeper, token_of, (cluster,) if known else views.clusters)
     except UnknownCallerError as error:
         if request.method in READS and not path.startswith("/api/") and not borne(request):
             return RedirectResponse(f"/login?then={quote(path, safe='')}", status_code=303)
@@ -63,20 +66,30 @@ async def ask(request: Request, then: str = "/", token: str = "") -> Response:
     """Where a browser says who it is; with the address that was printed for the loopback, at once."""
     if token and not request.app.state.keeper.login:
         return await begin(request, token, then)
-    return render(request, "login.html", "Who are you?", then=_ours(then), token=sessions_of(request).form_token(request))
+    return _asked(request, _ours(then), cluster_in(then))
+
+
+def _asked(request: Request, then: str, cluster: str, problem: str = "", status: int = 200) -> Response:
+    values = {"then": then, "problem": problem, "apart": sessions_of(request).apart, "of_cluster": cluster}
+    return render(request, "login.html", "Who are you?", status=status, **values)
 
 
 @router.post("/login")
-async def begin(request: Request, token: Annotated[str, Form()], then: Annotated[str, Form()] = "/") -> Response:
-    """The token, which is looked at by the cluster before anything is remembered."""
-    views = views_of(request)
+async def begin(
+    request: Request, token: Annotated[str, Form()], then: Annotated[str, Form()] = "/", cluster: Annotated[str, Form()] = ""
+) -> Response:
+    """The token, which is looked at by the cluster that it is for before anything is remembered."""
+    sessions, clusters, token = sessions_of(request), views_of(request).clusters, token.strip()
+    name = sessions.cookie(request, cluster)
     try:
-        await those_open_to(request.app.state.keeper, token.strip(), views.clusters)
-        sealed = sessions_of(request).begin(token.strip())
+        if sessions.apart and cluster not in clusters:
+            raise UnknownCallerError(f"expected the name of a cluster of this page: {ONE_EACH}")
+        await those_open_to(request.app.state.keeper, lambda _: token, (cluster,) if sessions.apart else clusters)
+        sealed = sessions.begin(token, name)
     except RequestError as error:
-        return render(request, "login.html", "Who are you?", status=401, then=_ours(then), problem=str(error))
+        return _asked(request, _ours(then), cluster, str(error), 401)
     answer = RedirectResponse(_ours(then), status_code=303)
-    secure, name = request.app.state.keeper.login, sessions_of(request).cookie(request)
+    secure = request.app.state.keeper.login
     answer.set_cookie(name, sealed, httponly=True, secure=secure, samesite="strict", path="/")
     return answer
 
@@ -85,7 +98,8 @@ async def begin(request: Request, token: Annotated[str, Form()], then: Annotated
 async def end(request: Request) -> Response:
     """The browser forgets the token. Whoever has copied the cookie may go on until the token ends, or the session."""
     answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(sessions_of(request).cookie(request), path="/", secure=True, httponly=True, samesite="strict")
+    for each in ("", *views_of(request).clusters):
+        answer.delete_cookie(sessions_of(request).cookie(request, each), path="/", secure=True, httponly=True, samesite="strict")
     return answer
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 import zlib
 from collections.abc import Sequence
 from datetime import timedelta
+from urllib.parse import unquote
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -19,12 +21,13 @@ from activities.keyring import LEAST_BYTES
 from starter.errors import RequestError
 from starter.web.who import Caller
 
+OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
 LASTS = timedelta(hours=8)
 """A session, at most; the token in it may end earlier, and ends it then."""
 COOKIE = "__Host-nodewarden"
 """Which browsers keep for TLS only; for the loopback see `Sessions.cookie`."""
-MOST_BYTES = 4096 - len(COOKIE) - 1
-"""Of a cookie's value: browsers drop one that is longer, and say nothing (RFC 6265, 6.1)."""
+MOST_BYTES = 4096
+"""Of a cookie, name and value: browsers drop one that is longer, and say nothing (RFC 6265, 6.1)."""
 
 
 class TokenTooLongError(RequestError):
@@ -33,9 +36,11 @@ class TokenTooLongError(RequestError):
 
 class Sessions:
     """keys: the first seals, all open; None: one of this process's own. Raises ValueError without one, or if one is too short.
-    local: whether browsers come over the loopback, where nothing speaks TLS."""
+    local: whether browsers come over the loopback, where nothing speaks TLS. apart: whether each token is for one cluster, of
+    several."""
 
     local = False
+    apart = False
 
     def __init__(self, keys: Sequence[bytes] | None = None) -> None:
         known = [secrets.token_bytes(LEAST_BYTES)] if keys is None else keys
@@ -44,25 +49,28 @@ class Sessions:
         self._seal = MultiFernet([Fernet(base64.urlsafe_b64encode(_derived(key, "session"))) for key in known])
         self._form_keys = [_derived(key, "form") for key in known]
 
-    def cookie(self, request: Request) -> str:
-        """Its name. On the loopback browsers send a cookie to every port, so each of our pages there has one of its own."""
-        return f"nodewarden-{request.scope['server'][1]}" if self.local else COOKIE
+    def cookie(self, request: Request, cluster: str = "") -> str:
+        """Its name: for each port of the loopback another one, since browsers send all of them to each. cluster: which a token is
+        for that no other is shown; "": as the request has it."""
+        if self.local:
+            return f"nodewarden-{request.scope['server'][1]}"
+        return f"{COOKIE}-{cluster or cluster_in(request.url.path)}".removesuffix("-") if self.apart else COOKIE
 
-    def begin(self, token: str) -> str:
-        """What the cookie says. Raises TokenTooLongError."""
+    def begin(self, token: str, name: str = COOKIE) -> str:
+        """What the cookie of that name says. Raises TokenTooLongError."""
         # A token is base64 for the most part, and so is what seals it: packed before, the cookie is hardly longer than the token.
         value = self._seal.encrypt(zlib.compress(token.encode(), 9)).decode()
-        if len(value) > MOST_BYTES:
+        if len(name) + 1 + len(value) > MOST_BYTES:
             raise TokenTooLongError(
                 f"expected a token that fits into a cookie, got one of {len(token)} bytes: ask for one that names fewer groups"
             )
         return value
 
-    def token_of(self, request: Request) -> str:
+    def token_of(self, request: Request, cluster: str = "") -> str:
         """Of the Authorization header, else of the session that the cookie holds; "" where there is neither, or it is over."""
         if token := borne(request):
             return token
-        sealed = request.cookies.get(self.cookie(request), "").encode()
+        sealed = request.cookies.get(self.cookie(request, cluster), "").encode()
         try:
             return zlib.decompress(self._seal.decrypt(sealed, ttl=int(LASTS.total_seconds()))).decode()
         except InvalidToken:
@@ -82,6 +90,12 @@ class Sessions:
         own = request.cookies.get(self.cookie(request), "")
         told = f"bearer {caller.name}" if borne(request) and caller is not None else own
         return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
+
+
+def cluster_in(path: str) -> str:
+    """The cluster that a path names, "" for none."""
+    named = OF_ONE.match(path)
+    return unquote(named[1]) if named else ""
 
 
 def borne(request: Request) -> str:

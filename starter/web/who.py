@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ FRESH = timedelta(seconds=30)
 """How long the cluster's word about a token is good for: whoever loses a right loses it here by then."""
 KNOWN = 1000
 """The most tokens of which the cluster's word is remembered; the oldest goes first."""
+STRANGERS, STRANGERS_WITHIN = 30, timedelta(seconds=10)
+"""So many tokens that were not known before are shown to a cluster in so long."""
 
 
 class UnknownCallerError(RequestError):
@@ -51,9 +54,11 @@ class Caller:
 
 
 class Doorkeeper(Protocol):
-    """Says who asks. login: whether the cluster knows them, else this process. way_in: the path at which people come in."""
+    """Says who asks. login: whether the cluster knows them, else this process. way_in: the path at which people come in. shared:
+    whether a token may be shown to every cluster, and not to that alone which it is for."""
 
     login: bool
+    shared: bool
     way_in: str
 
     async def caller(self, token: str, cluster: str) -> Caller:
@@ -65,6 +70,7 @@ class OwnHouse:
     that is printed with our address (S51)."""
 
     login = False
+    shared = True
 
     def __init__(self, warden: Nodewarden, opening: Opening, *, name: str) -> None:
         self.token = secrets.token_urlsafe(16)
@@ -85,20 +91,33 @@ class Reviewed:
     way_in = ""
 
     def __init__(
-        self, warden: Nodewarden, opening: Opening, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        warden: Nodewarden,
+        opening: Opening,
+        *,
+        shared: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        self.shared = shared
         self._warden = warden
         self._opening = opening
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[datetime, Caller | RequestError]] = {}
+        self._strangers = defaultdict[str, deque[datetime]](lambda: deque(maxlen=STRANGERS))
+        """When each cluster was asked about a token that it had not vouched for before."""
 
     async def caller(self, token: str, cluster: str) -> Caller:
         """What the cluster has said within the last half minute, or says now."""
         if not token:
             raise UnknownCallerError("expected a bearer token that the cluster knows, got none")
-        key = (hashlib.sha256(token.encode()).hexdigest(), cluster)
+        key, now = (hashlib.sha256(token.encode()).hexdigest(), cluster), self._clock()
         at, found = self._known.get(key, (None, None))
-        if at is None or found is None or self._clock() - at >= FRESH:
+        if at is None or found is None or now - at >= FRESH:
+            if not isinstance(found, Caller):
+                asked = self._strangers[cluster]
+                if len(asked) == STRANGERS and now - asked[0] < STRANGERS_WITHIN:
+                    raise SilentError("too many unknown tokens are shown at this moment; try again in a few seconds")
+                asked.append(now)
             try:
                 found = await self._ask(token, cluster)
             except (UnknownCallerError, ForbiddenError) as error:
@@ -170,9 +189,9 @@ def from_elsewhere(request: Request) -> str:
     return ""
 
 
-async def those_open_to(keeper: Doorkeeper, token: str, clusters: tuple[str, ...]) -> tuple[str, ...]:
-    """The clusters that he may look at. Raises what the first one says where there is none."""
-    found = await asyncio.gather(*(keeper.caller(token, each) for each in clusters), return_exceptions=True)
+async def those_open_to(keeper: Doorkeeper, token_of: Callable[[str], str], clusters: tuple[str, ...]) -> tuple[str, ...]:
+    """The clusters that he may look at, each asked about its own token. Raises what the first one says where there is none."""
+    found = await asyncio.gather(*(keeper.caller(token_of(each), each) for each in clusters), return_exceptions=True)
     admitted = tuple(name for name, each in zip(clusters, found, strict=True) if isinstance(each, Caller))
     if not admitted and (refused := next((each for each in found if isinstance(each, BaseException)), None)) is not None:
         raise refused

@@ -89,6 +89,9 @@ class Settings(BaseSettings):
     page_url: WebAddress = Field(
         default="", description="where people find the page (nodewarden ui), for links in notifications and in Temporal"
     )
+    shared_tokens: bool = Field(
+        default=False, description="all clusters trust one identity provider: the page may show each a person's token for another"
+    )
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
     metrics: Annotated[str, host_and_port("127.0.0.1:9464")] = Field(
         default="", description="host:port for Prometheus metrics; empty: none"
