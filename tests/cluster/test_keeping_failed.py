@@ -107,3 +107,20 @@ async def test_a_pool_has_the_machines_followed_that_a_health_check_of_nodes_kno
     scan = await open_scan(pools=pools)
     report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
     assert kept(report) == {"node-2": machine_of("node-2")}
+
+
+async def test_what_only_a_check_calls_failed_and_was_never_kept_is_not_given_up_here(
+    person: ApiClient, connection: ClusterConnection, open_scan: Open
+) -> None:
+    """S25: what becomes of it is for whoever acts on that check; its remedy may be to restart it."""
+    await OPENSHIFT.install(person)
+    await with_pool(person, 1)
+    await OPENSHIFT.fleet(person)
+    await person.create(OPENSHIFT.path("machinehealthchecks"), OPENSHIFT.check(timeout=1, most="60%"))
+    await fail_two(person)
+    scan = await open_scan()
+    report = await observe_until(scan, None, lambda seen: bool(seen.preservations))
+    (need,) = report.preservations
+    hold = await held(connection, need, wish=Wish())
+    assert (hold.preserved, hold.terminate) == (False, False)
+    assert "nothing keeps it" in hold.reason

@@ -123,6 +123,23 @@ def test_what_is_used_is_forgotten_once_it_is_over(licences: Licences) -> None:
     assert len(licences._used) == 1
 
 
+def test_what_was_used_is_remembered_for_as_long_as_clocks_may_differ(
+    licences: Licences, request_: PowerRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S33, S42: also where others were used meanwhile, and the moment by which it was to begin is over by our clock."""
+    run(licences.require_licence, request_, PowerAct.OFF)
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return WANTED.not_after + LONGEST - timedelta(seconds=1)
+
+    monkeypatch.setattr("activities.licences.datetime", Later)
+    other = run(licences.licence, TARGET, WANTED, NOW)
+    run(licences.require_licence, replace(request_, licence=other), PowerAct.OFF, activity_id="2")
+    assert "used before" in refused(licences, request_, activity_id="3")
+
+
 def test_every_device_of_a_plan_is_sealed_and_no_other_is_believed(licences: Licences) -> None:
     path = PlannedMethod(name="cut", act=Act.CUT_PATH, device=PORT)
     sealed = licences.sealed("prod", "node-7", FencingPlan(source="x", levels=((DEVICE,),), isolation=(path,), recovery=(path,)))

@@ -50,6 +50,14 @@ async def test_pods_are_deleted_in_portions_and_the_time_that_is_waited_is_nobod
     )
 
 
+async def test_a_portion_is_used_while_it_is_one(env: WorkflowEnvironment) -> None:
+    """S14, S20: afterwards the scanner may have let others go; what is freed is freed by then or not at all."""
+    begins = await env.get_current_time()
+    world = World(plan=plan(), per_minute=5, portions=[PortionAnswer(pods=3, until=begins - timedelta(minutes=1)), now(3)])
+    result = await fenced(env, world)
+    assert (result.freed_pods, world.count("ask for 3 pods")) == (3, 2)
+
+
 async def test_while_the_scanner_can_not_be_asked_nothing_is_freed(env: WorkflowEnvironment) -> None:
     """S38: it is waited with, no try is used up, and it goes on once there is somebody."""
     world = World(plan=plan(tries=1, restarts=0), per_minute=50)

@@ -21,6 +21,7 @@ from tests.workflows import contract, kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
+from workflows.episode.episode import Episode
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import handing_over, options
 from workflows.kit.messages import ExtendRequest, PersonRequest
@@ -82,6 +83,28 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
         gate.set()
         await let_pass(env, run.handle, timedelta(minutes=1))
         assert not ("preserved until" in told and "delete" in world.acts), told
+
+
+async def test_a_word_that_comes_while_the_rest_is_told_is_heard_before_the_machine_is_handed_over(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S42: Ada is told "preserved until ..." while people are told what was before; nothing follows that knows nothing of it."""
+    world, real, telling = machine(fails=True), Episode.tell_the_rest, asyncio.Event()
+
+    async def slowly(self: Episode) -> None:
+        telling.set()
+        await workflow.sleep(timedelta(minutes=1))
+        await real(self)
+
+    monkeypatch.setattr(Episode, "tell_the_rest", slowly)
+    async with kept(env, world) as run:
+        world.annotate("false")
+        await run.news()
+        await eventually(env, telling.is_set, within=5)
+        word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
+        assert "preserved until" in await run.says(Preservation.extend, word)
+        await let_pass(env, run.handle, timedelta(minutes=5))
+        assert "delete" not in world.acts
 
 
 async def test_an_extension_that_is_written_only_after_the_old_end_keeps_the_machine(env: WorkflowEnvironment) -> None:

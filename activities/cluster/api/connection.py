@@ -106,7 +106,7 @@ class _ListHead(msgspec.Struct):
 _list_head = msgspec.json.Decoder(_ListHead)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Call:
     method: str
     path: str
@@ -398,16 +398,7 @@ class ClusterConnection:
         not_after: datetime | None = None,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._timeouts.connect)
-        call = _Call(
-            method=method,
-            path=path,
-            query=query,
-            timeout=timeout,
-            body=body,
-            content_type=content_type,
-            accept=accept,
-            not_after=not_after,
-        )
+        call = _Call(method, path, query, timeout, body, content_type, accept, not_after)
         request, writing = f"{method} {path}", body is not None
         try:
             async with await self._send(call) as response:

@@ -281,3 +281,20 @@ async def test_a_hold_keeps_everything_as_it_is(alone: World) -> None:
         with refused(ErrorType.NOT_LICENSED, HOLD_ANNOTATION):
             await consequence(await alone.free())
     assert await alone.pods() == ["db-0"]
+
+
+async def test_a_node_whose_mark_tells_of_paths_that_are_cut_is_not_deleted(alone: World) -> None:
+    """S35: nothing else tells whoever comes next that the machine has no way to its storage."""
+    await alone.mark_as_ours(paths=("fence_brocade://switch-1/2",))
+    with refused(ErrorType.INVALID_CONFIG, "fence_brocade://switch-1/2"):
+        await alone.freeing.delete_node(await alone.free())
+    assert await alone.has_node()
+
+
+async def test_a_node_is_deleted_after_a_whole_last_look_only(alone: World) -> None:
+    """S14, S20: it takes more than the workloads of a machine that is off, for which no permit is asked."""
+    alone.permits.answer = False, "the scanner has granted none"
+    assert (await alone.freeing.delete_workload(await alone.free())).left.pods == 0
+    with refused(ErrorType.NOT_LICENSED, "the scanner has granted none"):
+        await alone.freeing.delete_node(await alone.free())
+    assert await alone.has_node()

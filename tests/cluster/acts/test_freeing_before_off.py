@@ -14,12 +14,12 @@ from activities.cluster.api.paths import CONFIG_MAPS
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, FreeResult
 from activities.errors import ErrorType
-from policy.episode.messages import PathProof
+from policy.episode.messages import PathProof, VolumeReading
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.plan import CutStorage
-from policy.fence.power import PowerState
+from policy.fence.power import PowerState, VolumeState
 from simulator.resources import VOLUMES
-from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, World, our_mark, read, refused
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, WHOSE, World, our_mark, read, refused
 from tests.licensing import LICENCES
 from tests.policy.fencing_builders import a_cluster_config, a_policy
 
@@ -282,3 +282,31 @@ async def test_a_worker_never_frees_the_node_it_runs_on(dumping: World) -> None:
     with refused(ErrorType.OWN_NODE):
         await here.free_while_dumping(asked)
     await assert_untouched(dumping)
+
+
+async def test_a_node_that_comes_back_while_its_pods_go_keeps_its_volumes(cut: World) -> None:
+    """S1, S6: it is looked at again before what it may use by then is taken from it."""
+    await cut.add_pod("db-0", claims=("gold",))
+    cut.connection.before_writes.append(lambda: cut.set_ready("True"))
+    with refused(ErrorType.NOT_PROVEN, "says Ready"):
+        await free(cut)
+    assert await cut.attachments() == ["va-gold", "va-local"]
+
+
+async def test_a_round_whose_time_is_over_tells_what_it_has_done(cut: World) -> None:
+    """S2, S20: no volume goes after that, and the pods that went are no failure."""
+    await cut.add_pod("db-0", claims=("gold",))
+    cut.connection.after_writes = lambda: setattr(cut, "now", cut.now + timedelta(minutes=1))
+    result = await free(cut)
+    assert (result.deleted_pods, result.deleted_attachments) == (1, 0)
+    assert await cut.attachments() == ["va-gold", "va-local"]
+
+
+async def test_a_volume_of_which_nothing_was_read_is_not_behind_a_cut_of_others(cut: World) -> None:
+    """S1, S3: one volume that is detached proves nothing of another."""
+    await cut.add_pod("db-0", claims=("gold",))
+    said = VolumeReading(volume="handle-pv-local", state=VolumeState.AVAILABLE, at=NOW)
+    detached = PathProof(commanded_at=NOW - timedelta(seconds=9), volumes=(LICENCES.sealed_reading(WHOSE, said, NOW),))
+    with refused(ErrorType.NOT_PROVEN, "not proven detached: handle-pv-gold"):
+        await free(cut, storage=CutStorage(handles=("handle-pv-gold", "handle-pv-local")), proofs=(detached,))
+    assert await cut.pods() == ["db-0"]

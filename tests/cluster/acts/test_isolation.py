@@ -293,3 +293,25 @@ class TestNoteOfOff:
         mark = await ours.mark()
         assert mark is not None
         assert mark.off_proven == ""
+
+
+async def test_what_an_earlier_episode_had_proven_is_not_said_of_ours(world: World) -> None:
+    """S6, S36: whoever looks at the node, and DataAtRisk, would take it for off while it runs. What we have noted stays."""
+    earlier = replace(our_mark(cordoned=True), incident="incident-0", off_proven="2026-11-21T11:00:00Z")
+    await world.put_mark(earlier)
+    await world.target.mark(await world.act())
+    mark = await world.mark()
+    assert mark is not None
+    assert (mark.incident, mark.off_proven) == (INCIDENT, "")
+    await world.put_mark(replace(mark, off_proven="2026-11-21T12:00:00Z"))
+    await world.target.mark(await world.act())
+    assert (await world.mark() or mark).off_proven == "2026-11-21T12:00:00Z"
+
+
+async def test_a_mark_that_stays_for_its_paths_does_not_say_that_the_machine_is_off(world: World) -> None:
+    """S6: the episode has ended, and nobody sees to it any more that it stays off."""
+    await world.put_mark(replace(our_mark(cordoned=True), paths=(PATH,), off_proven="2026-11-21T12:00:00Z"))
+    assert (await world.isolation.mark_schedulable(await world.restore())).changed
+    mark = await world.mark()
+    assert mark is not None
+    assert (mark.paths, mark.off_proven) == ((PATH,), "")
