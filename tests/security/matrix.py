@@ -43,13 +43,12 @@ class Act(StrEnum):
 class Cell:
     """shown_by: names of tests, below tests/; empty: `test_matrix.py` plays it. yes: what happens and what to do about it, empty
     for a no. closed_by: the setting, with its value, that makes a no of it; `nodewarden doctor` names it where it is not set.
-    own: it befalls the machine that the attacker has in hand anyway. pending: the item of issue 31 that closes it."""
+    own: it befalls the machine that the attacker has in hand anyway."""
 
     shown_by: tuple[str, ...] = ()
     yes: str = ""
     closed_by: str = ""
     own: bool = False
-    pending: str = ""
 
 
 PLAYED = Cell()
@@ -71,11 +70,13 @@ CANARY = "system/test_canary.py::test_a_secret_in_a_history_or_a_memo_is_found_i
 VERIFIED = "security/test_words_of_people.py::test_a_word_that_nobody_attests_is_refused_to_the_person"
 ACKNOWLEDGED = "cluster/acts/test_verified_words.py::test_nor_is_a_word_for_off_a_proof"
 SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_other_is_believed"
+TOKENS = "security/test_token_of_another_cluster.py::"
 LOOKING = "security/test_who_looks_at_the_page.py::"
 NOTIFYING = "test_notifying.py::"
 HIS_DEVICE = "security/test_moved_bmc.py::test_the_bmc_of_another_machine_at_the_old_address_is_not_commanded"
 STRANGE_DEVICE = "fuzz/test_devices.py::test_whatever_a_redfish_service_says"
 ANOTHER_SITE = "starter/test_web_acts.py::test_another_page_says_nothing"
+BY_HTTP = "workers/test_embedded.py::test_no_web_page_starts_or_ends_a_workflow_over_http"
 A_FORM = "starter/test_web_acts.py::test_a_form_of_another_page_and_a_link_say_nothing"
 
 _BY_FRONTEND = (
@@ -97,8 +98,6 @@ _DECIDES = "What stands there says which device is a node's. Give write access t
 P, A = Principal, Act
 CELLS: dict[tuple[Principal, Act], Cell] = {
     **{(P.TENANT, act): PLAYED for act in Act},
-    **{(P.TENANT, act): Cell(pending="issue 31, 1") for act in (A.FREE, A.IMPERSONATE, A.SILENCE)},
-    (P.TENANT, A.FLOOD): Cell(pending="issue 31, 1 and 20"),
     **{(P.TEMPLATE_AUTHOR, act): PLAYED for act in Act},
     (P.TEMPLATE_AUTHOR, A.SEND_CREDENTIAL): shown(
         "security/test_secret_of_a_stranger.py::test_a_template_in_a_namespace_that_nobody_named_is_not_followed_and_stops_nobody_elses"
@@ -146,7 +145,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.TEMPORAL_CLIENT, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
     (P.TEMPORAL_CLIENT, A.READ_SECRET): shown(CANARY),
     (P.TEMPORAL_CLIENT, A.SEND_CREDENTIAL): shown(f"{FORGED}test_no_credential_goes_to_a_device_of_his_own"),
-    (P.TEMPORAL_CLIENT, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.TEMPORAL_CLIENT, A.UNTAINT): PLAYED,
     (P.TEMPORAL_CLIENT, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
     (P.TEMPORAL_CLIENT, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.TEMPORAL_CLIENT, A.FLOOD): Cell(yes=_BY_FRONTEND),
@@ -156,14 +155,14 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.POLLER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
     (P.POLLER, A.READ_SECRET): shown(CANARY),
     (P.POLLER, A.SEND_CREDENTIAL): shown(SEALED),
-    (P.POLLER, A.UNTAINT): Cell(pending="issue 31, 17"),
+    (P.POLLER, A.UNTAINT): PLAYED,
     (P.POLLER, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
     (P.POLLER, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.POLLER, A.FLOOD): Cell(yes=_BY_FRONTEND),
     **{(P.VIEWER, act): PLAYED for act in (A.FREE, A.READ_SECRET, A.SEND_CREDENTIAL, A.UNTAINT, A.IMPERSONATE)},
     (P.VIEWER, A.POWER_OFF): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
     (P.VIEWER, A.SILENCE): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
-    (P.VIEWER, A.FLOOD): shown(f"{LOOKING}test_a_token_is_looked_at_once_for_many_requests"),
+    (P.VIEWER, A.FLOOD): shown(f"{TOKENS}test_invented_tokens_cost_a_cluster_no_more_than_a_few_reviews"),
     (P.LOCAL_USER, A.POWER_OFF): Cell(yes=_UP, closed_by=WORDS),
     (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_UP, closed_by=WORDS),
     (P.LOCAL_USER, A.READ_SECRET): shown(
@@ -171,11 +170,13 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         "workers/test_keeping_secrets.py::test_another_process_of_the_same_user_does_not_look_into_it",
     ),
     (P.LOCAL_USER, A.SEND_CREDENTIAL): shown(SEALED),
-    (P.LOCAL_USER, A.UNTAINT): Cell(pending="issue 31, 17"),
-    (P.LOCAL_USER, A.IMPERSONATE): Cell(yes=_UP, closed_by=WORDS),
+    (P.LOCAL_USER, A.UNTAINT): PLAYED,
+    (P.LOCAL_USER, A.IMPERSONATE): shown(
+        "security/test_page_of_this_machine.py::test_another_user_of_the_host_says_and_reads_nothing", yes=_UP, closed_by=WORDS
+    ),
     (P.LOCAL_USER, A.SILENCE): Cell(yes=_UP),
     (P.LOCAL_USER, A.FLOOD): Cell(yes=_UP),
-    **{(P.WEB_PAGE, act): shown(ANOTHER_SITE, A_FORM) for act in Act},
+    **{(P.WEB_PAGE, act): shown(ANOTHER_SITE, A_FORM, BY_HTTP) for act in Act},
     (P.BMC, A.POWER_OFF): shown(HIS_DEVICE),
     (P.BMC, A.FREE): Cell(
         own=True, yes="Its own machine is freed while it runs, if it lies. A second device of the node has to agree (S4)."
@@ -209,10 +210,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.OTHER_CLUSTER, A.UNTAINT): shown(
         "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read"
     ),
-    (P.OTHER_CLUSTER, A.IMPERSONATE): Cell(
-        yes="A page that serves both asks each cluster about a token, and so shows each the tokens of the other."
-        " Serve clusters that do not trust each other by pages of their own."
-    ),
+    (P.OTHER_CLUSTER, A.IMPERSONATE): shown(f"{TOKENS}test_a_programs_token_goes_to_the_cluster_that_it_asks_about"),
     (P.OTHER_CLUSTER, A.SILENCE): shown("fuzz/test_api_answers.py::test_whatever_a_server_says_is_a_value_or_an_error_of_ours"),
     (P.OTHER_CLUSTER, A.FLOOD): shown("fuzz/test_api_answers.py::test_whatever_a_server_says_is_a_value_or_an_error_of_ours"),
 }
