@@ -17,7 +17,7 @@ from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner, with_template_of, with_templates
-from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
 
@@ -63,6 +63,22 @@ async def test_machines_are_read_in_whatever_version_there_is(
     (seen,) = found.ledger.report_parts(now()).checks
     assert (seen.total, seen.healthy, seen.unhealthy, seen.allowed) == (2, 1, 1, True)
     assert found.mistakes == []
+
+
+async def test_a_paused_cluster_is_told_of_also_where_only_nodes_are_checked(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S44: as the scanner has it, which follows Clusters as soon as a Node names one."""
+    await CLUSTER_API.install(person)
+    await CLUSTER_API.fleet(person, 2)
+    await with_templates(person, "nodewarden")
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(duration="0s", minHealthy=0))
+    await turn(person, "node-1", "Unknown", since=now() - timedelta(hours=1))
+    await person.patch(CLUSTER_API.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
+    (opinion,) = explain((await snapshot(connection)).ledger.known(now()), "node-1").opinions
+    assert opinion.target.held_by == f"its Cluster is paused: spec.paused of Cluster {CLUSTER_NAME} is true"
+    assert opinion.unblock[0].startswith("end the pause of the Cluster")
 
 
 async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
