@@ -421,6 +421,14 @@ def test_a_word_on_a_path_that_comes_between_two_histories_is_not_asked_for_agai
         assert (play.adversary.asked_for_a_person, said(play)) == (1, ["return-path"])
 
 
+def test_a_path_is_not_given_back_on_a_signal_that_no_look_confirms() -> None:
+    """S42, S43: it comes while the API answers nobody, and says that the node is on another boot."""
+    free = plan(levels=(), isolation=(CORDON, CUTS[0], FREE), recovery=(GIVEN_BACK[0], UNCORDON))
+    lie = at("last_look", (Mishap.FORBIDDEN, 400.0), (Mishap.HEARSAY, 5.0), number=6)
+    play = played(arranged(free, at("free_cut_pods", (Mishap.FLAP, 0.1)), lie, reactions=("later", "later")))
+    assert (said(play), play.result.restart_proof) == (["return-path"], None)
+
+
 def unanswered(first: int) -> tuple[Ambush, ...]:
     """The worker of a look dies three times in a row, after it has looked: that takes longer than an act may wait to begin."""
     return tuple(at("last_look", Mishap.LOST_AFTER, number=number) for number in range(first, first + 3))
