@@ -491,3 +491,20 @@ async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     told = [record for record in caplog.records if record.name.startswith("activities")]
     assert [record.levelname for record in told] == ["WARNING", "INFO"]
     assert not [record for record in told if "object at 0x" in record.getMessage()]
+
+
+async def test_a_kind_that_was_listed_once_and_is_refused_since_holds_up_everything(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: what is known of it is out of date; only one that nobody has ever seen is left out, and its checks alone wait."""
+    await fleet(person)
+    await with_policy(person)
+    scan = await open_scan()
+    report = await observe_until(scan, None, lambda report: bool(report.checks) and not report.view.stale)
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="/nodehealthchecks"))
+    api.faults.add(Fault(accident=Accident.CUT_WATCHES, path="/nodehealthchecks"))
+    report = await observe_until(scan, report, lambda report: bool(report.view.stale or report.view.notice))
+    later = await observe(scan, asked(report, wait=3 * LIVE.broken.total_seconds()))
+    for seen in (report, later):
+        assert "not being told of changes of nodehealthchecks" in seen.view.stale
+        assert seen.view.notice == ""

@@ -170,6 +170,18 @@ async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: Work
     assert sum(event.startswith("PreservedNotIsolated") for event in world.events) == 1
 
 
+async def test_a_machine_that_boots_between_two_tries_is_cut_off_as_it_runs_now(env: WorkflowEnvironment) -> None:
+    """S6, S9: what is freed is of the boot that the second try has cut off; of the first one's nothing is believed."""
+    world = uncuttable()
+    async with preserving(env, world) as run:
+        await until(run, "incomplete")
+        world.devices.boot_id = "boot-2"
+        world.devices.stuck.clear()
+        await run.skip(timedelta(minutes=30))
+        await until(run, "cut")
+    assert "free-cut-pods" in cuts(world)
+
+
 def queueing() -> KeptMachine:
     """No permit is left for it."""
     world = failed(switched())
