@@ -272,11 +272,10 @@ class LastLook:
             return ""
         also = request.need.check.namespace if request.need.check is not None else ""
         claim = await claimed_by(self._served, request.target, self._checked, once=once, also=also)
-        if claim is None:
-            return ""
-        pinned = request.target.pinned
-        await tell_both(self._connection, replace(claim.other.ref, name=pinned.node), pinned.uid, claim)
-        return claim.words
+        if claim is not None:
+            node = replace(claim.other.ref, name=request.target.pinned.node)
+            await tell_both(self._connection, node, request.target.pinned.uid, claim)
+        return claim.words if claim is not None else ""
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""
