@@ -116,8 +116,7 @@ class Inventory:
         self._names: list[str] | None = None
         self._members = 0
         self._members_ready = 0
-        self._members_lost: dict[str, str] = {}
-        """The Nodes that are gone of control-plane Machines, by the key of the Machine."""
+        self._members_lost: dict[str, str] = {}  # by the key of the Machine
 
     @property
     def control_plane(self) -> ControlPlane:

@@ -236,8 +236,8 @@ class DeviceClaims:
     endpoint."""
 
     def __init__(self) -> None:
+        # By the device and, for the systems of a BMC, by that with a slash behind it.
         self._known: defaultdict[str, dict[tuple[str, str], NodeToCheck]] = defaultdict(dict)
-        """By the device and, for the systems of a BMC, by that with a slash behind it."""
 
     def add(self, *nodes: NodeToCheck) -> None:
         """What is configured for them."""

@@ -349,8 +349,8 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         node = await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
         contested = await self._identities.contested(node.view) if node is not None else ""
-        by_a_word = isinstance(request, FreeRequest) and request.proof.acknowledgement is not None
-        by_devices = not (by_a_word or isinstance(request, FreeDumpingRequest))
+        by_devices = not isinstance(request, FreeDumpingRequest)
+        by_devices = by_devices and not (isinstance(request, FreeRequest) and request.proof.acknowledgement is not None)
         claim = await claimed_by(self._served, request.target, self._checked) if by_devices else None
         seen = Seen(
             node=node.view if node is not None else None,

@@ -165,8 +165,8 @@ async def _of_openshift(
 
 def _is_openshift(pods: list[JsonObject], member: TakenMember) -> bool:
     said = member.node is not None and is_of_openshift(member.node)
-    of_its = member.machine is not None and member.machine.api is OPENSHIFT
-    return said or of_its or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
+    said |= member.machine is not None and member.machine.api is OPENSHIFT
+    return said or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
 
 
 # Cluster API ----------------------------------------------------------------------------------------------------------

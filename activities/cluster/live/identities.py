@@ -53,8 +53,7 @@ class Identities:
         return contested(node, lambda key: known.get(key, ())) or claimed_otherwise(node, machines)
 
     async def at_address(self, node: str, address: str) -> str:
-        """Which other Node shows that address, "" for none: what is heard from there either of them may have said. Read from the
-        server, as a watch keeps no addresses."""
+        """Which other Node shows that address, "" for none. Read from the server, as a watch keeps no addresses."""
         for other in await self._connections.nodes.list_objects(NODES.path()):
             if address in map(normal_address, addresses_of(other)) and other["metadata"]["name"] != node:
                 return str(other["metadata"]["name"])

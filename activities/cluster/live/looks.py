@@ -271,11 +271,10 @@ class LastLook:
         if not request.destructive or request.configured is None:
             return ""
         claim = await claimed_by(self._served, request.target, self._checked, once=once)
-        if claim is None:
-            return ""
-        pinned = request.target.pinned
-        await tell_both(self._connection, replace(claim.other.ref, name=pinned.node), pinned.uid, claim)
-        return claim.words
+        if claim is not None:
+            node = replace(claim.other.ref, name=request.target.pinned.node)
+            await tell_both(self._connection, node, request.target.pinned.uid, claim)
+        return claim.words if claim is not None else ""
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """Of somebody else. Where the step in hand is to be covered, taking the lease tells that; whoever has lost the cluster
