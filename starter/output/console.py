@@ -14,7 +14,7 @@ from rich.segment import Segment
 from policy.values.foreign import visible
 from starter.output import PIPE_WIDTH
 
-_TRAILING = re.compile(r" +$", re.MULTILINE)
+_TRAILING = re.compile(r"(?<! ) +$", re.MULTILINE)
 
 
 class _Unpadded(io.TextIOBase):

@@ -217,4 +217,4 @@ def why(each: TargetEvaluation) -> str:
 
 def in_one_line(message: str) -> str:
     """Cluster API's messages are lists of several lines."""
-    return in_a_line(re.sub(r"\s*\n\s*\*?\s*", " ", message))
+    return in_a_line(re.sub(r"(?<!\s)\s*\n\s*\*?\s*", " ", message))

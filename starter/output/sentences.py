@@ -18,7 +18,7 @@ from rich.text import Text
 WIDEST = 1000
 ROOM = 30
 """With fewer columns left the sentences stand below."""
-_COMMAND = re.compile(r"\S*`[^`\n]+`\S*")
+_COMMAND = re.compile(r"(?<!\S)\S*`[^`\n]+`\S*")
 _NO_SPACE = "\ue000"
 """Of no alphabet, and as wide as a space: what stands in a command for its spaces while lines are broken."""
 

@@ -41,8 +41,9 @@ class ValueKind(StrEnum):
 
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]?"
-_PIECE = r"[\w~.:@+-]*[\w~:@+-][\w~.:@+-]*"
-"""A part of a path that is neither `.` nor `..`."""
+_PIECE = r"(?!\.+(?:/|\Z))[\w~.:@+-]+"
+"""A part of a path that is not of dots alone, as `.` and `..` are. It can be read in one way only: whatever anybody writes is held
+against these patterns on the event loop of every worker (tests/fuzz/test_patterns.py)."""
 
 _GRAMMAR: Mapping[ValueKind, re.Pattern[str]] = {
     # No blank, quote or slash: agents write it into ssh's command line, into XML and into the name of a file.
@@ -133,6 +134,8 @@ def problem_of(agent: str, name: str, value: str, *, published: bool = False) ->
     if name in FILES:
         return "expected text without a NUL" if "\0" in value else None
     kind = kind_of(agent, name)
+    if len(value) > LONGEST_VALUE and kind is not ValueKind.SECRET:
+        return f"expected at most {LONGEST_VALUE} characters, got {len(value)}"
     if _CONTROL.search(value) is not None:
         return f"expected {ValueKind.SECRET}"
     if kind is ValueKind.SECRET:
@@ -141,8 +144,6 @@ def problem_of(agent: str, name: str, value: str, *, published: bool = False) ->
         return None
     if (value or kind is ValueKind.CIPHER) and (_GRAMMAR[kind].fullmatch(value) is None or not _is_sound(kind, value)):
         return f"expected {kind}"
-    if len(value) > LONGEST_VALUE:
-        return f"expected at most {LONGEST_VALUE} characters, got {len(value)}"
     return None
 
 
