@@ -282,9 +282,15 @@ def _power_serving(
     from workers.configuration.credentials import WorkerCredentials
 
     directory = settings.secrets_directory
-    hosts = settings.worker.credential_hosts
     insecure = settings.worker.insecure_devices
-    credentials = WorkerCredentials(objects, directory=directory, withheld=licences.is_key, hosts=hosts, insecure=insecure)
+    credentials = WorkerCredentials(
+        objects,
+        directory=directory,
+        withheld=licences.is_key,
+        hosts=settings.worker.credential_hosts,
+        variables=settings.worker.credential_variables,
+        insecure=insecure,
+    )
     drivers = partial(
         driver_for,
         further_agents=frozenset(settings.worker.fence_agents),

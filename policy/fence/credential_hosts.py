@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from policy.fence.drivers.agent_parameters import canonical_name
+from policy.fence.drivers.agent_values import ValueKind, kind_of
 from policy.fence.plan import PowerDevice
 
 HOSTS_ANNOTATION = "nodewarden.io/hosts"
@@ -37,7 +38,7 @@ def hosts_of(device: PowerDevice) -> frozenset[str]:
     """Where a device's credentials are sent, in lower case; nothing where its parameters do not say."""
     found: set[str] = set()
     for key, value in device.parameters.items():
-        if canonical_name(key) == "ip":
+        if kind_of(device.driver, canonical_name(key)) is ValueKind.HOST:  # of the device, or of a proxy that hears all
             found.add(value)
         elif key in _URLS or "://" in value:
             found.add(_host_of_url(value))

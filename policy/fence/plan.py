@@ -37,11 +37,15 @@ class CredentialKind(StrEnum):
     ENVIRONMENT = "env"
 
 
-def problem_of_place(kind: CredentialKind, place: str) -> str | None:
-    """Why a reference can't lead there, None where it can (S41). place: the object's name, the path, the variable."""
+def problem_of_place(kind: CredentialKind, place: str, namespace: str = "") -> str | None:
+    """Why a reference can't lead there, None where it can (S41). place: the object's name, the path, the variable. namespace: of
+    what names it, below which a file has to be, as a Secret has to be within it (S40); "" where only an administrator writes."""
     match kind:
+        case CredentialKind.FILE if not is_relative_file(place):
+            return "expected a path inside the worker's directory for credentials"
         case CredentialKind.FILE:
-            return None if is_relative_file(place) else "expected a path inside the worker's directory for credentials"
+            below = not namespace or place.startswith(f"{namespace}/")
+            return None if below else f"expected a path below {namespace}/, the namespace of what names it"
         case CredentialKind.ENVIRONMENT:
             return None if is_variable(place) else "expected the name of a variable"
         case _:
@@ -53,8 +57,8 @@ class CredentialRef:
     """Where parameters that are secret live. Only ever the reference travels; the power worker resolves it at the moment of use.
 
     keys: which driver parameter is in which key of the object's data; empty: every key is the parameter of that name. For `file`
-    and `env` the values are the path and the variable, and name and namespace are empty. properties: the values are lines
-    `key=value` of the text in that key of a ConfigMap (the published node-fencing demo writes passwords there).
+    and `env` the values are the path and the variable, name is empty, and namespace is that of what names them. properties: the
+    values are lines `key=value` of the text in that key of a ConfigMap (the published node-fencing demo writes passwords there).
     """
 
     kind: CredentialKind = CredentialKind.SECRET

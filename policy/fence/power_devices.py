@@ -147,7 +147,7 @@ class DeviceReader:
     def _place(self, fields: Fields, kind: CredentialKind, field: str, written: str) -> str:
         """Where a credential is, held to what that may look like with the node's own words in it (S41)."""
         place = self._rendered(fields, field, written)
-        if (problem := problem_of_place(kind, place)) is not None:
+        if (problem := problem_of_place(kind, place, self._namespace)) is not None:
             raise fields.refuse(field, problem)
         return place
 
@@ -182,7 +182,8 @@ class DeviceReader:
         if kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
             if not keys:
                 raise fields.refuse("keys", "expected a parameter and where its value is, such as password: bmc/password")
-            return CredentialRef(kind=kind, keys={key: self._place(fields, kind, f"keys.{key}", at) for key, at in keys.items()})
+            places = {key: self._place(fields, kind, f"keys.{key}", at) for key, at in keys.items()}
+            return CredentialRef(kind=kind, namespace=self._namespace, keys=places)
         return CredentialRef(
             kind=kind,
             name=self._place(fields, kind, "name", fields.text("name")),

@@ -82,7 +82,7 @@ def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], tru
     if check.paused and check.of_machines:
         return None
     for template in templates_of(check):
-        if counts := uncounted(template, (*trusted, check.ref.namespace)):
+        if counts := uncounted(template, trusted):
             return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=f"it names {template.key}: {counts}")
         found = seen(template)
         match found.sight:

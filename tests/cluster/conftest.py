@@ -18,6 +18,7 @@ from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.notifying import Notify, nobody
+from policy.checks.fence_policies import PolicySource
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.certificates import one_authority
@@ -76,6 +77,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
             lease = ScannerLease(connection, duration=timedelta(seconds=3))
+            options.setdefault("source", PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS))))
             view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
             scan = ClusterScan("prod", view, lease=lease, meter=meter, notify=notify, herald=herald)
             return await stack.enter_async_context(scan)

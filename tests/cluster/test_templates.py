@@ -10,6 +10,7 @@ import pytest
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.statuses.common import condition_of
+from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.scan.report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -125,7 +126,7 @@ async def test_a_kind_that_is_not_served_counts_as_missing_until_it_is_installed
 
 async def test_a_template_of_a_namespace_that_does_not_count_disables_its_check(person: ApiClient, open_scan: Open) -> None:
     """S40."""
-    scan = await open_scan()
+    scan = await open_scan(source=DEFAULT_SOURCE)
     named = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "FencingTemplate", "name": "default", "namespace": "clusters"}
     await sick_fleet(person, remediationTemplate=named)
     report = await observe_until(scan, None, seeing)
@@ -159,3 +160,23 @@ async def test_a_machine_health_check_says_it_by_its_own_condition(system: Syste
     assert acts(report) == []
     told = [each["reason"] for each in (await person.get(f"/api/v1/namespaces/{system.namespace}/events"))["items"]]
     assert told.count("RemediationRestricted") == 1
+
+
+@pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
+async def test_a_template_beside_a_machine_health_check_counts_where_settings_name_the_namespace(
+    system: System, person: ApiClient, open_scan: Open
+) -> None:
+    """S40, S46: who may write Machines, checks and templates in a namespace of their own names no device of a Node."""
+    scan = await open_scan(source=DEFAULT_SOURCE)
+    await system.install(person)
+    await system.fleet(person)
+    await turn(person, "node-1", "Unknown", since=now().replace(year=2020))
+    await person.create(system.path("machinehealthchecks"), system.check(timeout=1))
+    report, status = await until_said(
+        person, scan, None, lambda found: bool(found.get("conditions")), system.path("machinehealthchecks", "workers")
+    )
+    assert (
+        "templates count in nodewarden (setting template_namespaces)"
+        in system.conditions(status)["RemediationAllowed"]["message"]
+    )
+    assert acts(report) == []

@@ -55,7 +55,7 @@ from activities.contracts.target import (
     WorkloadRequest,
 )
 from activities.contracts.words import VerifyRequest
-from policy.checks.fence_policies import FencePolicies
+from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
@@ -78,7 +78,7 @@ from starter.deploy.rbac import leases, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates
-from tests.cluster.fencing_requests import NAMESPACE, OBEYED, OWNER, REMEDIATIONS, remediation, request_definition
+from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents, every
@@ -90,6 +90,7 @@ from workers.signing_keys import keyring_of
 pytestmark = pytest.mark.timeout(30)
 
 CLUSTER = "prod"
+TRUSTED = PolicySource(requests=(NAMESPACE,), templates=("nodewarden", OPENSHIFT.namespace, CLUSTER_API.namespace))
 HOLDER = "temporal-a/default"
 SICK, UNSELECTED = "node-7", "database-0"
 USERS = {f"system:serviceaccount:nodewarden:{process.account}": process for process in Process}
@@ -266,7 +267,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     """Look until the sick node is a candidate and the cluster lease is held, tell about it, then look again (which renews)."""
     lease = ScannerLease(worker, duration=timedelta(seconds=3))
     limits = ViewLimits(grace=timedelta(0))
-    scan = await stack.enter_async_context(ClusterScan(CLUSTER, ClusterView(worker, limits=limits, source=OBEYED), lease=lease))
+    scan = await stack.enter_async_context(ClusterScan(CLUSTER, ClusterView(worker, limits=limits, source=TRUSTED), lease=lease))
     environment = ActivityEnvironment()
     report, known, renewals = None, "", 0
     for _ in range(8):
@@ -307,8 +308,9 @@ async def _pin(target: ClusterTarget, name: str, need: Need) -> Target:
 async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
+    source = replace(TRUSTED, templates=("nodewarden",), policies=FencePolicies(skip_lost_storage=True))
     target = ClusterTarget(
-        ServedCluster(CLUSTER, worker, source=replace(OBEYED, policies=FencePolicies(skip_lost_storage=True))),
+        ServedCluster(CLUSTER, worker, source=source),
         Permits(),
         LICENCES,
     )

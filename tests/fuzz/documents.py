@@ -95,7 +95,7 @@ A_POD = named(
     flow("{metadata: {name: p, namespace: n}, spec: {nodeName: node-1, volumes: [{persistentVolumeClaim: {claimName: c}}]}}")
 )
 
-METHOD = "agent_name=fence_ipmilan\nip=10.0.0.7\naction=off\nlogin=env:USER\npassword=file:bmc/password"
+METHOD = "agent_name=fence_ipmilan\nip=10.0.0.7\naction=off\nlogin=env:USER\npassword=file:nodewarden/bmc/password"
 OF_NODE = config_map(
     f"fence-config-node-{NODE}",
     "isolation=cut\npower_management=off on\nrecovery=",

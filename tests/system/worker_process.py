@@ -15,7 +15,6 @@ from typing import Protocol
 
 from tests.system import mortal
 from tests.system.nursery import Nursery
-from workers.configuration.credentials import ENVIRONMENT_PREFIX
 
 ROOT = Path(__file__).parents[2]
 ORDER_VARIABLE = "KILL_ORDER"
@@ -183,4 +182,4 @@ def _clean(more: Mapping[str, str] | None) -> dict[str, str]:
     from tests.system.canary import RUN  # not in the processes that are started here
 
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
-    return {**inherited, "PYTHONPATH": str(ROOT), f"{ENVIRONMENT_PREFIX}NOBODYS": RUN.value, **(more or {})}
+    return {**inherited, "PYTHONPATH": str(ROOT), "NODEWARDEN_CREDENTIAL_NOBODYS": RUN.value, **(more or {})}

@@ -19,7 +19,7 @@ from activities.keyring import Keyring
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.fence.insecure_devices import InsecureDevices
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
-from workers.configuration.credentials import ENVIRONMENT_PREFIX, ClusterObjects, MountedObjects, WorkerCredentials
+from workers.configuration.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
 BMC = CredentialRef(name="bmc", namespace="nodewarden", keys={"username": "username", "password": "password"})
 WHOLE = CredentialRef(name="bmc", namespace="nodewarden")
@@ -46,13 +46,18 @@ class Api:
         return {"metadata": annotations, "data": self.data}
 
 
+VARIABLE = "NODEWARDEN_CREDENTIAL_BMC"
+NAMED: dict[str, Any] = {"hosts": ("10.0.0.0/24",), "variables": {"prod": (VARIABLE, "NODEWARDEN_CREDENTIAL_MISSING")}}
+"""Settings that name hosts, and variables for a cluster."""
+
+
 def secrets(data: dict[str, str] | None) -> WorkerCredentials:
     return cluster(Api(data))
 
 
 def cluster(api: Api, *, directory: Path | None = None, environment: dict[str, str] | None = None) -> WorkerCredentials:
     objects = ClusterObjects({"prod": cast("ClusterConnection", api)})
-    return WorkerCredentials(objects, directory=directory, environment=environment)
+    return WorkerCredentials(objects, directory=directory, environment=environment, **NAMED)
 
 
 def mounted_at(root: Path) -> WorkerCredentials:
@@ -149,8 +154,8 @@ async def test_what_is_no_objects_name_is_not_asked_for(name: str) -> None:
 
 
 async def test_a_later_reference_wins_parameter_by_parameter() -> None:
-    environment = {"NODEWARDEN_CREDENTIAL_BMC": "newer"}
-    later = CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": "NODEWARDEN_CREDENTIAL_BMC"})
+    environment = {VARIABLE: "newer"}
+    later = CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": VARIABLE})
     api = Api({"username": encoded("admin"), "password": encoded("older")})
     found = await cluster(api, environment=environment).read("prod", bmc_with(BMC, later))
     assert found.values == {"username": "admin", "password": "newer"}
@@ -195,6 +200,48 @@ async def test_only_variables_made_for_it_may_be_named(name: str) -> None:
     assert "hunter2" not in refusal.value.message
 
 
+async def test_a_variable_is_one_clusters(tmp_path: Path) -> None:
+    """S40: who may write configuration in one cluster names no password of another one's devices."""
+    connection = cast("ClusterConnection", Api({}))
+    objects = ClusterObjects({"prod": connection, "lab": connection})
+    source, reference = (
+        WorkerCredentials(objects, environment={VARIABLE: "hunter2"}, **NAMED),
+        CredentialRef(kind=CredentialKind.ENVIRONMENT, namespace="nodewarden", keys={"password": VARIABLE}),
+    )
+    assert (await source.read("prod", bmc_with(reference))).password == "hunter2"
+    with pytest.raises(ApplicationError, match=r"worker\.credential_variables names for the cluster 'lab'") as refusal:
+        await source.read("lab", bmc_with(reference))
+    assert "hunter2" not in refusal.value.message
+
+
+async def test_a_file_is_below_the_namespace_of_what_names_it(tmp_path: Path) -> None:
+    """S40, as a Secret is: also for a request that has got past the reader of the configuration."""
+    for namespace in ("nodewarden", "metal"):
+        (tmp_path / namespace).mkdir()
+        (tmp_path / namespace / "bmc").write_text("hunter2", encoding="utf-8")
+    source = WorkerCredentials(MountedObjects(tmp_path), directory=tmp_path, **NAMED)
+
+    def of(namespace: str) -> CredentialRef:
+        return CredentialRef(kind=CredentialKind.FILE, namespace=namespace, keys={"password": "nodewarden/bmc"})
+
+    assert (await source.read("prod", bmc_with(of("nodewarden")))).password == "hunter2"
+    with pytest.raises(ApplicationError, match="expected a path below metal/"):
+        await source.read("prod", bmc_with(of("metal")))
+
+
+@pytest.mark.parametrize("kind", [CredentialKind.FILE, CredentialKind.ENVIRONMENT])
+async def test_files_and_variables_go_nowhere_unless_settings_name_hosts(kind: CredentialKind, tmp_path: Path) -> None:
+    """S40: whoever may write a configuration chooses the address, and no object has to be there that could say for whom it is."""
+    (tmp_path / "bmc").write_text("hunter2", encoding="utf-8")
+    reference = CredentialRef(kind=kind, keys={"password": "bmc" if kind is CredentialKind.FILE else VARIABLE})
+    options: dict[str, Any] = {**NAMED, "directory": tmp_path, "environment": {VARIABLE: "hunter2"}}
+    with pytest.raises(ApplicationError, match=r"for the hosts none.*worker.credential_hosts") as refusal:
+        await WorkerCredentials(MountedObjects(tmp_path), **options | {"hosts": ()}).read("prod", bmc_with(reference))
+    assert "hunter2" not in refusal.value.message
+    everywhere = WorkerCredentials(MountedObjects(tmp_path), **options | {"hosts": ("*",)})
+    assert (await everywhere.read("prod", bmc_with(reference))).password == "hunter2"
+
+
 async def test_the_keys_of_the_deployment_are_sent_to_no_device(tmp_path: Path) -> None:
     """S40, S42: whoever may name Secrets there could have them sent to a BMC of his own, and license himself."""
     key = "k" * 40
@@ -209,7 +256,7 @@ async def test_the_keys_of_the_deployment_are_sent_to_no_device(tmp_path: Path) 
     objects = ClusterObjects({"prod": cast("ClusterConnection", api)})
     for source, reference in ((objects, whole), (objects, one), (MountedObjects(tmp_path), file)):
         with pytest.raises(ApplicationError, match="for no device") as refused:
-            await WorkerCredentials(source, directory=tmp_path, withheld=withheld).read("prod", bmc_with(reference))
+            await WorkerCredentials(source, directory=tmp_path, withheld=withheld, **NAMED).read("prod", bmc_with(reference))
         assert key not in refused.value.message
 
 
@@ -245,14 +292,13 @@ async def test_what_does_not_say_for_whom_it_is_goes_where_the_setting_says(kind
     (tmp_path / "nodewarden" / "bmc").mkdir(parents=True)
     for place in ("nodewarden/bmc/username", "nodewarden/bmc/password", "bmc"):
         (tmp_path / place).write_text("hunter2", encoding="utf-8")
-    variable = f"{ENVIRONMENT_PREFIX}BMC"
     reference = {
         "file": CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"}),
-        "environment": CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": variable}),
+        "environment": CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": VARIABLE}),
     }.get(kind, BMC)
     api = Api({"username": encoded("admin"), "password": encoded("hunter2")})
     objects = MountedObjects(tmp_path) if kind == "mounted" else ClusterObjects({"prod": cast("ClusterConnection", api)})
-    source = WorkerCredentials(objects, directory=tmp_path, environment={variable: "hunter2"}, hosts=("10.0.0.0/24",))
+    source = WorkerCredentials(objects, directory=tmp_path, environment={VARIABLE: "hunter2"}, **NAMED)
     assert (await source.read("prod", bmc_with(reference))).password == "hunter2"
     with pytest.raises(ApplicationError, match=r"not for 198.51.100.7 \(the worker's setting worker.credential_hosts\)"):
         await source.read("prod", bmc_with(reference, ip="198.51.100.7"))

@@ -1,9 +1,9 @@
 """Where power workers find the credentials that plans only refer to: the cluster's API, mounted files, or their own environment.
 
 Read at the moment of use and kept nowhere (S12): a rotated password holds from the next act on. Refusals name the object and the
-key, never a value. References come from objects that people write, so `file` reaches only into the mounted directory and `env`
-only variables made for this: who may write a fence configuration must not be able to send a worker's own secrets to an address
-of his choice.
+key, never a value. References come from objects that people write, so `file` reaches only below the namespace of what names it,
+within the mounted directory, `env` only variables that the settings name for that cluster, and either only hosts that they name:
+who may write a fence configuration must not be able to send a worker's own secrets to an address of his choice (S40).
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ _log = logging.getLogger(__name__)
 MOST_TOLD = 10_000
 """Devices of which is remembered that the log has told of them."""
 
-ENVIRONMENT_PREFIX = "NODEWARDEN_CREDENTIAL_"
-"""Only these variables of a worker may be named by a fence configuration."""
-
+ON_THE_WORKER = frozenset({CredentialKind.FILE, CredentialKind.ENVIRONMENT})
+"""References that need no object: whoever may write a configuration may write one."""
 
 Admission = Callable[[str | None], None]
 """Told what an object says of the hosts that it is for, None where it says nothing; raises where it is not for the device."""
@@ -49,8 +48,9 @@ class ObjectSource(Protocol):
 
 
 class WorkerCredentials:
-    """Every kind of reference. objects: the API or a mount. directory: where `file:` may lead, None: nowhere. withheld: whether a
-    value is none of a device's, whoever names it. hosts: whom credentials are for that do not say so themselves. insecure:
+    """Every kind of reference. objects: the API or a mount. directory: where `file:` may lead, None: nowhere. variables: which
+    `env:` may name, by cluster. withheld: whether a value is none of a device's, whoever names it. hosts: whom credentials are
+    for that do not say so themselves; where nobody has said, objects go everywhere, files and variables nowhere. insecure:
     whether they go to devices where others could listen."""
 
     def __init__(
@@ -60,10 +60,12 @@ class WorkerCredentials:
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         withheld: Callable[[str], bool] = lambda _value: False,
-        hosts: Collection[str] = (EVERYWHERE,),
+        hosts: Collection[str] = (),
+        variables: Mapping[str, Collection[str]] = {},
         insecure: InsecureDevices = InsecureDevices.WARN,
     ) -> None:
         self._objects = objects
+        self._variables = variables
         self._insecure = insecure
         self._told: set[tuple[str, str]] = set()
         self._hosts = hosts
@@ -103,7 +105,8 @@ class WorkerCredentials:
     def _admission(self, device: PowerDevice, reference: CredentialRef) -> Admission:
         def admit(says: str | None) -> None:
             try:
-                allowed = self._hosts if says is None else hosts_written(says)
+                unsaid = () if reference.kind in ON_THE_WORKER else (EVERYWHERE,)
+                allowed = (self._hosts or unsaid) if says is None else hosts_written(says)
             except ValueError as error:
                 problem = f"its annotation {HOSTS_ANNOTATION}: {error}"
             else:
@@ -115,13 +118,13 @@ class WorkerCredentials:
         return admit
 
     async def _values(self, cluster: str, reference: CredentialRef, admit: Admission) -> Mapping[str, str]:
-        if reference.kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
+        if reference.kind in ON_THE_WORKER:
             admit(None)
         match reference.kind:
             case CredentialKind.FILE:
-                return {name: self._file(path) for name, path in reference.keys.items()}
+                return {name: self._file(path, reference.namespace) for name, path in reference.keys.items()}
             case CredentialKind.ENVIRONMENT:
-                return {name: self._variable(variable) for name, variable in reference.keys.items()}
+                return {name: self._variable(cluster, variable) for name, variable in reference.keys.items()}
             case CredentialKind.SECRET | CredentialKind.CONFIG_MAP:
                 if (problem := problem_of_place(reference.kind, reference.name)) is not None:
                     raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
@@ -132,15 +135,17 @@ class WorkerCredentials:
                     return data
                 return {name: _value(data, key, reference) for name, key in reference.keys.items()}
 
-    def _file(self, path: str) -> str:
+    def _file(self, path: str, namespace: str) -> str:
         if self._directory is None:
             problem = "this worker has no directory for credentials (setting secrets_directory)"
             raise failure(ErrorType.INVALID_CONFIG, f"file:{path}: {problem}")
+        if (problem := problem_of_place(CredentialKind.FILE, path, namespace)) is not None:
+            raise failure(ErrorType.INVALID_CONFIG, f"file:{path}: {problem}")
         return _read_inside(self._directory, Path(path), f"file:{path}")
 
-    def _variable(self, name: str) -> str:
-        if not name.startswith(ENVIRONMENT_PREFIX):
-            problem = f"expected a variable whose name begins with {ENVIRONMENT_PREFIX}"
+    def _variable(self, cluster: str, name: str) -> str:
+        if name not in self._variables.get(cluster, ()):
+            problem = f"expected a variable that worker.credential_variables names for the cluster {cluster!r}"
             raise failure(ErrorType.INVALID_CONFIG, f"env:{name}: {problem}")
         if name not in self._environment:
             raise failure(ErrorType.INVALID_CONFIG, f"env:{name}: the power worker's environment has no such variable")
@@ -222,7 +227,7 @@ def _without_line_end(text: str) -> str:
 
 
 def _name(reference: CredentialRef) -> str:
-    if reference.kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
+    if reference.kind in ON_THE_WORKER:
         return f"{reference.kind.value}:{', '.join(reference.keys.values())}"
     return f"{reference.kind.value}/{reference.namespace}/{reference.name}"
 

@@ -99,7 +99,12 @@ class WorkerSettings(Section):
         default=(), description="APIs beside Google's and Amazon's own that are given this worker's own cloud identity, as URLs"
     )
     credential_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed), AfterValidator(_hosts)] = Field(
-        default=("*",), description="hosts of power devices to whom credentials go that do not say so themselves, networks also"
+        default=(),
+        description="hosts of power devices to whom credentials go that do not say so themselves, networks also; "
+        "default: Secrets go to all, files and variables to none",
+    )
+    credential_variables: dict[str, tuple[Annotated[str, Field(pattern="^NODEWARDEN_CREDENTIAL_[A-Za-z0-9_]+$")], ...]] = Field(
+        default_factory=dict, description="variables of this worker that fence configuration may name (env:), by cluster"
     )
     insecure_devices: InsecureDevices = Field(
         default=InsecureDevices.WARN,

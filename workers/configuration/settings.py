@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     )
     template_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
         default=("nodewarden",),
-        description="namespaces whose FencingTemplates count, beside that of the Machine health check which names one",
+        description="namespaces whose FencingTemplates count, also for the Machine health checks that live there",
     )
     request_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
         default=(), description="namespaces whose FenceAgentsRemediations are obeyed: those where an operator of yours makes them"

@@ -51,17 +51,16 @@ async def device_claims(
     connections: Readers,
     node: str,
     endpoints: Collection[str],
-    trusted: Collection[str],
     source: PolicySource,
     *,
     checked: Mapping[str, Collection[str]],
 ) -> Claim | None:
-    """None: nobody else is to be fenced by one of these devices. trusted: namespaces whose templates count. checked: which nodes
-    the last check of all devices has found to have one together."""
+    """None: nobody else is to be fenced by one of these devices. checked: which nodes the last check of all devices has found to
+    have one together."""
     if not endpoints:
         return None
     templates = await all_of(connections.nodes, FENCING_TEMPLATES.path())
-    counting = [each for each in templates if each["metadata"]["namespace"] in trusted]
+    counting = [each for each in templates if each["metadata"]["namespace"] in source.templates]
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
     # What one object says of two nodes is refused when it is read.
     named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}

@@ -278,9 +278,8 @@ class LastLook:
         pinned = request.target.pinned
         if not request.destructive or request.configured is None:
             return ""
-        trusted = (*self._source.templates, *((request.need.check.namespace,) if request.need.check is not None else ()))
         checked = await self._checked.shared(request.target.cluster) if self._checked is not None else {}
-        claim = await device_claims(once, pinned.node, pinned.endpoints, trusted, self._source, checked=checked)
+        claim = await device_claims(once, pinned.node, pinned.endpoints, self._source, checked=checked)
         if claim is None:
             return ""
         await tell_both(self._connection, replace(claim.other.ref, name=pinned.node), pinned.uid, claim)

@@ -122,8 +122,7 @@ async def _template_named(
 ) -> JsonObject | None:
     """The template that the request or the node's health checks name, None where nobody names one."""
     if template is not None:
-        of_check = need.check.namespace if need.check is not None else ""
-        return await _read(connections.nodes, template, "the request", (*source.templates, of_check))
+        return await _read(connections.nodes, template, "the request", source.templates)
     named = await _named_by_checks(connections, node, need, unreadable)
     if len(named) > 1:
         raise failure(
@@ -133,7 +132,7 @@ async def _template_named(
         )
     if named:
         ref, check = next(iter(named.items()))
-        return await _read(connections.nodes, ref, check.key, (*source.templates, check.namespace))
+        return await _read(connections.nodes, ref, check.key, source.templates)
     return None
 
 
@@ -192,8 +191,8 @@ def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
 
 
 async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: Collection[str]) -> JsonObject:
-    """trusted: where templates count. The namespace of the Machine health check that names one is among them: it can name none of
-    another, and whoever may write it there decides on those Machines (S40)."""
+    """trusted: where templates count. The namespace of a Machine health check is among them where settings name it: whoever may
+    write Machines and checks there says which Node is whose, and must not say by which device it is off as well (S40, S46)."""
     if not is_fencing_template(ref):
         raise failure(
             ErrorType.INVALID_CONFIG,

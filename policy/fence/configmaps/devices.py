@@ -130,7 +130,7 @@ class DeviceLines:
         problem = (
             problem_of_credential(driver, name, line.value)
             if prefix is None
-            else problem_of_place(REFERENCES[prefix], line.value.removeprefix(prefix))
+            else problem_of_place(REFERENCES[prefix], line.value.removeprefix(prefix), self._shelf.namespace)
         )
         if problem is not None:
             raise line.refuse(problem)
@@ -184,7 +184,7 @@ class DeviceLines:
             CredentialRef(kind=CredentialKind.CONFIG_MAP, namespace=namespace, name=name, properties=data_key, keys=keys)
             for (namespace, name, data_key), keys in inline.items()
         ]
-        references += [CredentialRef(kind=kind, keys=keys) for kind, keys in elsewhere.items()]
+        references += [CredentialRef(kind=kind, namespace=self._shelf.namespace, keys=keys) for kind, keys in elsewhere.items()]
         return (*references, *([from_secret] if from_secret is not None else []))
 
     def _secret(self, method: Definition, driver: str, takes: DriverParameters) -> tuple[CredentialRef | None, str]:

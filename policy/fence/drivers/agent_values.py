@@ -42,8 +42,8 @@ class ValueKind(StrEnum):
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]?"
 _PIECE = r"(?!\.+(?:/|\Z))[\w~.:@+-]+"
-"""A part of a path that is not of dots alone, as `.` and `..` are. It can be read in one way only: whatever anybody writes is held
-against these patterns on the event loop of every worker (tests/fuzz/test_patterns.py)."""
+"""A part of a path that is not of dots alone, as `.` and `..` are. It can be read in one way only: whatever anybody writes is
+held against these patterns on the event loop of every worker (tests/fuzz/test_patterns.py)."""
 
 _GRAMMAR: Mapping[ValueKind, re.Pattern[str]] = {
     # No blank, quote or slash: agents write it into ssh's command line, into XML and into the name of a file.

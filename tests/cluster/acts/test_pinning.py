@@ -9,9 +9,11 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import PinRequest, PinResult
 from activities.errors import ErrorType
+from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.values.object_refs import ObjectRef
@@ -34,6 +36,7 @@ from tests.cluster.acts.world import (
     template_ref,
 )
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
+from tests.licensing import LICENCES
 
 
 @pytest.fixture
@@ -228,6 +231,13 @@ class TestTemplate:
         await system.add_machine(ready.others, "machine-7", node="another-node")
         assert (await pin(ready)).plan.source == "FencingTemplate/nodewarden/blades"
         await system.set_status(ready.others, "machine-7", {"nodeRef": {"name": NODE}})
+        with refused(ErrorType.INVALID_CONFIG, "templates count in nodewarden"):
+            await pin(ready)  # a tenant's Machine, check and template name no device of a Node (S40, S46)
+        with refused(ErrorType.INVALID_CONFIG, "templates count in nodewarden"):
+            await pin(ready, need=Need(kind=NeedKind.CHECK, check=system.check_ref()))
+        source = PolicySource(templates=("nodewarden", system.namespace))
+        served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, source=source)
+        ready.target = ClusterTarget(served, ready.permits, LICENCES)
         assert (await pin(ready)).plan.source == f"FencingTemplate/{system.namespace}/default"
         await ready.add_check()
         with refused(ErrorType.INVALID_CONFIG, "different templates"):

@@ -45,7 +45,12 @@ def read(
 
 def ipmi(**more: str) -> str:
     """A method that names a BMC of its own, with credentials that are elsewhere."""
-    return lines(**({"agent_name": "ipmi", "ip": "10.0.0.1", "username": "file:bmc/user", "password": "file:bmc/pass"} | more))
+    return lines(
+        **(
+            {"agent_name": "ipmi", "ip": "10.0.0.1", "username": "file:default/bmc/user", "password": "file:default/bmc/pass"}
+            | more
+        )
+    )
 
 
 def config(isolation: str = "", power: str = "off on", recovery: str = "", **methods: str) -> dict[str, object]:

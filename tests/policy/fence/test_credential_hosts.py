@@ -16,6 +16,8 @@ from policy.fence.plan import PowerDevice
         ("fence_ipmilan", {"ipaddr": "fd00::7"}, {"fd00::7"}),
         ("fence_openstack", {"plug": "a", "auth-url": "https://keystone.example.com:5000/v3"}, {"keystone.example.com"}),
         ("fence_apc", {"ip": "10.0.0.7", "api": "http://elsewhere/"}, {"10.0.0.7", "elsewhere"}),
+        ("fence_vmware_soap", {"ip": "10.0.0.7", "--proxyhost": "elsewhere", "proxyport": "1"}, {"10.0.0.7", "elsewhere"}),
+        ("fence_x", {"ip": "10.0.0.7", "crosscableip": "10.9.0.7"}, {"10.0.0.7", "10.9.0.7"}),
         ("gce", {"instance": "a"}, {"compute.googleapis.com"}),
         ("gce", {"instance": "a", "api-endpoint": "elsewhere:8443"}, {"elsewhere"}),
         ("ec2", {"region": "eu-west-1"}, {"ec2.eu-west-1.amazonaws.com"}),

@@ -36,8 +36,16 @@ def test_a_line_of_a_config_map_is_no_option(key: str) -> None:
 
 
 def test_a_line_that_says_where_a_credential_is_leads_into_the_workers_folder_only() -> None:
-    assert in_config_map(password="file:bmc/n1/password", username="env:NODEWARDEN_CREDENTIAL_USER") == []
-    for place in ("file:../../etc/shadow", "file:/etc/shadow", "file:a//b", "file:", "env:A B", "env:-x"):
+    assert in_config_map(password="file:default/bmc/n1/password", username="env:NODEWARDEN_CREDENTIAL_USER") == []
+    for place in (
+        "file:../../etc/shadow",
+        "file:/etc/shadow",
+        "file:a//b",
+        "file:",
+        "env:A B",
+        "env:-x",
+        "file:fleet/bmc/password",
+    ):
         (error,) = in_config_map(password=place)
         assert "data[fence-method-bmc].password: expected " in error
 
