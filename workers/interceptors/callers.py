@@ -26,15 +26,13 @@ class Callers(Interceptor):
 
 class _Known(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        for argument in input.args:
-            if isinstance(target := getattr(argument, "target", None), Target):
-                _require_caller(target)
+        info = activity.info()
+        for target in (getattr(argument, "target", None) for argument in input.args):
+            if not isinstance(target, Target):
+                continue
+            expected = episode_id(target.cluster, target.pinned.node)
+            if not (info.workflow_id == target.workflow_id == expected and info.workflow_type == target.kind):
+                caller = f"asked for by {info.workflow_type} {info.workflow_id!r} as {target.workflow_id!r}"
+                problem = f"{info.activity_type}: expected workflow {expected!r}, {caller}; nothing was done"
+                raise failure(ErrorType.NOT_LICENSED, problem)
         return await self.next.execute_activity(input)
-
-
-def _require_caller(target: Target) -> None:
-    info = activity.info()
-    expected = episode_id(target.cluster, target.pinned.node)
-    if not (info.workflow_id == target.workflow_id == expected and info.workflow_type == target.kind):
-        told = f"expected workflow {expected!r}, asked for by {info.workflow_type} {info.workflow_id!r} as {target.workflow_id!r}"
-        raise failure(ErrorType.NOT_LICENSED, f"{info.activity_type}: {told}; nothing was done")

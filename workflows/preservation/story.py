@@ -101,7 +101,7 @@ class PreservationStory:
                 await self._drain()
                 continue
             if not hold.preserved:
-                if self._moved:
+                if self._progress.wish.until is not None:
                     # Moved while we looked, and answered: what a person was told holds.
                     self._progress.wish = replace(self._progress.wish, keep=True)
                     continue
@@ -113,7 +113,8 @@ class PreservationStory:
                 await self.episode.tell_the_rest()
                 if not self.unheard:
                     self._hand_over(hold, self._progress.machine)
-                self._progress.wish = replace(self._progress.wish, keep=self._progress.wish.keep or self._moved)
+                said = self._progress.wish
+                self._progress.wish = replace(said, keep=said.keep or said.until is not None)
                 continue
             await self._show(hold)
             if not self._adopts and await self._apart.carry_out(hold):
@@ -468,10 +469,6 @@ class PreservationStory:
         if end is not None:
             return f"{end.outcome.value}: {end.message}"
         return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")
-
-    @property
-    def _moved(self) -> bool:
-        return self._progress.wish.until is not None
 
     @property
     def unheard(self) -> bool:
