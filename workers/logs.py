@@ -93,8 +93,7 @@ class _PlainFormatter(logging.Formatter):
         text, traceback = _story(record)
         line = in_a_line(f"{moment} {record.levelname.lower()} {record.name}: {text}{_whose(record)}")
         if traceback and record.exc_info:
-            # What another's text begins on a line of its own begins no line of ours (S50).
-            line += "\n" + indent(visible(self.formatException(record.exc_info)), "  ", lambda _: True)
+            line += "\n" + indent(visible(self.formatException(record.exc_info)), "  ", lambda _: True)  # begins no line of ours
         return line
 
 

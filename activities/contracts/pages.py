@@ -11,6 +11,7 @@ from typing import TypedDict
 from urllib.parse import quote
 
 from policy.episode.messages import Kind
+from policy.values.foreign import without_calls
 
 SUMMARY_LENGTH = 200
 """Temporal's UI shows a line of it; 400 bytes are the least that servers take (limit.userMetadataSummaryBytes)."""
@@ -52,6 +53,7 @@ class Introduction(TypedDict):
 
 def introduced(kind: Kind, *, cluster: str, node: str, reason: str, requester: str, page: str) -> Introduction:
     """What a workflow is started with for whoever finds it in Temporal's UI. page: the address of ours."""
+    reason, requester = without_calls(reason), without_calls(requester)  # it is shown as Markdown
     asked = f"asked by {requester}" if requester else "asked by nobody who is named"
     details = f"{kind.value} of `{node}` in `{cluster}`, {asked}: {reason or '-'}"
     if link := page_of(page, cluster, node):

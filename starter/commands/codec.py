@@ -43,11 +43,9 @@ async def serve(
     ] = "127.0.0.1",
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, as a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key, as a PEM file.")] = None,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="A token that every request must bear; default: a secret URL.")
-    ] = None,
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="A token that every request must bear.")] = None,
 ) -> Exit | None:
-    """Decrypt payloads for Temporal's web UI and the `temporal` command, until Ctrl-C. Its URL lets read all histories.
+    """Decrypt payloads for Temporal's web UI and the `temporal` command, until Ctrl-C. With its URL or token all is read.
 
     temporal workflow show -w episode/prod/node-7 --codec-endpoint URL
     """

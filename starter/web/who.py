@@ -104,7 +104,6 @@ class Reviewed:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[datetime, Caller | RequestError]] = {}
         self._strangers = defaultdict[str, deque[datetime]](lambda: deque(maxlen=STRANGERS))
-        """When each cluster was asked about a token that it had not vouched for before."""
 
     async def caller(self, token: str, cluster: str) -> Caller:
         """What the cluster has said within the last half minute, or says now."""

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import LONGEST_MESSAGE, EventRecorder, Happening
+from activities.contracts.pages import introduced
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.values.foreign import STAND_IN
 from policy.values.object_refs import ObjectRef
@@ -165,6 +166,15 @@ async def test_a_message_to_people_holds_no_markup_call_or_link(receiver: Receiv
     text = receiver.got[0]["message"]
     assert holds_nothing_obeyed(text)
     assert ("<b>" in text, "&lt;b&gt;@&nbsp;all" in text, "](" in text, "\n" in title) == (False, True, False, False), text
+
+
+def test_temporals_ui_is_given_no_link_of_anothers() -> None:
+    """It takes our text for Markdown."""
+    about = {"cluster": "prod", "node": "node-7", "reason": f"{FORGED} [end it](https://evil.example.com)", "requester": FORGED}
+    shown = introduced(Kind.FENCING, **about, page="")
+    for text in (shown["static_summary"], shown["static_details"]):
+        assert holds_nothing_obeyed(text)
+        assert ("](" in text, "\n" in text) == (False, False)
 
 
 def test_a_page_shows_each_value_as_text() -> None:
