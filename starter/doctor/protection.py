@@ -10,11 +10,12 @@ from workers.configuration.settings import Settings
 async def protection(settings: Settings) -> list[Finding]:
     """By the settings that are read here; a worker elsewhere may have others."""
     worker, temporal = settings.worker, settings.temporal
+    hosts = worker.credential_hosts
     insecure = worker.insecure_devices is not InsecureDevices.REFUSE
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
         (worker.words == "any", "worker.words", "a client of Temporal can have a healthy machine fenced, and speak in any name"),
-        ("*" in worker.credential_hosts, "worker.credential_hosts", "a Secret that names no hosts is sent to any device"),
+        (not hosts or "*" in hosts, "worker.credential_hosts", "a Secret that names no hosts is sent to any device"),
         (insecure, "worker.insecure_devices", "passwords go where others can listen"),
         (not has_keys, "temporal.payload_keys_secret", "readers of Temporal read names, addresses and reasons"),
         (temporal.insecure, "temporal.insecure", "an attacker between us and Temporal is a client of Temporal"),
