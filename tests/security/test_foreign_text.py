@@ -76,7 +76,12 @@ async def test_a_verdict_of_evaluate_shows_a_condition_as_it_is_written(tmp_path
     machine = {
         "apiVersion": "cluster.x-k8s.io/v1beta1",
         "kind": "Machine",
-        "metadata": {"name": "m1", "namespace": "default", "labels": {"pool": "a", "cluster.x-k8s.io/cluster-name": "prod"}},
+        "metadata": {
+            "name": "m1",
+            "namespace": "default",
+            "labels": {"pool": "a", "cluster.x-k8s.io/cluster-name": "prod"},
+            "ownerReferences": [{"kind": "MachineSet", "name": "set", "controller": True}],
+        },
         "spec": {"clusterName": "prod"},
         "status": {"failureReason": "CreateError", "failureMessage": FORGED},
     }

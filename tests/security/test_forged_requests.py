@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -36,7 +36,7 @@ QUEUE = "of-the-attacker"
 NODE = "node-2"
 
 
-@workflow.defn(name="Forge", sandboxed=False)
+@workflow.defn(name="Fencing", sandboxed=False)
 class Forge:
     """Schedules one activity of ours with any input."""
 
@@ -65,10 +65,16 @@ class Attacker:
 
     client: Client
     system: System
+    history: WorkflowHistory
+    """Of the true episode of NODE; what it forges later bears that episode's id as well."""
 
     async def forge(self, name: str, queue: str, request: Any) -> Any:
-        number = datetime.now(UTC).timestamp()
-        return await self.client.execute_workflow("Forge", args=[name, queue, request], id=f"forge-{number}", task_queue=QUEUE)
+        """As near to an episode of ours as a client of Temporal comes: by its id and type, on a task queue of its own (S49)."""
+        workflow_id = f"forge-{datetime.now(UTC).timestamp()}"
+        if target := request.get("target"):
+            workflow_id = episode_id(target["cluster"], target["pinned"]["node"])
+            request = {**request, "target": {**target, "workflow_id": workflow_id, "kind": "Fencing"}}
+        return await self.client.execute_workflow("Fencing", args=[name, queue, request], id=workflow_id, task_queue=QUEUE)
 
     async def refused(self, name: str, queue: str, request: Any) -> str:
         """The error's type, with its words."""
@@ -79,11 +85,10 @@ class Attacker:
         assert isinstance(error, ApplicationError)
         return f"{error.type}: {error.message}"
 
-    async def inputs(self, node: str, name: str) -> list[Any]:
-        """Of that activity in the history of a node's last episode."""
-        history = await episode(self.system, node).fetch_history()
+    async def inputs(self, name: str) -> list[Any]:
+        """Of that activity in the true episode's history."""
         found = []
-        for event in history.events:
+        for event in self.history.events:
             scheduled = event.activity_task_scheduled_event_attributes
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED and scheduled.activity_type.name == name:
                 found += await self.client.data_converter.decode(scheduled.input.payloads)
@@ -108,7 +113,7 @@ async def attacker(system: System) -> AsyncIterator[Attacker]:
     assert await system.judge(before, result) == []
     client = system.warden.client
     async with Worker(client, task_queue=QUEUE, workflows=[Forge, Hop], workflow_runner=UnsandboxedWorkflowRunner()):
-        yield Attacker(client, system)
+        yield Attacker(client, system, await episode(system, NODE).fetch_history())
 
 
 def told(system: System) -> dict[str, list[str]]:
@@ -122,7 +127,7 @@ POWER = "power.default"
 async def test_a_command_that_no_look_has_licensed_is_refused(act: str, attacker: Attacker) -> None:
     """Of every act `tests/power/test_licences.py` says it."""
     before = told(attacker.system)
-    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    (true,) = await attacker.inputs("power-management.power-off")
     soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
     for forged in (
         {**true, "licence": "", "not_after": soon},
@@ -142,7 +147,7 @@ async def test_a_healthy_machine_that_is_pinned_by_hand_stays_on(attacker: Attac
     asked = {"cluster": cluster, "nodes": ["node-3"]}
     found = await attacker.forge("fence-check.find-devices", f"cluster.{cluster}", asked)
     device = found["nodes"][0]["devices"][0]["device"]
-    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    (true,) = await attacker.inputs("power-management.power-off")
     pinned = {**true["target"]["pinned"], "node": "node-3", "endpoints": [device["endpoint"]]}
     forged = {**true, "device": device, "target": {**true["target"], "pinned": pinned}}
     assert (await attacker.refused("power-management.power-off", POWER, forged)).startswith(f"{ErrorType.NOT_LICENSED}: ")
@@ -153,7 +158,7 @@ async def test_no_credential_goes_to_a_device_of_his_own(attacker: Attacker) -> 
     """Neither by a check, nor by a reading, nor by evidence: what only a seal of ours opens."""
     async with listening("127.0.0.1") as listener:
         port = listener.port
-        (true,) = await attacker.inputs(NODE, "power-management.power-off")
+        (true,) = await attacker.inputs("power-management.power-off")
         device = {**true["device"], "endpoint": f"redfish://127.0.0.1:{port}/redfish/v1/Systems/x"}
         device["parameters"] = {**device["parameters"], "ip": f"127.0.0.1:{port}", "scheme": "http"}
         pinned = {**true["target"]["pinned"], "endpoints": [device["endpoint"]]}
@@ -172,7 +177,7 @@ async def test_a_look_of_his_own_licenses_nothing(attacker: Attacker) -> None:
     """He may ask for a look, too; it looks at the cluster, and asks the scanner for the permit that he has not."""
     system = attacker.system
     before = told(system)
-    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    (true,) = await attacker.inputs("power-management.power-off")
     soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
     wanted = {"act": "power-off", "not_after": soon}
     live = await system.live_node("node-3")
@@ -201,7 +206,7 @@ async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(atta
     """One that is quiet has nobody's word against it, and a way back needs no permit. A seal says whose a device is."""
     system = attacker.system
     before = told(system)
-    (true,) = await attacker.inputs(NODE, "power-management.power-off")
+    (true,) = await attacker.inputs("power-management.power-off")
     soon = (datetime.now(UTC) + timedelta(seconds=10)).isoformat()
     pinned = {"node": "node-4", "uid": "", "endpoints": [true["device"]["endpoint"]]}
     target = {**true["target"], "pinned": pinned}
