@@ -14,7 +14,8 @@ from activities.contracts.power import PowerRequest
 from activities.contracts.target import LicenceWanted
 from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
-from activities.licences import LONGEST, Licences
+from activities.licences import LONGEST, OFF_FOR, Licences
+from policy.episode.words import SealedWord, Spoken, Verb
 from policy.fence.plan import SEALED_FOR, Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from tests.licensing import LICENCES
@@ -181,6 +182,19 @@ def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkey
     later = replace(device, seal=f"{int(moment.timestamp() + 99999):x}.{device.seal.partition('.')[2]}")
     with pytest.raises(ApplicationError):
         run(licences.require_seal, "prod", "node-7", later)
+
+
+@pytest.mark.parametrize(("verb", "within"), [(Verb.ACK_OFF, OFF_FOR), (Verb.FENCE, SEALED_FOR)])
+def test_s49_a_verified_word_ends(licences: Licences, monkeypatch: pytest.MonkeyPatch, verb: Verb, within: timedelta) -> None:
+    """What was seen off long ago may run: an old word of that incident would free its pods again (S1)."""
+    spoken = Spoken(action=verb, node=TARGET.pinned.node, reason="a drill")
+    word = SealedWord(spoken=spoken, action="uid-1", speaker="ada")
+    sealed = run(licences.sealed_word, TARGET.cluster, TARGET.incident, word)
+    moment = datetime.now(UTC)
+    for late in (timedelta(minutes=-1), timedelta(minutes=1)):
+        shifted = moment + within + late
+        monkeypatch.setattr("activities.licences.datetime", type("Later", (datetime,), {"now": lambda _=None, at=shifted: at}))
+        assert bool(run(licences.doubt_of_word, TARGET, sealed, verb)) is (late > timedelta(0))
 
 
 async def test_what_has_travelled_through_temporal_is_believed(licences: Licences) -> None:
