@@ -17,6 +17,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.publishing import Published
 from activities.cluster.watch.view import ClusterView
+from policy.checks.fence_policies import PolicySource
 from policy.checks.verdicts import Health
 from policy.scan.report import CheckReport, ScanReport
 from simulator.api.control.faults import Accident, Fault
@@ -40,6 +41,7 @@ from tests.cluster.management import management_cluster
 from tests.cluster.scans import LIVE, OURS, WATCHES, Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 
+TRUSTED = PolicySource(templates=("nodewarden", OPENSHIFT.namespace))
 pytestmark = pytest.mark.timeout(20)
 
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
@@ -512,7 +514,7 @@ class TestClocks:
             ApiServer(clock_error=error) as api,
             ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
             ClusterConnection.to(api.url, token="abc") as connection,
-            ClusterScan("prod", ClusterView(connection, limits=LIVE, watch_limits=WATCHES)) as scan,
+            ClusterScan("prod", ClusterView(connection, limits=LIVE, watch_limits=WATCHES, source=TRUSTED)) as scan,
         ):
             await with_templates(person, "nodewarden", OPENSHIFT.namespace)
             await OPENSHIFT.install(person)

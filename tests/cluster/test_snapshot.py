@@ -10,6 +10,7 @@ from activities.cluster.acts.bodies import body_of
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.watch.offline import OfflineCluster
 from activities.cluster.watch.snapshot import take_snapshot
+from policy.checks.fence_policies import PolicySource
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.remediation.ladder import Body
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.timeout(10)
 
 
 async def snapshot(connection: ClusterConnection) -> OfflineCluster:
-    return await take_snapshot(connection, machines=None, overlap=Overlap.STRICTEST, takeover=True)
+    source = PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS)))
+    return await take_snapshot(connection, machines=None, overlap=Overlap.STRICTEST, takeover=True, source=source)
 
 
 async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClient, connection: ClusterConnection) -> None:

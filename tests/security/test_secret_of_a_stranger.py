@@ -94,3 +94,28 @@ async def test_a_secret_that_says_for_which_hosts_it_is_goes_to_no_other(system:
         assert row.answer is not Reachability.ANSWERS
         assert (words in row.problem, f"not for {HIS_HOST}" in row.problem) == (True, True), row.problem
     assert his_bmc.heard == []
+
+
+@pytest.mark.parametrize(
+    ("template_in", "secret_in", "words"),
+    [
+        (TENANT, "", "templates count in "),
+        (TENANT, "nodewarden", "templates count in "),
+        ("nodewarden", TENANT, "expected the template's own namespace, nodewarden, or nothing"),
+    ],
+    ids=["a stranger's template", "that names our Secret", "our template that names a stranger's Secret"],
+)
+async def test_a_check_has_no_password_sent_by_a_template_or_to_a_secret_of_another_namespace(
+    system: System, his_bmc: Listener, template_in: str, secret_in: str, words: str
+) -> None:
+    """Also where a health check names it: then nothing is read, and the reason is said."""
+    secret = {"name": system.cluster.bmc_secret[1], **({"namespace": secret_in} if secret_in else {})}
+    path = TEMPLATES.path(namespace=template_in)
+    template = his_template(system, his_bmc, namespace=template_in, secret=secret)
+    await system.client.create(path, template | {"metadata": {"name": "named", "namespace": template_in}})
+    reference = system.health_check()["spec"]["remediationTemplate"] | {"namespace": template_in, "name": "named"}
+    await system.client.patch(CHECKS.path(CHECK), {"spec": {"remediationTemplate": reference}})
+    report = await system.warden.check_devices(system.cluster_name)
+    await system.client.delete(TEMPLATES.path("named", namespace=template_in))
+    assert [words in row.problem for row in report.rows] == [True, True], report.rows
+    assert his_bmc.heard == []

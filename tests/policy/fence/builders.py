@@ -45,12 +45,8 @@ def read(
 
 def ipmi(**more: str) -> str:
     """A method that names a BMC of its own, with credentials that are elsewhere."""
-    return lines(
-        **(
-            {"agent_name": "ipmi", "ip": "10.0.0.1", "username": "file:default/bmc/user", "password": "file:default/bmc/pass"}
-            | more
-        )
-    )
+    elsewhere = {"username": "env:NODEWARDEN_CREDENTIAL_USER", "password": "env:NODEWARDEN_CREDENTIAL_PASS"}
+    return lines(**({"agent_name": "ipmi", "ip": "10.0.0.1", **elsewhere} | more))
 
 
 def config(isolation: str = "", power: str = "off on", recovery: str = "", **methods: str) -> dict[str, object]:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policy.checks.healthcheck import Rung
 from policy.checks.inventory import ControlPlane
@@ -15,12 +17,13 @@ from policy.episode.needs import NeedKind
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.scan.admission import AdmissionRefusal, Refused, admit
-from policy.scan.candidates import answer_without_trying
+from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago, ledger_of
 from tests.policy.episode.test_fence_agents_remediations import remediation
+from tests.policy.fencing_builders import report_of
 
 SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"node-1": "10.0.0.1"}}}
 KEY = "FenceAgentsRemediation/medik8s/node-1"
@@ -174,3 +177,36 @@ def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: 
     well = [a_node(f"well-{number}") for number in range(3)]
     [candidate] = ledger_of(a_node(ready="Unknown", age=900), *well, check, found).report_parts(NOW).candidates
     assert ("that this check did not create" in candidate.refused) is vetoes, candidate.refused
+
+
+STRANGE = st.builds(
+    lambda name, node, agent, age: (name, node, agent, age),
+    st.integers(0, 60),
+    st.sampled_from(["node-1", "node-2", "node-3", "gone"]),
+    st.sampled_from(["fence_docker", "fence_ipmilan", 7]),
+    st.integers(0, 900),
+)
+
+
+@given(st.lists(STRANGE, max_size=60), st.booleans(), st.sampled_from(["Unknown", "True"]))
+def test_whatever_a_tenant_asks_for_is_admitted_never_and_changes_nothing_for_others(
+    strange: list[tuple[int, str, object, int]], held: bool, ready: str
+) -> None:
+    """S46, S44: the adversary's move, a request from a tenant, as often as he likes and about whatever node."""
+    honest = replace(a_request(), created=ago(30))
+    things = [a_node(ready=ready, age=900), *(a_node(f"node-{number}") for number in range(2, 6)), a_check(), honest]
+    without, ledger = ledger_of(*things), ledger_of(*things)
+    for name, node, agent, age in strange:
+        wish = remediation({"agent": agent, "nodeparameters": {"--ip": {node: "203.0.113.66"}}}, name=node)
+        found = read_request(wish, uncounted="no setting names its namespace")
+        ref = replace(found.ref, name=f"{node}-{name}", namespace="tenant")
+        ledger.put_request(replace(found, ref=ref, created=ago(age)))
+    for each in (without, ledger):
+        each.hold_requests("another controller acts" if held else "")
+    alone, together = (report_of(each.report_parts(NOW)) for each in (without, ledger))
+    admitted = [admit(each, (), cap=5, now=NOW).admitted for each in (alone, together)]
+    assert admitted[0] == admitted[1]
+    theirs = [each for each in together.candidates if each.check.namespace == "tenant"]
+    assert [each for each in together.candidates if each not in theirs] == list(alone.candidates)
+    assert len(theirs) <= MOST_UNCOUNTED
+    assert together.checks == alone.checks
