@@ -20,7 +20,7 @@ class Principal(StrEnum):
     POLLER = "poller of our task queues without keys"
     VIEWER = "person with `nodewarden-viewer`"
     LOCAL_USER = "other user of the host where `nodewarden up` or `ui` runs"
-    WEB_PAGE = "web page in the operator's browser"
+    WEB_PAGE = "web page in the operator's browser, on Linux"
     BMC = "BMC of one machine"
     RECEIVER = "receiver of notifications"
     OTHER_CLUSTER = "API server of another cluster that the worker serves"
