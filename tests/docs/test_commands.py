@@ -25,7 +25,7 @@ def understood(line: Line) -> None:
     """Raises what click would say of a line that is wrong."""
     for each in spelled_out(line.text):
         command: Any = COMMAND
-        words = words_of(each)
+        words = words_of(re.sub(r"--question (?:NODE|N)\b", "--question 7", each))
         context = command.make_context("nodewarden", list(words), resilient_parsing=True)
         words = [*context._protected_args, *context.args]  # what follows the global options
         while hasattr(command, "commands"):

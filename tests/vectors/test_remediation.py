@@ -33,7 +33,7 @@ from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, nex
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import AdmissionRefusal, admit
 from policy.values.thresholds import parse_threshold
-from tests.policy.builders import a_candidate, a_check, a_permit, a_report
+from tests.policy.builders import a_candidate, a_check, a_check_report, a_permit, a_report
 from tests.vectors.objects import NOW, Json, moment, template
 
 CASES: list[Json] = json.loads(Path(__file__).with_name("health.json").read_text(encoding="utf-8"))
@@ -149,11 +149,11 @@ def test_the_members_of_etcd_after_a_change(given: Json, expect: Json) -> None:
 def test_how_many_of_a_set_at_once(given: Json, expect: Json) -> None:
     """As for the targets of a health check; a number needs no total."""
     limit = parse_threshold(given["max_in_flight"], plain_text=False)
-    most = (("NodeHealthCheck/workers", most_at_once(limit, given.get("replicas", 0))),)
+    check = a_check_report(at_once=most_at_once(limit, given.get("replicas", 0)))
     sick = [each for each in given["machines"] if each["unhealthy"]]
-    under_way = [a_permit(each["name"], checks=("NodeHealthCheck/workers",)) for each in sick if each["deleting"]]
-    waiting = [replace(a_candidate(each["name"]), in_flight=most) for each in sick if not each["deleting"]]
-    admission = admit(a_report(*waiting), under_way, cap=99, now=NOW)
+    under_way = [a_permit(each["name"], checks=(check.ref.key,)) for each in sick if each["deleting"]]
+    waiting = [replace(a_candidate(each["name"]), checks=(check.ref.key,)) for each in sick if not each["deleting"]]
+    admission = admit(a_report(*waiting, checks=(check,)), under_way, cap=99, now=NOW)
     assert len(admission.admitted) == len(expect["delete"])
     assert [each.reason for each in admission.refused] == [AdmissionRefusal.IN_FLIGHT] * len(expect["defer"])
 

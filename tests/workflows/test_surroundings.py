@@ -41,9 +41,9 @@ async def told(env: WorkflowEnvironment, world: World) -> list[str]:
     """An episode to its end, with a person where it waits for one: everything that was done and said."""
     async with fencing(env, world) as run:
         await run.until(lambda status: status.phase in {Phase.NEEDS_HUMAN, Phase.FINAL} or status.restart_proof is not None)
-        if (await run.status()).phase is Phase.NEEDS_HUMAN:
+        if (asking := await run.status()).phase is Phase.NEEDS_HUMAN:
             world.ignores_off = False
-            await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="mended"))
+            await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="mended", question=asking.question))
         result = await run.result()
         described = await run.handle.describe()
     assert described.status is WorkflowExecutionStatus.COMPLETED
