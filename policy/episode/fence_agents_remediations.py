@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from policy.episode.fencing_requests import FencingRequest, is_taken_up, why_ended, why_withdrawn
-from policy.fence.drivers import canonical, device_behind, parameters_of, unknown
+from policy.fence.drivers import canonical, parameters_of, same_device, unknown
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.limits import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
@@ -144,8 +144,9 @@ def by_devices_of(asked: FencingPlan, own: FencingPlan) -> FencingPlan:
     The object's device is compared and never spoken to: one that is somebody else's would call the node off, and the very device
     with other parameters (a proxy, less proof) would be believed too easily.
     """
-    named = {device_behind(each) for each in asked.endpoints}
-    levels = tuple(level for level in own.levels if named & {device_behind(each.endpoint) for each in level})
+    levels = tuple(
+        level for level in own.levels if any(same_device(named, each.endpoint) for named in asked.endpoints for each in level)
+    )
     if not levels:
         theirs = ", ".join(each.endpoint for each in own.devices) or "no device"
         problem = f"{', '.join(asked.endpoints)} is not the node's device by {own.source}, which names {theirs}"

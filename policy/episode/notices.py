@@ -137,7 +137,7 @@ class Wording:
 
     def of(self, notice: Notice) -> tuple[str, str]:
         """Title and text of one."""
-        values = {name: without_calls(read(notice)) for name, read in FIELDS.items()}
+        values = {name: read(notice) if name == "link" else without_calls(read(notice)) for name, read in FIELDS.items()}
         title, text = (each.format_map(values) for each in (self.title, self.text))
         ours = "\n".join(filter(None, (values["text"], values["link"])))
         return " ".join(title.split()) or values["title"], text or ours

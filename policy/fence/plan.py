@@ -6,6 +6,7 @@ turns them into this) and is kept for the whole of it, so that an edit of a temp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -189,9 +190,16 @@ SEALED_FOR = timedelta(days=7)
 """So long the seal of a device is believed: what an old history tells must not have today's password sent to where a BMC was."""
 
 
+_MOMENT = re.compile(r"([0-9a-f]{1,12})\.")
+"""How a seal begins (`activities/licences.py`): its moment, in seconds."""
+
+
 def sealed_anew(device: PowerDevice, configured: Iterable[PowerDevice]) -> PowerDevice:
-    """The one among these that is equal to it in all but its seal; the device as it is, where none is (S9, S42)."""
-    return next((each for each in configured if each == device), device)
+    """The one among these that is equal to it in all but its seal; the device as it is, where none is (S9, S42). What an earlier
+    build has pinned does not say its levels."""
+    configured = tuple(configured)
+    alike = (each for each in configured if replace(each, levels=()) == device)
+    return next((each for each in configured if each == device), next(alike, device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,10 +252,10 @@ class FencingPlan:
         )
 
     def is_to_be_sealed_anew(self, now: datetime) -> bool:
-        """Whether the seal of one of its devices ends before long."""
+        """Whether the seal of one of its devices ends before long, or says no moment as those of earlier builds."""
         methods = (each.device for each in (*self.isolation, *self.recovery) if each.device is not None)
-        moments = (moment for moment, dot, _ in (each.seal.partition(".") for each in (*self.devices, *methods)) if dot)
-        return any(now.timestamp() - int(moment, 16) > SEALED_FOR.total_seconds() / 2 for moment in moments)
+        moments = (_MOMENT.match(each.seal) for each in (*self.devices, *methods) if each.seal)
+        return any(not each or now.timestamp() - int(each[1], 16) > SEALED_FOR.total_seconds() / 2 for each in moments)
 
     def sealed_anew(self, configured: Iterable[PowerDevice]) -> FencingPlan:
         """The same plan, with the seals of those among its devices that are configured so now."""

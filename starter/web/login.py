@@ -98,8 +98,9 @@ async def begin(
 async def end(request: Request) -> Response:
     """The browser forgets the token. Whoever has copied the cookie may go on until the token ends, or the session."""
     answer = RedirectResponse("/login", status_code=303)
-    for each in ("", *views_of(request).clusters):
-        answer.delete_cookie(sessions_of(request).cookie(request, each), path="/", secure=True, httponly=True, samesite="strict")
+    secure = request.app.state.keeper.login  # as it was set: over plain HTTP a browser takes no other word for it
+    for name in sorted({sessions_of(request).cookie(request, each) for each in ("", *views_of(request).clusters)}):
+        answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
     return answer
 
 

@@ -168,6 +168,8 @@ def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkey
     (device,), moment = sealed.devices, datetime.now(UTC)
     assert not sealed.is_to_be_sealed_anew(moment + SEALED_FOR / 2 - timedelta(seconds=2))
     assert sealed.is_to_be_sealed_anew(moment + SEALED_FOR / 2 + timedelta(seconds=2))
+    for former in ("a-seal-that-says-no-moment", "zz.1"):
+        assert sealed.with_devices(lambda device: replace(device, seal=former)).is_to_be_sealed_anew(moment)  # noqa: B023
 
     class Later(datetime):
         @classmethod

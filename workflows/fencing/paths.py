@@ -25,7 +25,7 @@ from policy.objects.marks import Added
 from policy.values.moments import written
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
-from workflows.episode.preflight import Preflight
+from workflows.episode.preflight import LONGEST_PAUSE, Preflight
 from workflows.episode.state import PathsProgress
 from workflows.fencing.devices import PATH, Devices, states
 from workflows.fencing.quarantine import Quarantines
@@ -179,7 +179,7 @@ class Paths:
         why = "it may have been cut before this episode," if self._is_found_cut(device.endpoint) else "pods were freed"
         problem = f"{device.endpoint} is left cut: {why} and no restart is proven; return-path gives it back"
         with self._episode.undertaking(f"a word on {device.endpoint}") as under:
-            while not (await self._preflight.refresh() and may()):  # what can't be looked at proves nothing (S43)
+            while not ((looked := await self._preflight.refresh()) and may()):  # what can't be looked at proves nothing (S43)
                 if not under.asked:
                     under.asked = True
                     await self._desk.ask_for_a_person(problem, path=device.endpoint)
@@ -187,7 +187,8 @@ class Paths:
                     break
                 if self._episode.abort_asked is not None:
                     return False
-                await self._episode.rest(None, "a person's word on the path")
+                # Nothing else tells of a node that came back while it could not be looked at.
+                await self._episode.rest(None if looked else LONGEST_PAUSE, "a person's word on the path")
         self._episode.problem = self._episode.path_asked = ""
         self._episode.enter(phase=Phase.DONE, doing="goes on")
         return True

@@ -281,7 +281,7 @@ class RemediationStory:
         """Nothing more can be tried without a person. Returns None once one has it go on: from the first step, then."""
         episode, target = self.episode, self.target
         if self._progress.parked != problem:
-            episode.resumed, self._progress.parked = None, problem
+            self._progress.parked = problem
             target.show(None)
             await target.desk.ask_for_a_person(problem)
         pause = FIRST_PAUSE
@@ -332,7 +332,6 @@ class RemediationStory:
         if but := await off.story.bring_back():
             episode.note("step", "not back", f"{off.state.step.name}: {but}")
         if off.story.left_off:
-            episode.resumed = None
             await self.target.desk.ask_for_a_person(f"{problem}; a person's word came, but {but}")
 
     async def _over_by_itself(self) -> End | None:
