@@ -18,7 +18,7 @@ from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner, with_template_of, with_templates
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, SYSTEMS, System, machine_of, turn
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, SYSTEMS, System, machine_of, turn
 from tests.cluster.skipping import now
 from tests.cluster.test_preserving import definition as definition_of
 
@@ -81,6 +81,23 @@ async def test_a_paused_cluster_is_told_of_also_where_only_nodes_are_checked(
     (opinion,) = explain((await snapshot(connection)).ledger.known(now()), "node-1").opinions
     assert opinion.target.held_by == f"its Cluster is paused: spec.paused of Cluster {CLUSTER_NAME} is true"
     assert opinion.unblock[0].startswith("end the pause of the Cluster")
+
+
+async def test_a_machine_that_claims_a_node_is_seen_also_where_only_nodes_are_checked(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S39: as the scanner has it, which follows Machines from the first check on."""
+    await OPENSHIFT.install(person)
+    await with_templates(person, "nodewarden")
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(duration="0s", minHealthy=0))
+    for name in ("node-1", "node-2"):
+        await person.create(NODES, node(name))
+    await turn(person, "node-1", "Unknown", since=now() - timedelta(hours=1))
+    await OPENSHIFT.add_machine(person, machine_of("node-2"), node="node-2")
+    await person.patch(OPENSHIFT.path("machines", machine_of("node-2")), {"spec": {"providerID": "sim:///node-1"}})
+    (opinion,) = explain((await snapshot(connection)).ledger.known(now()), "node-1").opinions
+    assert "node-2" in opinion.target.held_by
 
 
 async def test_what_a_control_plane_says_of_its_own_remediations_is_read(

@@ -547,6 +547,19 @@ async def test_a_resume_of_a_hold_is_no_answer_to_what_is_asked_since(env: Workf
         await run.result(Outcome.RECOVERED)
 
 
+async def test_a_resume_of_a_hold_that_is_over_by_itself_is_no_answer_to_what_is_asked(env: WorkflowEnvironment) -> None:
+    """S48: it waited for a person before the hold already, and would try again unseen."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        await run.hold(until=await env.get_current_time() + timedelta(minutes=10))
+        of_the_hold = await run.answer("go on")
+        await let_pass(env, run.handle, timedelta(minutes=11))
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.resume, of_the_hold)
+        assert f"got an answer to question {of_the_hold.question}; asked now is" in str(refused.value.cause)
+        assert world.count("off") == 1
+
+
 async def test_a_second_click_is_no_second_word(env: WorkflowEnvironment) -> None:
     """S48: the first one was heard, tried again, and failed again; the second one would have it try once more, unseen."""
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True)

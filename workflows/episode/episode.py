@@ -350,7 +350,7 @@ class Episode(EpisodeState):
         await self._wait_for_news(duration, why)
         self.heard, self.unseen = self.news, False
         if (held := self.held) is not None and held.until is not None and held.until <= workflow.now():
-            self.held = None
+            self.held, self.question = None, self.question + 1  # a `resume` of the hold answers nothing that is asked now (S48)
             self.note("hold", "over", str(held))
 
     async def finish_rest(self) -> None:

@@ -22,6 +22,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import all_of, configuration_for
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.reading import Readers
+from activities.cluster.objects.reading_once import reading_once
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
@@ -62,7 +63,9 @@ async def claimed_by(
 ) -> Claim | None:
     """Who else is to be fenced by the pinned devices."""
     pinned, shared = target.pinned, await checked.shared(target.cluster) if checked is not None else {}
-    return await device_claims(once or served.connections, pinned.node, pinned.endpoints, served.source, checked=shared)
+    return await device_claims(
+        once or reading_once(served.connections), pinned.node, pinned.endpoints, served.source, checked=shared
+    )
 
 
 async def device_claims(

@@ -80,13 +80,13 @@ async def take_snapshot(
     owned = False
     for api, holder in ((OPENSHIFT, connection), (CLUSTER_API, elsewhere)):
         resource = MACHINES[api]
-        for machine in await _tried(cluster, holder, resource, machine_decoding(api)) if api.name in dialects else ():
+        for machine in await _tried(cluster, holder, resource, machine_decoding(api)) if dialects else ():
             _note_unreadable(cluster, resource, machine)
             cluster.ledger.put_machine(machine, now)
             owned |= machine.controller.startswith(f"{OWNERS_OWN}/")
     for control_plane in await _listed(cluster, elsewhere, KUBEADM_CONTROL_PLANES) if owned else ():
         cluster.put(control_plane, KUBEADM_CONTROL_PLANES.plural)
-    named = Dialect.CLUSTER_API in dialects or any(map(cluster_named_by, nodes))
+    named = bool(dialects) or any(map(cluster_named_by, nodes))
     for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if named else ():
         cluster.ledger.put_cluster(each, now)
     made = {key: (check.dialect, resources) for check in cluster.checks for key, resources in made_for(check).items()}
