@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio import workflow
@@ -48,10 +49,11 @@ async def test_after_a_reset_a_line_that_was_parked_is_what_its_episode_says(
     """S14: it may have been granted its permit again in the part of the history that is gone, and counts then. What is being
     opened goes on counting."""
 
-    async def answered(method: object, *_: object, **__: object) -> object:
+    async def answered(method: object, request: Any, **_: object) -> object:
         if method is EpisodeActivities.find_open:
             return FoundOpen(nodes=("n",))
-        return DescribeResult(episodes=(replace(SAYS_OPEN, parked=parked),))
+        told = (replace(SAYS_OPEN, node=node, open=node == "n", parked=parked) for node in request.nodes)
+        return DescribeResult(episodes=tuple(told))
 
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     monkeypatch.setattr(workflow, "execute_activity_method", answered)
