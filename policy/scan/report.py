@@ -249,6 +249,9 @@ class ScanReport(ReportParts):
     the earlier one of this and the API server's."""
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
+    run: str = ""
+    """Which run of the scanner's workflow has asked for it, "" from a worker that does not say. Another one in the same history
+    shows a reset."""
 
     def members_without_node(self, node: str, uid: str) -> frozenset[str]:
         """The members of the control plane that no Node stands for, `node` among them where its own is gone or has never come.

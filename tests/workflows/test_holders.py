@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio import workflow
 
-from activities.contracts.episodes import DescribeResult, EpisodeDescription
-from policy.episode.permits import Release
-from tests.workflows.scanned import NOW
+from activities.contracts.episodes import DescribeResult, EpisodeActivities, EpisodeDescription, FoundOpen
+from policy.episode.permits import PermitState, Release
+from tests.policy.builders import a_permit
+from tests.workflows.scanned import NOW, report
 from workflows.kit.messages import ScannerState
 from workflows.scanner.holders import Holders
 from workflows.scanner.holding_off import CLOSING, HoldingOff
@@ -37,3 +40,31 @@ async def test_an_episode_that_closes_is_not_taken_in_again_but_one_that_goes_on
     monkeypatch.setattr(workflow, "now", lambda: NOW + later)
     assert await holders.describe(("n",)) is believed
     assert [line.incident for line in table.permits()] == (["i"] if believed else [])
+
+
+@pytest.mark.parametrize("parked", [False, True])
+async def test_after_a_reset_a_line_that_was_parked_is_what_its_episode_says(
+    *, parked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S14: it may have been granted its permit again in the part of the history that is gone, and counts then. What is being
+    opened goes on counting."""
+
+    async def answered(method: object, request: Any, **_: object) -> object:
+        if method is EpisodeActivities.find_open:
+            return FoundOpen(nodes=("n",))
+        told = (replace(SAYS_OPEN, node=node, open=node == "n", parked=parked) for node in request.nodes)
+        return DescribeResult(episodes=tuple(told))
+
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    monkeypatch.setattr(workflow, "execute_activity_method", answered)
+    state = ScannerState(started=NOW, known=True)
+    lines = (a_permit("n", PermitState.PARKED, incident="i"), a_permit("opening", PermitState.RESERVED))
+    table = PermitTable(lines)
+    holders = Holders(Grantor(cluster="c", holder="us", concurrency=2), state, table, HoldingOff(state))
+    expected = {"n": PermitState.PARKED, "opening": PermitState.RESERVED}
+    await holders.rebuild(report(run="first"))
+    assert {line.node: line.holding for line in table.permits()} == expected
+    await holders.rebuild(report(run="after the reset"))
+    assert holders.known
+    counts = PermitState.PARKED if parked else PermitState.OPEN
+    assert {line.node: line.holding for line in table.permits()} == expected | {"n": counts}

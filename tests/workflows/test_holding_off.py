@@ -126,3 +126,14 @@ def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(mo
     monkeypatch.setattr(workflow, "now", lambda: NOW + AFTER_REFUSAL)
     holding.forget(report(observations=seen, candidates=(wish,)))
     assert holding.held_off == ()
+
+
+def test_while_any_check_can_t_be_read_an_aborted_node_is_not_known_to_be_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: that check may be the one that calls it sick, though it could not say so when the episode was begun by hand."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    holding = aborted(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
+    other = replace(JUDGE, ref=replace(JUDGE.ref, name="other"), error="spec: a typo")
+    holding.forget(report(checks=(JUDGE, other), observations=SEEMS_WELL))
+    assert [each.looked_well for each in holding.held_off] == [NOW]
+    holding.forget(report(checks=(JUDGE,), observations=SEEMS_WELL))
+    assert holding.held_off == ()

@@ -20,7 +20,15 @@ from uuid import UUID
 import pytest
 from temporalio import workflow
 
-from activities.contracts.episodes import DescribeResult, EpisodeActivities, EpisodeDescription, Opened, OpenOutcome, OpenResult
+from activities.contracts.episodes import (
+    DescribeResult,
+    EpisodeActivities,
+    EpisodeDescription,
+    FoundOpen,
+    Opened,
+    OpenOutcome,
+    OpenResult,
+)
 from policy.episode.ids import episode_id
 from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
@@ -83,6 +91,7 @@ class Play:
     saved: list[tuple[ScannerState, dict[str, datetime]]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=lambda: ["first"])
 
     def __post_init__(self) -> None:
         self.ledger = Ledger()
@@ -120,12 +129,14 @@ class Play:
             self.ledger.put_node(a_node(name, conditions=conditions, mark=body.mark), self.now)
             if body.ready and not body.disk:
                 self.aborted.pop(name, None)
-        self.shown = report_of(self.ledger, self.granting.watched(), self.now)
+        self.shown = replace(report_of(self.ledger, self.granting.watched(), self.now), run=self.runs[-1])
         return self.shown
 
     async def activity(self, method: object, request: Any, **_: object) -> object:
         if method is EpisodeActivities.describe:
             return DescribeResult(episodes=tuple(map(self.describe, request.nodes)))
+        if method is EpisodeActivities.find_open:
+            return FoundOpen(nodes=tuple(self.open))
         return OpenResult(outcomes=tuple(map(self.opens, request.episodes)))
 
     def describe(self, node: str) -> EpisodeDescription:
@@ -159,14 +170,18 @@ class Play:
     def hears(self, workflow_id: str) -> Any:
         async def signal(_: str) -> None:
             node = workflow_id.rpartition("/")[2]
+            if not self.open[node].permit:  # else it is one that was forgotten, and acts already
+                self.granted.append(node)
             self.open[node].permit = True
-            self.granted.append(node)
 
         return SimpleNamespace(signal=signal)
 
     async def admit(self) -> None:
         """Until nothing more comes of it."""
         self.granting.holding_off.hear_report()
+        for run in self.runs:
+            await self.granting.holders.rebuild(replace(self.see(), run=run))
+        del self.runs[:-1]
         for _ in range(2):
             await self.granting.admit(self.see(), stopped=lambda: False)
             while self.begun:
@@ -212,7 +227,7 @@ class Play:
             del self.open[node]
             self.nodes[node].mark = ""
             outcome = self.chance.choice(["recovered", "aborted"])
-            if outcome == "aborted":
+            if outcome == "aborted" and len(self.shown.checks) == len(CHECKS):  # one that comes later is another wish
                 self.aborted[node] = self.now
             else:
                 self.nodes[node] = Body(since=self.now)
@@ -277,6 +292,7 @@ class Play:
         if self.saved:
             state, aborted = self.chance.choice(self.saved)
             self.start(state)
+            self.runs = [self.runs[-1], f"after {len(self.done)}"]
             self.aborted = {node: at for node, at in self.aborted.items() if aborted.get(node) == at}
 
 

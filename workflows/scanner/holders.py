@@ -41,6 +41,7 @@ class Holders:
         self.described_at: datetime | None = state.described_at
         """None: at the next occasion, whenever they were described last."""
         self.problem = ""
+        self._run = ""
         self._described = dict[str, bool]()
         """Of marks that are seen, by incident: whether there was a line of that when the node's episode was described last."""
         self._marks = dict[str, str]()
@@ -73,8 +74,11 @@ class Holders:
         those whose marks are seen (S14).
 
         An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses nobody
-        whom it has let act.
+        whom it has let act. A reset of this workflow takes back what it knew, which its first report shows: built anew, too.
         """
+        if report.run and self._run not in {"", report.run}:
+            self.known, self._began = False, workflow.now()
+        self._run = report.run or self._run
         if self.known or not report.view.synced:
             return  # before the first sync there may be marks that nobody has seen yet
         found = await self._find_open()
@@ -83,7 +87,10 @@ class Holders:
             found = await self._find_open()
         if found is not None:
             marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
-            nodes = tuple(sorted({*found.nodes, *marked}))
+            lines = self._table.permits()
+            # Those may be opening: that there is no episode yet says nothing.
+            reserved = {line.node for line in lines if line.holding is PermitState.RESERVED}
+            nodes = tuple(sorted({*found.nodes, *marked, *(line.node for line in lines)} - reserved))
             self.known = not nodes or await self._describe(nodes, report)
             self.described_at = workflow.now()
         if not self.known:
@@ -135,7 +142,7 @@ class Holders:
                 # Who was granted by a predecessor keeps it, as far as the cap goes; later strangers must ask (S14, S15, S17).
                 room = not self.known and self._table.counted() < self._grantor.cap(report)
                 room = room and report is not None and room_in_scopes(report, self._table.permits(), episode.node)
-                self._table.reconcile(episode, asked_at, room=room)
+                self._table.reconcile(episode, asked_at, room=room, anew=not self.known)
         return True
 
     async def _find_open(self) -> FoundOpen | None:

@@ -44,6 +44,7 @@ class HoldingOff:
         self._held_off = {held.node: held for held in state.held_off}
         self._policies = state.report.policies if state.report is not None else NO_POLICIES
         self._versions = _versions_of(state.report) if state.report is not None else {}
+        self._unreadable = False
         self._power = {moment.node: moment for moment in state.power}
         self._attempts = {each.node: each for each in state.attempts}
         self._replaced = list(state.replaced)
@@ -135,6 +136,7 @@ class HoldingOff:
         That it is no candidate says nothing: under a closed brake, or without its check, the sickest node is none.
         """
         self._policies, self._versions = report.policies, _versions_of(report)
+        self._unreadable = any(each.error for each in report.checks)
         quiet = report.policies.quiet_time or timedelta(0)
         self._power = {node: moment for node, moment in self._power.items() if workflow.now() - moment.at < quiet}
         remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
@@ -155,6 +157,8 @@ class HoldingOff:
         if seen is None or not _well_or_gone(seen):
             return held
         judged = set(held.judges) <= {_version(key, self._versions) for key in seen.checks}
+        if held.until is None and self._unreadable:
+            judged = False  # nobody knows whom that check would count
         if judged or _is_gone(seen) or (held.looked_well is not None and now - held.looked_well >= UNJUDGED):
             return None
         return held if held.looked_well is not None else replace(held, looked_well=now)

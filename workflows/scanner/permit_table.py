@@ -94,11 +94,12 @@ class PermitTable:
         """How many lines count in the budgets: all but the parked (S14)."""
         return sum(permit.holding is not PermitState.PARKED for permit in self._permits.values())
 
-    def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool) -> None:
+    def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False) -> None:
         """Believe the server: closed or unknown holders go, open ones we did not know of are taken in.
 
         A line granted after the server was asked is left alone: the answer is older than it. A holder that we do not know of
         counts at once if there is room, else it keeps its node and asks again like anybody (its last look stops it until then).
+        anew: so does one that is parked by our account alone, which a reset has made an old one.
         """
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
@@ -117,7 +118,9 @@ class PermitTable:
                 if request.node == episode.node:
                     self._queue.pop(request.incident, None)
             return
-        if permit is not None and episode.incident in {"", permit.incident}:
+        parked = permit is not None and permit.holding is PermitState.PARKED
+        forgotten = anew and parked and episode.permit and not episode.parked
+        if permit is not None and episode.incident in {"", permit.incident} and not forgotten:
             self._confirm(permit, episode)
             return
         if episode.kind is Kind.PRESERVATION and not episode.permit:

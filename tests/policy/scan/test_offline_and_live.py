@@ -17,6 +17,7 @@ import pytest
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap, StormRule
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.overlaps import Overlap
+from policy.episode.permits import PermitState
 from policy.episode.vetoes import TAKEN_AWAY_BY
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView
 from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL, Condition, NodeView, Taint
@@ -178,7 +179,8 @@ def differences(seed: int) -> Iterator[str]:
     said = [(each.check.ref.key, verdict) for each in evaluate(known) for verdict in each.verdicts]
     planes = {name for name, each in known.nodes.items() if each.control_plane}
     marks = [(each.node, each.incident) for each in report.observations if each.incident]
-    held = [a_permit(node, incident=incident, control_plane=node in planes) for node, incident in marks]
+    # Parked: an open episode keeps its node, and a member of the control plane from others, but takes no room.
+    held = [a_permit(node, PermitState.PARKED, incident=incident, control_plane=node in planes) for node, incident in marks]
     answer = admit(report, held, cap=99, now=NOW)
     refused = {each.node: each.reason for each in answer.refused}
     admitted = {each.node: each for each in answer.admitted}
