@@ -48,10 +48,11 @@ async def take_node_lease(
     *,
     not_after: datetime | None = None,
     clock: Clock = utc_now,
+    succeeds: bool = False,
 ) -> LeaseView | None:
-    """Take, renew or take over (once lapsed) the node's lease. Answers the lease of whoever has it otherwise, None where it is
-    ours now. One that is taken too late would be held for its whole duration with nobody to give it back. holder: who we are in
-    the cluster Lease, which is asked right before."""
+    """Take, renew or take over (once lapsed) the node's lease. Answers the lease of another holder, None where it is ours now.
+    One that is taken too late would be held for its whole duration with nobody to give it back. holder: who we are in the cluster
+    Lease, which is asked right before. succeeds: we hold that, so that a deployment of ours which has lost it acts no more."""
     path = node_lease_path(target.pinned.node)
 
     async def once() -> LeaseView | None:
@@ -63,7 +64,7 @@ async def take_node_lease(
             await _create(connection, target, taken | {"acquireTime": taken["renewTime"], "leaseTransitions": 0}, not_after)
             return None
         lease = read_lease(document)
-        if not _is_ours(lease, holder) and lease.live(now):
+        if not _is_ours(lease, holder) and lease.live(now) and not (succeeds and of_a_deployment(lease)):
             return lease
         if not _is_ours(lease, holder):
             taken |= {"acquireTime": taken["renewTime"], "leaseTransitions": lease.transitions + 1}
@@ -119,6 +120,11 @@ def _taken(document: JsonObject, target: Target, taken: JsonObject) -> JsonObjec
     metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: target.incident}
     metadata.pop("ownerReferences", None)
     return {**document, "metadata": metadata, "spec": {**(document.get("spec") or {}), **taken}}
+
+
+def of_a_deployment(lease: LeaseView) -> bool:
+    """Whether some deployment of nodewarden holds it, which may have lost the cluster since."""
+    return lease.holder.startswith(f"{IDENTITY}/")
 
 
 def _is_ours(lease: LeaseView, holder: str) -> bool:

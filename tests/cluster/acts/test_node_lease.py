@@ -94,9 +94,23 @@ async def test_s38_another_deployment_of_ours_is_another_holder(world: World) ->
     result = await world.take_lease()
     assert result is not None
     assert result.holder == f"nodewarden/{THEIRS}"
-    await world.hold_cluster_lease()
+    await world.hold_cluster_lease(THEIRS)
+    await world.target.last_look(await world.look(lease=timedelta(minutes=5)))
     await world.target.release_lease(await world.release())
     assert await world.node_lease() == before
+
+
+@pytest.mark.parametrize("covers", [timedelta(minutes=5), None], ids=["takes it", "only looks"])
+async def test_s38_the_deployment_that_has_the_cluster_takes_over_what_the_former_one_has_left(
+    world: World, covers: timedelta | None
+) -> None:
+    """That one acts no more. Its lease may last for ten minutes, and the node's volumes are at risk meanwhile."""
+    before = await world.hold_node_lease(f"nodewarden/{THEIRS}", seconds=600)
+    await world.hold_cluster_lease()
+    result = await world.target.last_look(await world.look(lease=covers))
+    assert "lease" not in result.reason
+    held = (await world.node_lease())["spec"]["holderIdentity"]
+    assert held == (OURS if covers is not None else before["spec"]["holderIdentity"])
 
 
 @pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.GIVE_BACK])
