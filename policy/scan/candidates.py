@@ -33,7 +33,7 @@ from policy.scan.report import MAXIMUM_CANDIDATES, Candidate
 from policy.values.errors import PolicyError
 
 MOST_UNCOUNTED = 5
-"""Requests of a namespace that no setting names which are told of in one report: who floods us floods nobody else (S46, S44)."""
+"""How many requests of one namespace that no setting names a report shows: a flood of them leaves room for others (S46, S44)."""
 
 _Ranked = tuple[int, datetime, str, str, str]
 """Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
@@ -234,7 +234,7 @@ def gives_the_remedy(known: Known, victim: str) -> str:
 
 
 def in_turn(known: Known) -> list[tuple[HealthCheck, JudgedTarget]]:
-    """Under which check whom admission may let in, in its order: but for budgets, quorum, and what only a scanner knows."""
+    """Checks and their targets in admission's order, before budgets, quorum and what only a scanner knows."""
     ranked, _ = _rank(known, frozenset())
     turns = []
     for rank, since, victim, key, _ in ranked:

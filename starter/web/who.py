@@ -1,8 +1,8 @@
-"""Who asks, and whether he may: on the loopback who bears the token of this process, elsewhere whom the cluster knows by his own.
+"""Who asks, and whether they may: on the loopback the bearer of this process's token, elsewhere a person whom the cluster knows.
 
-Nothing is decided here. The cluster's own API says whose a token is (TokenReview) and whether he may look (SubjectAccessReview,
-the verb `get` on `nodes.nodewarden.io`); what he says is a NodeAction that is made with his own token, so that Kubernetes' own
-rules and audit have it (S42). A name that a proxy puts into a header is not believed.
+Nothing is decided here. The cluster's own API says which person a token is of (TokenReview) and whether that person may look
+(SubjectAccessReview, the verb `get` on `nodes.nodewarden.io`); each word is a NodeAction that is made with the person's own
+token, so that Kubernetes' own rules and audit have it (S42). A name that a proxy puts into a header is not believed.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class WorkerSettings(Section):
     )
     credential_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed), AfterValidator(_hosts)] = Field(
         default=(),
-        description="hosts of power devices to whom credentials go that do not say so themselves, networks also; "
+        description="hosts and networks of power devices that get credentials which name no hosts themselves; "
         "default: Secrets go to all, files and variables to none",
     )
     credential_variables: dict[str, tuple[Annotated[str, Field(pattern="^NODEWARDEN_CREDENTIAL_[A-Za-z0-9_]+$")], ...]] = Field(

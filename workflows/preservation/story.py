@@ -113,7 +113,7 @@ class PreservationStory:
                 await self.episode.tell_the_rest()
                 if not self.unheard:
                     self._hand_over(hold, self._progress.machine)
-                said = self._progress.wish
+                said = self._progress.wish  # an extension that came while the rest was told was answered, and holds
                 self._progress.wish = replace(said, keep=said.keep or said.until is not None)
                 continue
             await self._show(hold)

@@ -331,9 +331,11 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         return await self._require_leave(request)
 
     def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading], levels: Levels = ()) -> None:
-        """What a caller says that devices have said is hearsay: anybody who can schedule activities may be he (S1, S42). levels:
-        of power, that they are to prove; none: a path. A switch port that says off says nothing of power, nor does one supply of
-        two speak for the machine (S4)."""
+        """What a caller says that devices have said is hearsay: each client of Temporal can schedule activities (S1, S42).
+
+        levels: of power, that they are to prove; none: a path. A switch port that says off says nothing of power, nor does one
+        supply of two speak for the machine (S4).
+        """
         require_cluster(target.cluster, self._cluster)
         for reading in readings:
             said = reading.endpoint if isinstance(reading, Reading) else reading.volume

@@ -44,7 +44,7 @@ MOST_READ = 50
 
 
 class CheckedDevices(Protocol):
-    """Whoever has resolved the devices of all nodes lately."""
+    """The last check of all nodes' devices."""
 
     async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
         """Which nodes have one together, by the device. Raises nothing."""

@@ -83,7 +83,7 @@ class FencingRequests:
             return
         self.objects[key] = found
         write = newest_foreign_write(ref, found)
-        if write is None or stranger:  # who is not obeyed keeps nobody from being obeyed either
+        if write is None or stranger:  # a request that is not obeyed holds up no other either
             self._writes.pop(key, None)
         else:
             self._writes[key] = write
