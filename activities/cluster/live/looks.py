@@ -26,7 +26,7 @@ from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.device_claims import CheckedDevices, claimed_by, tell_both
 from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.identities import Identities
-from activities.cluster.live.nodelease import foreign_lease, of_a_deployment, take_node_lease
+from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.livenode import LiveNode, find_node, observe
@@ -282,16 +282,11 @@ class LastLook:
         target = request.target
         if target.pinned.node.startswith(MACHINE):
             return None
-        holder, taken, until, clock = request.holder, request.lease, request.not_after, self._own_clock
+        holder, taken = request.holder, request.lease
         if taken is None or await cluster_lease_problem(self._connection, holder, now, restores=request.restores):
-            taken, found = None, await foreign_lease(self._connection, target.pinned.node, holder, now)
-        else:
-            found = await take_node_lease(self._connection, target, holder, taken, not_after=until, clock=clock)
-        if found is None or not of_a_deployment(found) or await cluster_lease_problem(self._connection, holder, now):
-            return found
-        if taken is None:
-            return None
-        return await take_node_lease(self._connection, target, holder, taken, not_after=until, clock=clock, succeeds=True)
+            return await foreign_lease(self._connection, target.pinned.node, holder, now)
+        until, clock = request.not_after, self._own_clock
+        return await take_node_lease(self._connection, target, holder, taken, not_after=until, clock=clock)
 
     async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
         """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""

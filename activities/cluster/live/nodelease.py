@@ -37,7 +37,7 @@ async def foreign_lease(connection: ClusterConnection, node: str, holder: str, n
     """The node's lease, if somebody else holds it at this moment (live read). holder: who we are in the cluster Lease."""
     document = await unless_gone(connection.get(node_lease_path(node)))
     lease = read_lease(document) if document is not None else None
-    return lease if lease is not None and not _is_ours(lease, holder) and lease.live(now) else None
+    return lease if lease is not None and await _is_foreign(connection, lease, holder, now) else None
 
 
 async def take_node_lease(
@@ -48,11 +48,10 @@ async def take_node_lease(
     *,
     not_after: datetime | None = None,
     clock: Clock = utc_now,
-    succeeds: bool = False,
 ) -> LeaseView | None:
     """Take, renew or take over (once lapsed) the node's lease. Answers the lease of another holder, None where it is ours now.
     One that is taken too late would be held for its whole duration with nobody to give it back. holder: who we are in the cluster
-    Lease, which is asked right before. succeeds: we hold that, so that a deployment of ours which has lost it acts no more."""
+    Lease, which is asked right before."""
     path = node_lease_path(target.pinned.node)
 
     async def once() -> LeaseView | None:
@@ -64,7 +63,7 @@ async def take_node_lease(
             await _create(connection, target, taken | {"acquireTime": taken["renewTime"], "leaseTransitions": 0}, not_after)
             return None
         lease = read_lease(document)
-        if not _is_ours(lease, holder) and lease.live(now) and not (succeeds and of_a_deployment(lease)):
+        if await _is_foreign(connection, lease, holder, now):
             return lease
         if not _is_ours(lease, holder):
             taken |= {"acquireTime": taken["renewTime"], "leaseTransitions": lease.transitions + 1}
@@ -122,9 +121,13 @@ def _taken(document: JsonObject, target: Target, taken: JsonObject) -> JsonObjec
     return {**document, "metadata": metadata, "spec": {**(document.get("spec") or {}), **taken}}
 
 
-def of_a_deployment(lease: LeaseView) -> bool:
-    """Whether some deployment of nodewarden holds it, which may have lost the cluster since."""
-    return lease.holder.startswith(f"{IDENTITY}/")
+async def _is_foreign(connection: ClusterConnection, lease: LeaseView, holder: str, now: datetime) -> bool:
+    """Whether another owner holds it at that moment. While the cluster Lease is ours, another deployment of nodewarden acts no
+    more, and what it has left is ours to take (S38)."""
+    if _is_ours(lease, holder) or not lease.live(now):
+        return False
+    of_a_deployment = lease.holder.startswith(f"{IDENTITY}/")
+    return not of_a_deployment or bool(await cluster_lease_problem(connection, holder, now))
 
 
 def _is_ours(lease: LeaseView, holder: str) -> bool:
