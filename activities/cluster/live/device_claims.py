@@ -76,7 +76,7 @@ async def device_claims(
     *,
     checked: Mapping[str, Collection[str]],
 ) -> Claim | None:
-    """None: nobody else is to be fenced by one of these devices. checked: which nodes the last check of all devices has found to
+    """None: no other node is fenced by one of these devices. checked: which nodes the last check of all devices has found to
     have one together."""
     if not endpoints:
         return None

@@ -34,7 +34,7 @@ def node_lease_path(node: str) -> str:
 
 
 async def foreign_lease(connection: ClusterConnection, node: str, holder: str, now: datetime) -> LeaseView | None:
-    """The node's lease, if somebody else holds it at this moment (live read). holder: who we are in the cluster Lease."""
+    """The node's lease, if another owner holds it at this moment (live read). holder: who we are in the cluster Lease."""
     document = await unless_gone(connection.get(node_lease_path(node)))
     lease = read_lease(document) if document is not None else None
     return lease if lease is not None and await _is_foreign(connection, lease, holder, now) else None
@@ -50,7 +50,7 @@ async def take_node_lease(
     clock: Clock = utc_now,
 ) -> LeaseView | None:
     """Take, renew or take over (once lapsed) the node's lease. Answers the lease of another holder, None where it is ours now.
-    One that is taken too late would be held for its whole duration with nobody to give it back. holder: who we are in the cluster
+    One that is taken too late would be held for its whole duration and given back by none. holder: who we are in the cluster
     Lease, which is asked right before."""
     path = node_lease_path(target.pinned.node)
 
