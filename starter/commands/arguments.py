@@ -25,4 +25,7 @@ ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How l
 QuestionOption = Annotated[
     int, typer.Option("--question", metavar="NUMBER", help="Of what is asked, as `nodewarden status` shows it with the command.")
 ]
+OfOption = Annotated[
+    str, typer.Option("--of", metavar="NAME", help="Whose it is, as it is shown; default: your own. That person is told.")
+]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

@@ -22,7 +22,15 @@ from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask
 from starter.handles.speaking import Speaker, attested
 from starter.handles.status import SilentEpisode
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, Word
+from workflows.kit.messages import (
+    AbortRequest,
+    AcknowledgeRequest,
+    ExtendRequest,
+    HoldEpisodeRequest,
+    PersonRequest,
+    ResumeRequest,
+    Word,
+)
 
 
 class EpisodeHandle:
@@ -160,10 +168,11 @@ class EpisodeHandle:
         """Nothing destructive until `resume`, or that moment."""
         return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
 
-    async def resume(self, *, who: str, reason: str, question: int) -> str:
-        """End a hold, or let a parked episode try again. question: see `ack_off`."""
-        request = PersonRequest(who=who, reason=reason, question=question)
-        return await self._tell("resume", Verb.RESUME, request, question=question)
+    async def resume(self, *, who: str, reason: str, question: int, of: str = "") -> str:
+        """End a hold, or let a parked episode try again. question: see `ack_off`. of: to whom the hold belongs, "" for one's
+        own; RefusedError says whom it belongs to where that is another person."""
+        request = ResumeRequest(who=who, reason=reason, question=question, of=of)
+        return await self._tell("resume", Verb.RESUME, request, question=question, of=of)
 
     async def return_path(self, *, who: str, reason: str, question: int) -> str:
         """Have a path given back behind which pods were freed. question: see `ack_off`."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
+from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
 from starter.errors import RequestError
@@ -41,7 +42,7 @@ def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now:
         by_person=True,
     )
     others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
-    answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, pause=scanner.pause)
+    answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, paused=pauses.told(scanner.pauses))
     return "" if answer.decision is PermitDecision.GRANTED else answer.reason
 
 

@@ -274,7 +274,10 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, client: C
     await client.get_workflow_handle(f"scanner/{cluster}").terminate("a test")
     assert "started" in (await nodewarden("scan", "start", "-c", cluster)).output
     assert said in " ".join((await nodewarden("status", "-c", cluster)).output.split())
-    assert (await nodewarden("unpause", "-c", cluster, "--who", "bob")).stdout == f"{cluster} goes on, says bob\n"
+    refused = await nodewarden("unpause", "-c", cluster, "--who", "bob")
+    assert (refused.exit_code, said in " ".join(refused.stderr.split())) == (3, True), "S44: it is not of bob"
+    answer = await nodewarden("unpause", "-c", cluster, "--who", "bob", "--of", "amy")
+    assert answer.stdout == f"{cluster} goes on, says bob\n"
     assert "view live" in (await nodewarden("status", "-c", cluster)).output
 
 
