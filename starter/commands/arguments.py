@@ -28,4 +28,5 @@ QuestionOption = Annotated[
 OfOption = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Whose it is, as it is shown; default: your own. That person is told.")
 ]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]
