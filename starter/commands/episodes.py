@@ -72,7 +72,7 @@ async def hold(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Let the episode of NODE do nothing destructive until `resume`, or for a while."""
+    """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
     session = session_of(context, cluster=cluster, output=output)
     await told(
         session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))

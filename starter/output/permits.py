@@ -15,7 +15,7 @@ from policy.episode.permits import PermitDecision, PermitRequest, PermitState
 from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
-from starter.errors import RequestError
+from starter.errors import MissingError, RequestError
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
@@ -50,6 +50,8 @@ async def in_the_way(warden: Nodewarden, episode: EpisodeHandle) -> str:
     """What would keep it although a person has it go on, "" where nothing does, or nobody can say."""
     try:
         status, scanner = await asyncio.gather(episode.status(), warden.scanner_status(episode.cluster))
+    except MissingError:
+        return ""
     except RequestError as error:
         return wording.not_yet(str(error))
     stopped = still_stopped_by(scanner, status, datetime.now(UTC))

@@ -43,6 +43,7 @@ CONSEQUENCES = {
 }
 """Of the words that no open episode has to hear."""
 
+NONE_BEGINS = "no episode of this node is begun until `resume`"
 OF_THE_CLUSTER = frozenset({Verb.PAUSE, Verb.UNPAUSE})
 WITH_A_TIME = {Verb.PAUSE: False, Verb.HOLD: False, Verb.PRESERVE: False, Verb.EXTEND: True}
 """Whether that word needs one."""
@@ -183,7 +184,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         try:
             episode = await views.warden.episode(cluster, node).status()
         except RequestError as error:
-            why_not = "" if word in CONSEQUENCES else str(error)
+            why_not = "" if word in CONSEQUENCES or word is Verb.HOLD else str(error)
+            consequence = consequence or (NONE_BEGINS if word is Verb.HOLD else "")
     if episode is not None:
         why_not, consequence = _heard(episode, word, consequence)
     known = _in_the_way(overview, word) if word in CONSEQUENCES and node else []
